@@ -38,7 +38,7 @@ screenshots: $(READY) ## the pictures of the README, from a real window under Xv
 	$(PY) scripts/under_xvfb.py scripts/screenshots.py $(ARGS)
 
 doctor: $(READY) ## what this machine has and lacks
-	@$(PY) -m app.doctor
+	@$(PY) -m app.cli.doctor
 
 clean: ## remove the environment and the caches (results in out/ stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -18,8 +18,8 @@ from typing import Any
 import graphviz
 import msgspec
 
-from app import atomic
-from app.drawing import Arrow, Box, Drawing, Group
+from app.diagram.diagram import Arrow, Box, Drawing, Group
+from app.util import atomic
 
 FORMATS = ("dot", "svg", "pdf", "png", "json")
 # Those that nobody has to draw.
@@ -104,7 +104,7 @@ def to_dot(drawing: Drawing) -> str:
 
 
 def to_json(drawing: Drawing) -> dict[str, Any]:
-    """The drawing as JSON-ready plain data, with the field names of `app.drawing`."""
+    """The drawing as JSON-ready plain data, with the field names of `app.diagram.diagram`."""
     return {
         "title": drawing.title,
         "direction": drawing.direction,

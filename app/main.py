@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from app import interrupts
+from app.util import interrupts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def _main(given: list[str]) -> int:
     if sys.platform == "win32":
         # torch's libraries fail to load there once Qt's are in the process.
         import torch  # noqa: F401
-    from app.views.window_app import run_window
+    from app.views.app import run_window
 
     return run_window(given[0] if given else None)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QThread, Signal
 
-from app.remote.place import HERE, Place
-from app.remote.runs import control_for, train
+from app.engine.dispatch import control_for, train
+from app.engine.placement import HERE, Place
 from app.telemetry.ring import Ring
 from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.runs.recorder import Recorder
-    from app.training.live import Live
+    from app.training.monitoring.live_model import Live
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks._driven_window MODE SEED [FILE]
 
-`app.views.window_app.run_window` opens the window as `tapedeck` does. What happens is written to stdout, a line each,
+`app.views.app.run_window` opens the window as `tapedeck` does. What happens is written to stdout, a line each,
 with one `write` so that it survives the process: `offers N`, `restored DIGEST`, `settled`, `edit SECONDS DIGEST`,
 `saving`, `saved DIGEST`, `journal`, `journalled DIGEST`, `cleared`, `running`, `fault WHAT`. DIGEST is that of the open
 project.
@@ -22,9 +22,9 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QPoint, QPointF, Qt, QTimer
 from PySide6.QtTest import QTest
 
-from app.journal import Entry, Journal
-from app.project import Project
-from app.views import window_app
+from app.project.journal import Entry, Journal
+from app.project.project import Project
+from app.views import app
 from app.views.main_window import MainWindow
 from benchmarks.kill_window import digest
 
@@ -218,8 +218,8 @@ def main() -> int:
         tell("cleared")
 
     Journal.write, Journal.clear = told, told_clear  # type: ignore[method-assign]
-    window_app.MainWindow = DrivenWindow  # type: ignore[misc]
-    return window_app.run_window(None)
+    app.MainWindow = DrivenWindow  # type: ignore[misc]
+    return app.run_window(None)
 
 
 if __name__ == "__main__":

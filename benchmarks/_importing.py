@@ -52,11 +52,11 @@ def measure(model: str) -> Imported:
 def main(model: str) -> None:
     from PySide6.QtCore import QEvent, QEventLoop, QObject, Qt, QTimer
 
-    from app.settings import Settings
-    from app.views import theme
-    from app.views.dialogs.import_model import ImportDialog
+    from app.views.app import make_application
+    from app.views.importing.import_dialog import ImportDialog
     from app.views.main_window import EXAMPLE, MainWindow
-    from app.views.window_app import make_application
+    from app.views.settings import Settings
+    from app.views.ui import theme
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
@@ -159,12 +159,12 @@ def main(model: str) -> None:
 
 def _written(project: Any) -> list[float]:
     """Seconds that the text takes, twice, once all shapes are known."""
-    from app import own_layers
-    from app.builder.codegen import generate
+    from app.builder.codegen.codegen import generate
     from app.builder.plan import plan
-    from app.builder.shapes import infer
+    from app.builder.shapes.shapes import infer
+    from app.project import custom_layers
 
-    walk = plan(project.graph, own_layers.ops_of(project))
+    walk = plan(project.graph, custom_layers.ops_of(project))
     results, times = infer(walk, {}), []
     for _ in range(2):
         began = perf_counter()

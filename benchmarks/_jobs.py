@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.project import Project
+from app.project.project import Project
 
 PICTURES = "made.fake"
 
@@ -32,7 +32,7 @@ def mlp() -> Project:
 
 def resnet18() -> Project:
     """torchvision's resnet18 with 10 classes, batches of 16, on noise of 3×224×224."""
-    from app.torchvision_import import import_torchvision
+    from app.util.torchvision_import import import_torchvision
 
     net = import_torchvision("models").resnet18(num_classes=10)
     project = _on_noise(_of_module(net, "resnet18", (3, 224, 224)), (3, 224, 224), 200)
@@ -50,29 +50,29 @@ NETS = {
 
 def write(name: str, folder: Path) -> Path:
     """The project file of one of `NETS`."""
-    from app import project_file
+    from app.project import file
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "net.tape"
-    project_file.write(NETS[name][0](), path)
+    file.write(NETS[name][0](), path)
     return path
 
 
 def _example(name: str) -> Project:
-    from app import project_file
-    from app.resources import path
+    from app.project import file
+    from app.util.resources import path
 
-    return project_file.read(path("examples", name))
+    return file.read(path("examples", name))
 
 
 def _of_module(net: object, name: str, shape: tuple[int, ...]) -> Project:
-    from app.model_import import ModelInput, project_of
+    from app.engine.tasks.import_model import ModelInput, project_of
 
     return project_of(net, (ModelInput((2, *shape), "float32"),), name)
 
 
 def _on_noise(project: Project, shape: tuple[int, ...], count: int) -> Project:
-    from app.frozen import FrozenMap
+    from app.util.frozen import FrozenMap
 
     options = FrozenMap(shape=shape, classes=10, count=count)
     return replace(project, data=replace(project.data, source=PICTURES, options=options))

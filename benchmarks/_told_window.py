@@ -15,11 +15,11 @@ from PySide6.QtCore import QObject, QPoint, QSocketNotifier, Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
-from app import project_file
-from app.views import window_app
-from app.views.dialogs.changed_file import ChangedFileDialog
-from app.views.dialogs.message import Answer, QuestionDialog
+from app.project import file
+from app.views import app
+from app.views.files.changed_file_dialog import ChangedFileDialog
 from app.views.main_window import MainWindow
+from app.views.ui.dialogs.message import Answer, QuestionDialog
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier
 
@@ -102,7 +102,7 @@ class Obedient(QObject):
     def do_state(self) -> None:
         window = self._window
         document, banner = window.document, window.recovery.files.banner
-        in_file = project_file.read(document.path) if document.path is not None else None
+        in_file = file.read(document.path) if document.path is not None else None
         tell("state", in_file == document.project, document.dirty, banner.isVisible())
 
     def _answer(self) -> None:
@@ -125,17 +125,17 @@ class ToldWindow(MainWindow):
 
 
 def main() -> int:
-    put = project_file._put
+    put = file._put
 
     def told(data: bytes, path: Path) -> Path | None:
         """What is replaced is read where nobody else can replace it meanwhile."""
         if path.name == "net.tape":
-            tell("replaces", project_file.digest(path), hashlib.sha256(data).hexdigest())
+            tell("replaces", file.digest(path), hashlib.sha256(data).hexdigest())
         return put(data, path)
 
-    project_file._put = told
-    window_app.MainWindow = ToldWindow  # type: ignore[misc]
-    return window_app.run_window(None)
+    file._put = told
+    app.MainWindow = ToldWindow  # type: ignore[misc]
+    return app.run_window(None)
 
 
 if __name__ == "__main__":

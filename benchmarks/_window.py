@@ -56,12 +56,12 @@ def measure(
 def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) -> None:
     from PySide6.QtCore import QObject, Qt, QTimer
 
-    from app.export.script import training_script
-    from app.resources import path
-    from app.settings import Settings
-    from app.views import theme
+    from app.export.script.script import training_script
+    from app.util.resources import path
+    from app.views.app import make_application
     from app.views.main_window import MainWindow
-    from app.views.window_app import make_application
+    from app.views.settings import Settings
+    from app.views.ui import theme
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")

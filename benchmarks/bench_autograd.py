@@ -96,7 +96,7 @@ class Subject:
 def resnet152() -> Subject:
     import torch
 
-    from app.torchvision_import import import_torchvision
+    from app.util.torchvision_import import import_torchvision
 
     model = import_torchvision("models").resnet152()
     return Subject("resnet152", model.train(), torch.randn(2, 3, 32, 32))
@@ -234,8 +234,8 @@ def measure() -> None:
     from PySide6.QtWidgets import QApplication
 
     torch.set_num_threads(1)
-    from app.views import theme
-    from app.views.autograd.room import AutogradRoom
+    from app.views.autograd.page import AutogradRoom
+    from app.views.ui import theme
 
     application = QApplication.instance() or QApplication(["tapedeck"])
     theme.apply(application, "dark")

@@ -18,14 +18,14 @@ from pathlib import Path
 from _report import Figure, in_turns, publish
 from PySide6.QtCore import QCoreApplication
 
-from app import project_file
 from app.builder.graph import Edge, Node
-from app.frozen import FrozenMap
-from app.journal import Entry
-from app.journal_writer import JournalWriter
-from app.project import Project
-from app.resources import path as resource_path
-from app.views.window_app import make_application
+from app.project import file
+from app.project.journal import Entry
+from app.project.journal_writer import JournalWriter
+from app.project.project import Project
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+from app.views.app import make_application
 
 NODES, ROUNDS = 5000, 15
 WORK = 0.03  # seconds of the processor that one autosave takes, and the counting thread
@@ -33,7 +33,7 @@ WORK = 0.03  # seconds of the processor that one autosave takes, and the countin
 
 def large() -> Project:
     """A chain of layers, each with parameters and a place."""
-    example = project_file.read(resource_path("examples", "digits.tape"))
+    example = file.read(resource_path("examples", "digits.tape"))
     nodes = {f"n{i}": Node(f"n{i}", "nn.Linear", f"fc{i}", FrozenMap(out_features=64)) for i in range(NODES)}
     edges = tuple(Edge(f"n{i}", 0, f"n{i + 1}", "input") for i in range(NODES - 1))
     graph = replace(example.graph, nodes=FrozenMap(nodes), edges=edges)

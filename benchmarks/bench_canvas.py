@@ -24,16 +24,16 @@ from _report import OUT, Figure, percentile, publish
 from PySide6 import __version__ as pyside
 from PySide6.QtCore import QEvent, QEventLoop, QObject, QTimer
 
-from app.builder import edits as kinds
-from app.builder.arrange import DEFAULT, arrange
-from app.builder.catalog import catalog
+from app.builder.catalog.catalog import catalog
+from app.builder.edits import edits as kinds
 from app.builder.graph import Edge, Graph, Node
-from app.frozen import FrozenMap
-from app.project import Project
-from app.settings import Settings
-from app.views import theme
+from app.builder.layout.arrange import DEFAULT, arrange
+from app.project.project import Project
+from app.util.frozen import FrozenMap
+from app.views.app import make_application
 from app.views.main_window import MainWindow
-from app.views.window_app import make_application
+from app.views.settings import Settings
+from app.views.ui import theme
 
 HERE = Path(__file__).resolve().parent
 OPS = catalog()

@@ -23,7 +23,7 @@ ROUNDS = 3
 ROOT = Path(__file__).resolve().parent.parent
 LEAST = """
 import sys, tempfile, time
-from app.torchvision_import import import_torchvision
+from app.util.torchvision_import import import_torchvision
 from safetensors.torch import save_file
 models = import_torchvision("models")
 began = time.perf_counter()

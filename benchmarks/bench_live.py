@@ -25,8 +25,8 @@ def growth(steps: int, settled: int) -> float:
     """MB that the process grew by from step `settled` on; what a history must hold of the steps is among it."""
     from dataclasses import replace
 
-    from app import preflight
     from app.builder.analysis import analyse
+    from app.preflight import preflight
     from app.telemetry.memory import resident
     from app.training.events import StepDone
     from app.training.history import History
@@ -49,9 +49,9 @@ def redraws(points: int, count: int) -> list[float]:
     import numpy as np
 
     from app.training.history import History
-    from app.views import theme
-    from app.views.training.charts import LossChart
-    from app.views.window_app import make_application
+    from app.views.app import make_application
+    from app.views.training.charts.charts import LossChart
+    from app.views.ui import theme
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")

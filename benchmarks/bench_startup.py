@@ -19,11 +19,11 @@ OURS = """
 import os, sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
-from app.resources import path
-from app.settings import Settings
-from app.views import theme
+from app.util.resources import path
+from app.views.settings import Settings
+from app.views.ui import theme
 from app.views.main_window import MainWindow
-from app.views.window_app import make_application
+from app.views.app import make_application
 
 application = make_application(["tapedeck"])
 settings = Settings("TapedeckBench", "TapedeckBench")

@@ -34,10 +34,10 @@ def stepper(name: str) -> Callable[[bool], float]:
     import torch
     from torch.nn import functional as F
 
-    from app.autograd.record import record
+    from app.autograd.playback.recording import record
     from app.builder.analysis import analyse
-    from app.own_layers import ops_of
-    from app.source import make_module
+    from app.project.custom_layers import ops_of
+    from app.source.generated import make_module
 
     project = _jobs.NETS[name][0]()
     source = analyse(project.graph, ops_of(project)).source
@@ -106,7 +106,7 @@ def chain(length: int, weighted: bool) -> Any:
 
 
 def resnet152() -> Any:
-    from app.torchvision_import import import_torchvision
+    from app.util.torchvision_import import import_torchvision
 
     return import_torchvision("models").resnet152()
 
@@ -125,7 +125,7 @@ def played(name: str, rounds: int) -> Figure:
     import torch
 
     from app.autograd.capture import hold
-    from app.autograd.playback import Playback
+    from app.autograd.playback.playback import Playback
 
     make, shape = PLAYED[name]
     torch.set_num_threads(1)  # threads that wait for one another would count

@@ -57,9 +57,9 @@ def outcome(case: Case, folder: Path) -> Outcome:
     path = case.write(folder)
     project = folder / "p.tape"
     from app.data.config import DataConfig
-    from app.frozen import FrozenMap
-    from app.project import Project
-    from app.project_file import write
+    from app.project.file import write
+    from app.project.project import Project
+    from app.util.frozen import FrozenMap
 
     write(Project(data=DataConfig(case.source, path=str(path), options=FrozenMap(case.options), bad="skip")), project)
     command = [sys.executable, "-c", _READ, str(project)]

@@ -33,10 +33,10 @@ class Outcome:
 
 def a_run(folder: Path) -> None:
     """Leave the checkpoints of a short run in `folder`."""
-    from app.frozen import FrozenMap
     from app.training.config import Choice, Schedule
     from app.training.loop import train
-    from tests.training_jobs import SMALL_NET, job
+    from app.util.frozen import FrozenMap
+    from tests.support.training_jobs import SMALL_NET, job
 
     schedule = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=200)), "step", 5)
     adamw = Choice("AdamW", FrozenMap(lr=0.01))
@@ -64,7 +64,7 @@ def same(one: Any, other: Any) -> bool:
 
 def damaged(folder: Path, flips: int, cuts: int, choose: random.Random) -> Outcome:
     """Damage the last checkpoint of a run in many ways, one at a time."""
-    from app.training import checkpoint
+    from app.training.checkpoints import checkpoint
 
     began = time.perf_counter()
     a_run(folder)

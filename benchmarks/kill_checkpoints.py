@@ -29,11 +29,11 @@ import os, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from app.project import Project
+from app.project.project import Project
 from app.runs import store
-from app.runs.going_on import going_on
+from app.runs.resume import going_on
 from app.runs.recorder import Recorder
-from app.training import checkpoint
+from app.training.checkpoints import checkpoint
 from app.training.loop import train
 from app.training.events import StepDone
 from benchmarks.kill_checkpoints import a_job
@@ -72,9 +72,9 @@ for line in sys.stdin:
 
 def a_job(steps: int):  # type: ignore[no-untyped-def]
     """A net with dropout and a batch norm, Adam with a schedule; a checkpoint after each batch."""
-    from app.frozen import FrozenMap
     from app.training.config import Choice, Schedule
-    from tests.training_jobs import SMALL_NET, job
+    from app.util.frozen import FrozenMap
+    from tests.support.training_jobs import SMALL_NET, job
 
     schedule = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=200)), "step", 5)
     return job(SMALL_NET, epochs=10**6, max_steps=steps, save_every=1, schedule=schedule, batch_size=128)
@@ -98,7 +98,7 @@ def killed_and_resumed(folder: Path, kills: int, choose: random.Random) -> Outco
     import torch
 
     from app.runs import store, tables
-    from app.training import checkpoint
+    from app.training.checkpoints import checkpoint
     from app.training.control import Control
     from app.training.events import StepDone
     from app.training.loop import train

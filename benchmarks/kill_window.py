@@ -26,10 +26,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app import file_lock, project_file
-from app.project import Project
-from app.project_file import ProjectFileError
-from app.resources import path as resource_path
+from app.project import file as project_file
+from app.project import file_lock
+from app.project.file import ProjectFileError
+from app.project.project import Project
+from app.util.resources import path as resource_path
 
 ROOT = Path(__file__).resolve().parent.parent
 MOMENTS = ("editing", "editing", "editing", "saving", "saving", "journal", "untitled", "untitled", "journal", "run")

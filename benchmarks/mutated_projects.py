@@ -139,7 +139,7 @@ def _operated(data: bytes, choose: random.Random, others: list[bytes]) -> bytes:
 
 def _gently(data: bytes, choose: random.Random, _others: list[bytes]) -> bytes:
     """Another op, name, wire, number or repetition, as an edit by hand would be: most of these open."""
-    from app.builder.catalog import catalog
+    from app.builder.catalog.catalog import catalog
 
     raw, ops = json.loads(data), catalog()
     sheets = [one["graph"] for one in (raw, *raw.get("blocks", ())) if one.get("graph", {}).get("nodes")]
@@ -206,12 +206,14 @@ def opened(path: Path) -> bool:
 
     Raises whatever the program does not answer with a sentence.
     """
-    from app import cli, preflight, project_file
+    from app import cli
     from app.builder.analysis import analyse
     from app.builder.blocks import with_blocks
-    from app.builder.catalog import catalog
+    from app.builder.catalog.catalog import catalog
     from app.builder.placing import with_places
-    from app.net_paths import Layers
+    from app.preflight import preflight
+    from app.project import file
+    from app.project.module_paths import Layers
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -221,13 +223,13 @@ def opened(path: Path) -> bool:
     if code == 2:
         assert told.count("\n") == 1 and told.startswith("tapedeck: ") and len(told) < 2_000, told[:500]
         return False
-    project = with_places(project_file.read(path))
+    project = with_places(file.read(path))
     answer = analyse(project.graph, with_blocks(catalog(), project.blocks))
     ast.parse(answer.source.text)
     preflight.problems(project, answer)
     for _ in islice(Layers(project, answer), 2_000):
         pass
-    project_file.loads(project_file.dumps(project))
+    file.loads(file.dumps(project))
     return True
 
 

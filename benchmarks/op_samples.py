@@ -33,11 +33,11 @@ from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from app import rng
+from app.autograd.batch import Subject
 from app.autograd.capture import CaptureError
-from app.autograd.findings import find_all
-from app.autograd.gradcheck import check_function
-from app.autograd.subject import Subject
+from app.autograd.diagnostics.findings import find_all
+from app.autograd.gradcheck.gradcheck import check_function
+from app.util import rng
 
 LARGEST = 120  # elements that require a gradient: a full comparison of more takes long
 

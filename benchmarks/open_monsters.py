@@ -76,11 +76,11 @@ def child(limit: float, where: bool) -> None:
     """Open the files whose paths come on stdin, one after the other; a line of JSON for each."""
     from PySide6.QtCore import QEventLoop, QObject, Qt, QTimer
 
-    from app.resources import path as resource_path
-    from app.settings import Settings
-    from app.views import theme
+    from app.util.resources import path as resource_path
+    from app.views.app import make_application
     from app.views.main_window import MainWindow
-    from app.views.window_app import make_application
+    from app.views.settings import Settings
+    from app.views.ui import theme
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")

@@ -25,17 +25,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from app import import_child, own_layers
 from app.builder.analysis import analyse
-from app.export.certificate import Certificate
-from app.export.certify import Files, certify
+from app.builder.importer.origin import KeptFile, Origin
+from app.engine import import_process
+from app.engine.import_process import Question
+from app.engine.tasks.import_model import ModelInput, ModelSource
+from app.export.certify.certificate import Certificate
+from app.export.certify.certify import Files, certify
 from app.export.imported import Imported
 from app.export.weights import save_safetensors, write_text
-from app.import_child import Question
-from app.model_import import ModelInput, ModelSource
-from app.origin import KeptFile, Origin
-from app.source import Source, make_module
-from app.training.start import sha256_of
+from app.project import custom_layers
+from app.source.generated import Source, make_module
+from app.training.setup.initial_weights import sha256_of
 
 KINDS = ("a zeroed buffer", "a transposed weight", "a NaN", "a changed constant", "a swapped wire")
 NETS = '''
@@ -123,10 +124,10 @@ def nets(folder: Path) -> list[Net]:
     found = []
     for name, shape in INPUTS.items():
         torch.manual_seed(3)
-        project = import_child.answer(Question(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
+        project = import_process.answer(Question(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
         origin = project.origin
         assert origin is not None and origin.weights is not None and origin.reference is not None
-        source = analyse(project.graph, own_layers.ops_of(project)).source
+        source = analyse(project.graph, custom_layers.ops_of(project)).source
         found.append(Net(name, source, origin, load_file(origin.weights.path)))
     return found
 

@@ -150,8 +150,8 @@ def _settle(window: Window, where: str, outcome: Outcome) -> None:
 
 def interleaved(folder: Path, count: int, seed: int) -> Outcome:
     """So many interleavings of two windows, and what was lost in silence."""
-    from app import project_file
-    from app.resources import path as resource_path
+    from app.project import file as project_file
+    from app.util.resources import path as resource_path
 
     outcome, choose = Outcome(), random.Random(seed)
     example = project_file.read(resource_path("examples", "digits.tape"))

@@ -65,8 +65,8 @@ def kept_files(folder: Path) -> None:
 
     import torch
 
-    from app import project_file
-    from app.resources import path as resource_path
+    from app.project import file
+    from app.util.resources import path as resource_path
 
     digits = resource_path("examples", "digits.tape")
     text = digits.read_text("utf-8")
@@ -92,10 +92,10 @@ def kept_files(folder: Path) -> None:
     torch.save(torch.nn.Linear(2, 2), folder / "module.pt")
     data = (folder / "other.pt").read_bytes()
     (folder / "cut.pt").write_bytes(data[: len(data) // 2])
-    project = project_file.read(digits)
+    project = file.read(digits)
     for name, config in _DATA.items():
         data_config = replace(project.data, source="file.tensors", path=str(config))
-        project_file.write(replace(project, data=data_config), folder / f"data-{name}.tape")
+        file.write(replace(project, data=data_config), folder / f"data-{name}.tape")
 
 
 _DATA = {"absent": "nowhere.pt", "text": "text.pt", "pipe": "pipe.pt", "folder": "folder", "empty": "empty.pt"}
@@ -217,8 +217,11 @@ def made(cases: Iterable[Case], tell: Callable[[Outcome], None]) -> list[Outcome
     """Make the calls, and tell of each."""
     import torch  # noqa: F401
 
-    from app import cli, cli_autograd_asked, cli_weights, model_import, state_dicts  # noqa: F401
+    from app import cli  # noqa: F401
     from app.builder import analysis  # noqa: F401
+    from app.cli import autograd_project, weights  # noqa: F401
+    from app.engine.tasks import import_model  # noqa: F401
+    from app.project.weights import state_dicts  # noqa: F401
 
     outcomes = []
     with tempfile.TemporaryDirectory() as scratch:

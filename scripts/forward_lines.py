@@ -23,11 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from app import import_child, own_layers, project_file
 from app.builder.analysis import analyse
-from app.import_child import Question
-from app.model_import import ImportFailed, ModelInput, ModelSource
-from app.source import make_module
+from app.engine import import_process
+from app.engine.import_process import Question
+from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource
+from app.project import custom_layers
+from app.project import file as project_file
+from app.source.generated import make_module
 from scripts.forward_lines_list import LINES
 
 EQUAL, OWN, REFUSED, DIFFERENT = "equal", "own node", "refused", "different"
@@ -96,13 +98,13 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     theirs: nn.Module = namespace[NAME]()
     dtype = _runs_in(theirs, inputs)
     try:
-        project = import_child.answer(Question(ModelSource(str(file), NAME), {}, inputs), folder)
+        project = import_process.answer(Question(ModelSource(str(file), NAME), {}, inputs), folder)
     except ImportFailed as error:
         words = str(error)
         return Verdict(line, REFUSED if _is_sentence(words) else DIFFERENT, words)
     project = project_file.loads(project_file.dumps(project))
-    own_layers.admit(project, True)
-    analysis = analyse(project.graph, own_layers.ops_of(project))
+    custom_layers.admit(project, True)
+    analysis = analyse(project.graph, custom_layers.ops_of(project))
     if analysis.errors:
         return Verdict(line, DIFFERENT, f"an error in the drawing: {analysis.errors[0].message}")
     ours = make_module(analysis.source)

@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app import own_layers, project_file
 from app.builder.analysis import analyse
 from app.export.layers import write_model
 from app.export.weights import save_safetensors
 from app.export.weights_choice import weights_to_export
+from app.project import custom_layers
+from app.project import file as project_file
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {"float32": 1e-5, "float64": 1e-10, "gradients": 1e-10, "buffers": 1e-10}
@@ -137,7 +138,7 @@ PREPARED = """
 import sys
 sys.modules.pop("app", None)
 sys.path.insert(0, {root!r})
-from app.torchvision_import import import_torchvision
+from app.util.torchvision_import import import_torchvision
 import_torchvision("models")
 sys.path.remove({root!r})
 for name in [n for n in sys.modules if n == "app" or n.startswith("app.")]:
@@ -209,11 +210,11 @@ def drawn_row(row: dict[str, Any], file: Path, maker: str, clean: Clean) -> None
     Raises whatever goes wrong; the row says how far it came.
     """
     project = project_file.read(file)
-    own_layers.admit(project, True)
+    custom_layers.admit(project, True)
     row["nodes"] = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     row["blocks"] = len(project.blocks)
     began = time.perf_counter()
-    analysis = analyse(project.graph, own_layers.ops_of(project))
+    analysis = analyse(project.graph, custom_layers.ops_of(project))
     row["code s"] = f"{time.perf_counter() - began:.2f}"
     if analysis.errors:
         raise ValueError(f"{analysis.errors[0].message}. {analysis.errors[0].reason}")

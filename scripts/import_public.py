@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import import_child, model_import, project_file
-from app.torchvision_import import import_torchvision
+from app.engine import import_process
+from app.engine.tasks import import_model
+from app.project import file as project_file
+from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 
 FILE = ROOT / "docs" / "import_public.md"
@@ -59,7 +61,7 @@ class Public:
 
     @property
     def maker(self) -> str:
-        given = [model_import.parse_input(text) for text in self.inputs.split()]
+        given = [import_model.parse_input(text) for text in self.inputs.split()]
         inputs = [(one.shape, one.dtype) for one in given]
         return MAKER.format(scripts=str(ROOT / "scripts"), package=self.package, call=self.call, inputs=inputs)
 
@@ -165,9 +167,9 @@ def imported(public: Public, file: Path) -> Path:
     if not child:
         code = 1
         try:
-            source = model_import.ModelSource(str(file), "make", True)
-            inputs = tuple(map(model_import.parse_input, public.inputs.split()))
-            project_file.write(import_child.answer(import_child.Question(source, {}, inputs), file.parent), left)
+            source = import_model.ModelSource(str(file), "make", True)
+            inputs = tuple(map(import_model.parse_input, public.inputs.split()))
+            project_file.write(import_process.answer(import_process.Question(source, {}, inputs), file.parent), left)
             code = 0
         except Exception as error:  # its words are for the parent
             left.with_suffix(".why").write_text(f"{type(error).__name__}: {error}")
@@ -175,7 +177,7 @@ def imported(public: Public, file: Path) -> Path:
     _, status = os.waitpid(child, 0)
     if status:
         why = left.with_suffix(".why")
-        raise model_import.ImportFailed(why.read_text() if why.is_file() else f"the import ended with {status}")
+        raise import_model.ImportFailed(why.read_text() if why.is_file() else f"the import ended with {status}")
     return left
 
 
@@ -190,7 +192,7 @@ def checked(public: Public, clean: Clean) -> dict[str, Any]:
             began = time.perf_counter()
             left = imported(public, file)
             row["import s"] = f"{time.perf_counter() - began:.2f}"
-            row["why"] = " ".join(model_import.remarks(project_file.read(left)))[:300]
+            row["why"] = " ".join(import_model.remarks(project_file.read(left)))[:300]
             drawn_row(row, left, public.maker, clean)
     except Exception as error:  # the reason is a cell of the table
         row["why"] = f"{type(error).__name__}: {error}"[:300]

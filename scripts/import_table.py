@@ -17,9 +17,11 @@ from typing import Any
 
 import torch
 
-from app import import_child, model_import, project_file
-from app.import_child import Question
-from app.torchvision_import import import_torchvision
+from app.engine import import_process
+from app.engine.import_process import Question
+from app.engine.tasks import import_model
+from app.project import file
+from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 
 FILE = ROOT / "docs" / "import_table.md"
@@ -73,13 +75,13 @@ def checked(name: str, group: str, clean: Clean) -> dict[str, Any]:
         arguments = {"weights_backbone": None, **({"aux_loss": True} if "lraspp" not in name else {})}
     row: dict[str, Any] = {"model": name, "input": shape.replace("x", "×"), "verdict": "fails", "why": ""}
     try:
-        given = model_import.parse_input(shape)
+        given = import_model.parse_input(shape)
         torch.manual_seed(0)
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            question = Question(model_import.ModelSource("", name), arguments, (given,))
-            project = import_child.answer(question, Path(folder))
-            project_file.write(project, Path(folder) / "p.tape")
+            question = Question(import_model.ModelSource("", name), arguments, (given,))
+            project = import_process.answer(question, Path(folder))
+            file.write(project, Path(folder) / "p.tape")
             row["import s"] = f"{time.perf_counter() - began:.2f}"
             gc.collect()
             maker = MAKER.format(name=name, arguments=arguments, shape=given.shape)

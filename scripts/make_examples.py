@@ -12,19 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.builder import edits, rules
+from app.builder import rules
 from app.builder.analysis import Analysis, analyse
-from app.builder.arrange import GAP, GRID, ROW_WIDTH, Size
 from app.builder.blocks import Block, with_blocks
-from app.builder.catalog import Catalog, Param, catalog
+from app.builder.catalog.catalog import Catalog, Param, catalog
+from app.builder.edits import edits
 from app.builder.expressions import Expr
+from app.builder.layout.arrange import GAP, GRID, ROW_WIDTH, Size
 from app.data.config import DataConfig, Transform
 from app.data.sources import MNIST
-from app.frozen import FrozenMap
-from app.project import Project
-from app.project_file import write
-from app.resources import path as resource_path
+from app.project.file import write
+from app.project.project import Project
 from app.training.config import Choice, TrainingConfig
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
 
 CE, NLL, BCE = Choice("CrossEntropyLoss"), Choice("NLLLoss"), Choice("BCEWithLogitsLoss")
 
@@ -273,7 +274,7 @@ def laid_out(project: Project) -> Project:
 
 def _placed(sheet: Any, ops: Catalog, analysis: Analysis, name: str = "") -> Any:
     """A sheet laid out with the sizes that its nodes have when shapes are known."""
-    from app.document import Document
+    from app.project.document import Document
     from app.views.canvas.canvas import Canvas
     from app.views.selection import Selection
 
@@ -302,7 +303,7 @@ def on_grid(project: Project, sizes: Mapping[str, Size], grid: tuple[str, ...]) 
 
 def main(folder: Path) -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from app.views.pictures import application
+    from app.views.export.headless_pictures import application
 
     held = application()
     for make in EXAMPLES:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from app import doctor
-from app.resources import path
-from app.system_packages import install_line
+from app.cli import doctor
+from app.cli.system_packages import install_line
+from app.util.resources import path
 
 OUT = "out/digits"
 _PROBE = "from PySide6.QtGui import QGuiApplication; QGuiApplication([])"

@@ -17,10 +17,10 @@ from pathlib import Path
 from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QWidget
 
-from app.settings import Settings
-from app.views import theme
+from app.views.app import make_application
 from app.views.main_window import MainWindow
-from app.views.window_app import make_application
+from app.views.settings import Settings
+from app.views.ui import theme
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LONGEST = 180_000  # milliseconds that anything may take
@@ -76,7 +76,7 @@ class Photographer:
 
     def gallery(self) -> None:
         """Every example with its picture and what torch says of it."""
-        from app.views.dialogs.gallery import GalleryDialog
+        from app.views.gallery.gallery import GalleryDialog
 
         self.window.actions_by_key["gallery"].trigger()
         dialog = self.window.findChild(GalleryDialog)
@@ -122,7 +122,7 @@ class Photographer:
         self.take("autograd")
 
     def snippet(self) -> None:
-        from app.autograd.snippets import ready_snippet
+        from app.autograd.snippets.snippet import ready_snippet
 
         window = self.window
         window.actions_by_key["snippet"].trigger()

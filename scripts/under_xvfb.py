@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-from app.system_packages import install_line
+from app.cli.system_packages import install_line
 
 SCREEN = "-screen 0 1920x1080x24 -dpi 96"
 

@@ -57,7 +57,7 @@ def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir()
         monkeypatch.setenv(f"XDG_{variable}_HOME", str(folder))
     # A window that nobody told where runs are carried out has them on a thread: a process loads PyTorch first.
-    monkeypatch.setattr("app.settings.PROCESSES", 0)
+    monkeypatch.setattr("app.views.settings.PROCESSES", 0)
     # Qt remembers the folder of its settings from the first use on, so it must be told each time.
     from PySide6.QtCore import QSettings
 
@@ -112,7 +112,7 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
     yield PatientBot(request)
     if "app.views.main_window" in sys.modules:
         from app.views.main_window import MainWindow
-        from tests.windows import leave
+        from tests.support.windows import leave
 
         for window in set(qapp.topLevelWidgets()) - before:
             if isinstance(window, MainWindow):
@@ -124,7 +124,7 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
 @pytest.fixture
 def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test hears of what another trusted or ran."""
-    from app import layer_files
+    from app.source import layer_files
 
     for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
         monkeypatch.setattr(layer_files, name, empty)

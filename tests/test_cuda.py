@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
-from training_jobs import job
 
 from app.training.control import Control
-from app.training.devices import devices, resolve
 from app.training.events import EpochDone, Failed, GradientNorms, MemorySample, Started, StepDone
 from app.training.loop import train
+from app.training.setup.devices import devices, resolve
+from tests.support.training_jobs import job
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 

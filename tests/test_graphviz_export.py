@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app import graphviz_export
-from app.drawing import Arrow, Box, Chip, Drawing, Group
+from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
 from app.graphviz_export import DotFailed, ExportError, NoDot, export, has_dot, quote, render, to_dot, to_json
 
 needs_dot = pytest.mark.skipif(not has_dot(), reason="Graphviz's dot is not installed")

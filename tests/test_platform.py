@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QGuiApplication, QImage, QPainter, QPen
 
-from app import doctor
+from app.cli import doctor
 
 
 def test_painting_does_not_lose_references_to_none(qapp: QGuiApplication) -> None:
@@ -49,7 +49,7 @@ def test_sound_releases_of_pyside_are_taken(version: str) -> None:
 def test_torchvision_imports_beside_this_torch() -> None:
     """In a process of its own: whatever was imported before must not be what makes it work."""
     code = (
-        "from app.torchvision_import import import_torchvision\n"
+        "from app.util.torchvision_import import import_torchvision\n"
         "models = import_torchvision('models')\n"
         "transforms = import_torchvision('transforms')\n"
         "print(models.resnet18.__name__, transforms.Normalize.__name__)"

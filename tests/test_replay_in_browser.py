@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from app.autograd.drawing import draw
 from app.autograd.grouping import fold, group_by_layer
-from app.autograd.replay_html import replay_html
-from tests.playback_nets import Residual
-from tests.test_autograd_replay_html import played
+from app.autograd.pictures.diagram import draw
+from app.autograd.pictures.replay_html import replay_html
+from tests.autograd.test_replay_html import played
+from tests.support.playback_nets import Residual
 
 BROWSER = os.environ.get("TAPEDECK_BROWSER", "")
 pytestmark = pytest.mark.skipif(not BROWSER, reason="TAPEDECK_BROWSER names no browser")

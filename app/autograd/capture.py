@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace as with_values
 
-from app import garbage, layer_files, rng
+from app.autograd.forward_modes import PLAIN, SecondOrder, Special, device_of
 from app.autograd.layers import OriginRecorder
-from app.autograd.live import LiveGraph
 from app.autograd.memory import SavedReader, StorageTable, saved_values
-from app.autograd.special import PLAIN, SecondOrder, Special, device_of
+from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Label, Tape, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
-from app.frozen import FrozenMap
-from app.source import Source, make_module
+from app.source import layer_files
+from app.source.generated import Source, make_module
+from app.util import gc_pause, rng
+from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -238,7 +239,7 @@ def _capture(
         if second.value is None:
             raise NoGraph("The gradient of this net is the same for all weights, so it has no graph of its own.")
         ends = [second.value]
-    with garbage.put_off():
+    with gc_pause.put_off():
         nodes, edges, roots = walk(ends)
         sequences = [node._sequence_nr() for node in nodes]
         order = execution_order(sequences, edges, roots)

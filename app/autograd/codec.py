@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.autograd.looks import module_category, node_category
+from app.autograd.pictures.op_category import module_category, node_category
 from app.autograd.tape import LOSS, Label, Tape, TapeNode
 
 OPEN_GROUP = 12

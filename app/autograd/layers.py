@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from app.source import Source
+from app.source.generated import Source
 
 if TYPE_CHECKING:
     from torch import nn

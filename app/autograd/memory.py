@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from app.autograd.sparse import parts_of
 from app.autograd.tape import Saved, Storage
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 # torch hands negative dimensions and indices out as unsigned 64-bit numbers.
 _WRAPPED = 2**63

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.autograd.steps import FanIn, PassResult, Share, StepRecord
-from app.autograd.stretches import held_by_step, released_by_step
+from app.autograd.playback.memory_timeline import held_by_step, released_by_step
+from app.autograd.playback.steps import FanIn, PassResult, Share, StepRecord
 from app.autograd.tape import Tape
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace as with_values
 
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 ACCUMULATE = "AccumulateGrad"
 LOSS = "loss"

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.builder.blocks import Block
-from app.builder.calls import Ran
-from app.builder.catalog import Catalog, catalog
-from app.builder.checks import structure
-from app.builder.class_args import unknown_inside
-from app.builder.codegen import generate
-from app.builder.findings import Findings
+from app.builder.catalog.catalog import Catalog, catalog
+from app.builder.codegen.class_args import unknown_inside
+from app.builder.codegen.codegen import generate
+from app.builder.diagnostics.call_problems import loop_problems, net_problems, step_problems
+from app.builder.diagnostics.checks import structure
+from app.builder.diagnostics.context import Findings
+from app.builder.diagnostics.problems import Cure, Problem, apply_cure
 from app.builder.graph import Graph
 from app.builder.plan import Plan, Step
-from app.builder.problems import Cure, Problem, apply_cure
-from app.builder.shapes import Inside, StepResult
-from app.builder.step_problems import loop_problems, net_problems, step_problems
+from app.builder.shapes.meta_calls import Ran
+from app.builder.shapes.shapes import Inside, StepResult
 from app.builder.value_types import TensorType, ValueType
-from app.frozen import FrozenMap
-from app.source import Path, Source
+from app.source.generated import Path, Source
+from app.util.frozen import FrozenMap
 
 _CURES_TRIED = 16
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from app.builder.catalog import Catalog, OpSpec, Param, Port
+from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port
 from app.builder.graph import Graph, Node
 from app.builder.sheet import Bends, Comments, Positions
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 PREFIX = "block."
 _KEPT = 8

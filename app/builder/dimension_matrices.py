@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.builder import dimension_windows as windows
-from app.builder.dimension_calls import Arrived, Call, Told, kept, product, set_by
-from app.builder.dimension_layers import leading
-from app.builder.dimension_shapes import reduction, stretched
-from app.builder.formula import Formula, Symbol
+from app.builder.dimensions import conv as windows
+from app.builder.dimensions.calls import Arrived, Call, Told, kept, product, set_by
+from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.dimensions.layers import leading
+from app.builder.dimensions.shapes import reduction, stretched
 from app.builder.value_types import Size
 
 

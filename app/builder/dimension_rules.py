@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 
-from app.builder import dimension_functions as functions
-from app.builder import dimension_layers as layers
 from app.builder import dimension_matrices as matrices
-from app.builder import dimension_shapes as shapes
-from app.builder import dimension_spectra as spectra
-from app.builder import dimension_values as values
-from app.builder import dimension_windows as windows
-from app.builder.catalog import OpSpec
-from app.builder.dimension_calls import Call, Rule, Told, kept, set_by
-from app.builder.formula import Formula, Symbol
+from app.builder.catalog.catalog import OpSpec
+from app.builder.dimensions import conv as windows
+from app.builder.dimensions import fft as spectra
+from app.builder.dimensions import functions, layers, shapes, values
+from app.builder.dimensions.calls import Call, Rule, Told, kept, set_by
+from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 
 class GraphError(ValueError):

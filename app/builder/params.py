@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from types import EllipsisType
 from typing import Any
 
-from app.builder.catalog import OpSpec, Param
+from app.builder.catalog.catalog import OpSpec, Param
+from app.builder.codegen.tensor_literals import is_packed
 from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Node
 from app.builder.literals import AUTO, DEEPEST, DTYPES, DType, Slice, index_code
-from app.builder.packed import is_packed
 
 LARGEST = 2**31 - 1
 LONGEST = 1000  # letters of a text

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from app.builder.arrange import DEFAULT, GRID, ROW_GAP, ROW_WIDTH, Size, arrange
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph, Node
+from app.builder.layout.arrange import DEFAULT, GRID, ROW_GAP, ROW_WIDTH, Size, arrange
 from app.builder.sheet import Positions, Sheet
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 MANY = 200  # nodes without a place; fewer get theirs when they are drawn, by their real sizes
 LETTER, BESIDE = 8, 56  # px of a letter in a node's title, and of what stands beside it

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from app.builder.catalog import Catalog, OpSpec
+from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.graph import Graph, Node
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from app.builder.catalog import Catalog
+from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph, Node
 from app.builder.plan import Step, plan
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 OWNING = ("module", "block", "custom", "parameter", "buffer")
 

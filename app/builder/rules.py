@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from app.builder.catalog import Catalog, OpSpec, Port
+from app.builder.catalog.catalog import Catalog, OpSpec, Port
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import Slice
 from app.builder.value_types import kinds_fit

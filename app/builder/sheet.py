@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from app.builder.graph import Edge, Graph
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 Point = tuple[float, float]
 Positions = FrozenMap[str, Point]

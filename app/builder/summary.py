@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.builder.catalog import OpSpec, Param
-from app.builder.custom import is_custom
+from app.builder.catalog.catalog import OpSpec, Param
+from app.builder.catalog.custom import is_custom
 from app.builder.graph import Node
 from app.builder.literals import AUTO, DType, index_code
 from app.builder.params import format_param
-from app.builder.wired import with_parts
+from app.builder.wired_params import with_parts
 
 FROM_WIRE = "←"
 

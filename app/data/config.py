@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 
 @dataclass(frozen=True)

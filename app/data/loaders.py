@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app import regular_files
-from app.data import facts, file_readers, own_dataset, readers, streams, surveys
+from app.data import readers, streams
 from app.data.config import DataConfig
-from app.data.known import DIGITS
+from app.data.known_sources import DIGITS
+from app.data.own_files import cache, dataset_class
+from app.data.own_files import readers as file_readers
+from app.data.own_files import survey as surveys
 from app.data.samples import TensorSamples
 from app.data.sources import SOURCES, Watch, is_present, options_of, spec_of
 from app.data.spec import (
@@ -36,8 +38,9 @@ from app.data.spec import (
 from app.data.splits import split_in_order, standardised, stratified_split
 from app.data.targets import Targets, first
 from app.data.transforms import readying
-from app.frozen import FrozenMap
-from app.rng import borrowed
+from app.util import regular_files
+from app.util.frozen import FrozenMap
+from app.util.rng import borrowed
 
 Pair = tuple[Any, Any]  # inputs: a tensor, or Streamed; labels: a tensor, or Targets
 Parts = tuple[Pair, Pair, Pair]
@@ -77,7 +80,7 @@ class Found:
 
 def read_files(config: DataConfig, watch: Watch) -> Found:
     """Read a person's files, or take them as they were read last. Raises DataError, which is remembered as well."""
-    key = facts.key_of(config)
+    key = cache.key_of(config)
     with _READING:
         if _last and _last[0][0] == key:
             return _last[0][1]
@@ -85,11 +88,11 @@ def read_files(config: DataConfig, watch: Watch) -> Found:
         try:
             found = _read_files(config, watch)
         except DataError as error:
-            if not isinstance(error, ReadingStopped | own_dataset.NotTrusted):  # both may be otherwise the next time
-                facts.remember(key, error)
+            if not isinstance(error, ReadingStopped | dataset_class.NotTrusted):  # both may be otherwise the next time
+                cache.remember(key, error)
             raise
         _last.append((key, found))
-        facts.remember(key, found.spec)
+        cache.remember(key, found.spec)
         return found
 
 
@@ -102,9 +105,9 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
     try:
         _check_kind(path, spec.picks)
         survey = surveys.SURVEYS[spec.key](path, options_of(config))
-        more = {"watch": watch} if spec.key in ("file.pictures", own_dataset.KEY) else {}
+        more = {"watch": watch} if spec.key in ("file.pictures", dataset_class.KEY) else {}
         inputs, labels, bad = _FILES[spec.key](path, **survey.arguments, **more)
-    except own_dataset.NotTrusted:
+    except dataset_class.NotTrusted:
         raise
     except FileNotFoundError as error:
         raise DataError(f"{error.filename} is not there. Choose the {spec.picks} again.") from error
@@ -138,7 +141,7 @@ def _described(
     if isinstance(labels, Targets) and not targets:
         targets = tuple(_target(survey, name, inputs, part) for name, part in labels.parts.items())
     labels = first(labels)
-    told = spec.key in ("file.tensors", own_dataset.KEY)
+    told = spec.key in ("file.tensors", dataset_class.KEY)
     task, classes = surveys.task_of(inputs, labels) if told else survey.task, survey.classes
     if told and task != VALUES:
         classes = targets[0].classes if targets else _class_names(survey, "", labels)
@@ -275,7 +278,7 @@ def _idx(name: str, root: Path, train: bool) -> Pair:
 
 
 def _cifar(name: str, root: Path, train: bool) -> Pair:
-    from app.torchvision_import import import_torchvision
+    from app.util.torchvision_import import import_torchvision
 
     import_torchvision("datasets")  # as it can be imported here; the reader finds it so
     return readers.read_cifar(root, name, train)
@@ -296,9 +299,9 @@ def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, lis
 def _own(
     path: Path, name: str, workers: int, timeout: float, watch: Watch, pin: bool | None = None, in_order: bool = False
 ) -> tuple[Any, Any, list[str]]:
-    dataset: Any = own_dataset.make(path, name)
+    dataset: Any = dataset_class.make(path, name)
     if workers and not isinstance(dataset, IterableDataset):
-        dataset = own_dataset.Sent(own_dataset.file_of(path), name)
+        dataset = dataset_class.Sent(dataset_class.file_of(path), name)
     if pin is not None:
         return streams.stream_dataset(dataset, workers, timeout, pin, watch, borrowed)
     return file_readers.read_dataset(dataset, workers, timeout, watch, borrowed)
@@ -309,7 +312,7 @@ _FILES: dict[str, Callable[..., tuple[Tensor, Tensor, list[str]]]] = {
     "file.tensors": file_readers.read_tensors,
     "file.pictures": _pictures,
     "file.text": file_readers.read_text,
-    own_dataset.KEY: _own,
+    dataset_class.KEY: _own,
 }
 _AUTHORS: dict[str, Callable[[Path, bool], Pair]] = {
     **{f"torchvision.{name}": partial(_idx, name) for name in ("MNIST", "FashionMNIST", "KMNIST")},

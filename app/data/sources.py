@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.data import facts
-from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
-from app.data.known import DIGITS, MNIST, SOURCES
+from app.data.downloads.archives import COLLECTIONS
+from app.data.known_sources import DIGITS, MNIST, SOURCES
+from app.data.own_files import cache
 from app.data.spec import DataError, DataInfo, Dataset, NotDownloaded, SourceSpec
 from app.data.transform_list import is_random, params_of, shape_after
 
@@ -51,7 +51,7 @@ def _base_spec(config: DataConfig) -> SourceSpec:
         raise UnknownSource(config.source)
     spec = SOURCES[config.source]
     if spec.picks:
-        found = facts.recall(config)
+        found = cache.recall(config)
         if isinstance(found, DataError):
             raise found
         return found or spec

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.data.samples import Samples, TensorSamples
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,7 +93,7 @@ class Option:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """One of the targets of a sample: its task, see `app.training.metrics.Task`, and its shape without the batch."""
+    """One of the targets of a sample: its task, see `app.training.task.Task`, and its shape without the batch."""
 
     name: str
     task: str
@@ -113,7 +113,7 @@ class SourceSpec:
     validation and test; for data without classes it is their one count. `own_split` means that its authors chose
     `held_out` samples for others to validate with, so that `DataConfig.validation_fraction` is not used.
     `download_bytes` is 0 for data that need no download. `task` is "classes", "values" or "tokens", see
-    `app.training.metrics.Task`; `label_shape` is the label of one sample. `picks` is "file" or "folder" for a source
+    `app.training.task.Task`; `label_shape` is the label of one sample. `picks` is "file" or "folder" for a source
     that reads one of the person's; until it is read its `shape` and `per_class` are empty. `columns` names the values
     of a table. `sized` works out what the options decide. Once a file is read, `bad` names what of it could not be,
     `arguments` are those that its reader was called with, and `all_columns` are those that there are to choose from.
@@ -216,7 +216,7 @@ class Dataset:
         """
         import torch
 
-        from app.rng import borrowed
+        from app.util.rng import borrowed
 
         with borrowed():
             return next(self.train.batches([torch.arange(min(size, len(self.train)))]))

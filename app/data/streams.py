@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from app.data.file_readers import kind_of, open_picture, picture_files, read_dataset, read_picture, targets_of
+from app.data.own_files.readers import kind_of, open_picture, picture_files, read_dataset, read_picture, targets_of
 
 
 class SampleLost(OSError):

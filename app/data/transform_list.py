@@ -12,7 +12,7 @@ from typing import Any
 
 from app.data.config import Transform
 from app.data.spec import DataError, Option
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 Shape = tuple[int, ...]
 

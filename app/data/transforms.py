@@ -41,7 +41,7 @@ def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
 
 def composed(transforms: Sequence[Transform]) -> Any:
     """The transforms one after the other, as torchvision composes them. Raises DataError."""
-    from app.torchvision_import import import_torchvision
+    from app.util.torchvision_import import import_torchvision
 
     v2 = import_torchvision("transforms.v2")
     return v2.Compose([getattr(v2, transform.name)(**params_of(transform)) for transform in transforms])

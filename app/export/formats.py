@@ -13,14 +13,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from app.export import clean_process
-from app.export.clean_process import PATIENCE, Cancelled, Tell, never, silent
+from app.export.certify import clean_process
+from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
+from app.export.certify.reference import Measurement, NotRunning
 from app.export.layers import write_model
-from app.export.live import Measurement, NotRunning
 from app.export.onnx_extra import onnx_missing
 from app.export.weights import save_pt, write_atomically
-from app.leftovers import TemporaryFolder
-from app.source import Source
+from app.source.generated import Source
+from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
     from app.export.weights import StateDict

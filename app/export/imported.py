@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.export.certificate import ALLOWED, ALLOWED_ELSE, Check
-from app.origin import KeptFile, Origin
-from app.training.start import StartError, is_unchanged
+from app.builder.importer.origin import KeptFile, Origin
+from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Check
+from app.training.setup.initial_weights import StartError, is_unchanged
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from app.export.weights import write_text
-from app.source import Source
+from app.source.generated import Source
 
 
 def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list[Path]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import atomic, tensor_files
+from app.util import atomic, tensor_files
 
 if TYPE_CHECKING:
     from torch import Tensor

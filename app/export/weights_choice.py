@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.source import Source
-from app.training.start import header, initial_weights
+from app.source.generated import Source
+from app.training.setup.initial_weights import header, initial_weights
 
 if TYPE_CHECKING:
     from app.export.weights import StateDict

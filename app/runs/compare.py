@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.run_file import data_record, training_record
+from app.project.run_records import data_record, training_record
 from app.runs import store
 from app.runs.record import RunError
 from app.runs.store import Kept

@@ -11,7 +11,7 @@ from app.runs import store
 if TYPE_CHECKING:
     from app.export.weights_choice import ExportWeights
     from app.runs.store import Kept
-    from app.source import Source
+    from app.source.generated import Source
 
 
 def newest_of(folder: Path, source: Source) -> ExportWeights | None:
@@ -39,8 +39,8 @@ def _fits(found: ExportWeights, source: Source) -> bool:
     """Whether the net has the same tensors: files that a text imports from may be others than they were."""
     if not source.files:
         return True
-    from app.rng import borrowed
-    from app.source import make_module
+    from app.source.generated import make_module
+    from app.util.rng import borrowed
 
     with borrowed(0):
         own = make_module(source).state_dict()
@@ -60,8 +60,8 @@ def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=1)  # one layer is looked at after the other, and reading verifies every tensor
 def _newest(folder: Path, state: tuple[tuple[str, int, int], ...], title: str) -> ExportWeights | None:
     from app.export.weights_choice import ExportWeights
-    from app.training.checkpoint import newest, step_of
-    from app.training.evaluating import checkpoint_weights
+    from app.training.checkpoints.checkpoint import newest, step_of
+    from app.training.evaluation.evaluator import checkpoint_weights
 
     path = newest(folder) if state else None
     if path is None:

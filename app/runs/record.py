@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from app import atomic, regular_files
-from app.project import Project
+from app.project.project import Project
 from app.training.history import History
+from app.util import atomic, regular_files
 
 VERSION = 1
 FILE = "run.json"

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from app import atomic, file_lock, project_file
 from app.data.sources import DataError
-from app.project import Project
-from app.runs import layers_kept, record, store, tables
-from app.runs.going_on import GoingOn
+from app.project import file as project_file
+from app.project import file_lock
+from app.project.project import Project
+from app.runs import layer_tables, record, store, tables
+from app.runs.resume import GoingOn
 from app.runs.store import Kept
 from app.training.events import (
     EpochDone,
@@ -36,6 +37,7 @@ from app.training.events import (
     to_json,
 )
 from app.training.history import History
+from app.util import atomic
 
 EVERY = 1.0  # seconds between two writings
 LOOK = 2.0  # seconds between two writings of the record
@@ -113,7 +115,7 @@ class Recorder:
     def _go_on(self, there: GoingOn) -> None:
         folder = self.kept.folder
         project_file.write(self._project, folder / store.PROJECT)  # its epochs may be more than before
-        for name in (store.STEPS, store.MEMORY, store.GRADIENTS, store.LOSSES, *layers_kept.files()):
+        for name in (store.STEPS, store.MEMORY, store.GRADIENTS, store.LOSSES, *layer_tables.files()):
             tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
         tables.keep(folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs)
         self._record = msgspec.structs.replace(
@@ -198,7 +200,7 @@ class Recorder:
             rows = [*map(attrgetter(*columns), (event for event in events if isinstance(event, kind)))]
             if rows:
                 tables.append(folder / name, columns, rows)
-        layers_kept.append(folder, events)
+        layer_tables.append(folder, events)
         norms = [event for event in events if isinstance(event, GradientNorms)]
         if norms:
             values = [(event.step, *event.norms) for event in norms]

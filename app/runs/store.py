@@ -13,14 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from app import file_lock, leftovers, project_file
-from app.project import Project
-from app.runs import layers_kept, tables
+from app.project import file as project_file
+from app.project import file_lock
+from app.project.project import Project
+from app.runs import layer_tables, tables
 from app.runs import record as records
 from app.runs.record import Parent, Record, RunError
 from app.training.columns import Columns
 from app.training.events import Started
 from app.training.history import History
+from app.util import leftovers
 
 SUFFIX = ".runs"
 PROJECT, SOURCE, CHECKPOINTS, LOCK = "project.tape", "net.py", "checkpoints", ".lock"
@@ -207,7 +209,7 @@ def history_of(kept: Kept) -> History:
         metrics = tables.read(kept.folder / EPOCHS)[0][len(history.epochs.names) :]
         layers, norms = tables.read(kept.folder / GRADIENTS)
         outputs, losses = tables.read(kept.folder / LOSSES)
-        seen = list(layers_kept.told(kept.folder))
+        seen = list(layer_tables.told(kept.folder))
     except (OSError, tables.TableError) as error:
         raise RunError(f"What {kept.record.title} told cannot be read: {error}") from error
     if begun is not None:

@@ -13,9 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import atomic
-from app.leftovers import TemporaryFolder
-from app.runs import going_on, store
+from app.runs import resume, store
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.telemetry.histogram import Histogram
@@ -31,6 +29,8 @@ from app.training.events import (
     Saved,
     StepDone,
 )
+from app.util import atomic
+from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,7 +112,7 @@ class Events:
 
     def weights(self, checkpoint: Path) -> None:
         """Histograms of the weights in a checkpoint; one that is gone by now is left out."""
-        from app.training.checkpoint import CheckpointError, load
+        from app.training.checkpoints.checkpoint import CheckpointError, load
 
         try:
             state = load(checkpoint)
@@ -150,8 +150,8 @@ def begin(out: Any, job: Job) -> None:
     import torch
 
     from app.data.sources import load
-    from app.rng import borrowed
-    from app.source import make_module
+    from app.source.generated import make_module
+    from app.util.rng import borrowed
 
     data = load(job.data, job.data_root)
     with borrowed():
@@ -197,7 +197,7 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
         try:
             begin(out, job)
             events.tell(list(_told(kept)))
-            for checkpoint in reversed(going_on.checkpoints(kept)):
+            for checkpoint in reversed(resume.checkpoints(kept)):
                 events.weights(checkpoint.path)
         finally:
             events.close()
@@ -211,9 +211,9 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
 
 def _told(kept: Kept) -> list[Event]:
     """The events that a run's tables were made of."""
-    from app.runs import layers_kept, tables
+    from app.runs import layer_tables, tables
 
-    found: list[Event] = [*layers_kept.told(kept.folder)]
+    found: list[Event] = [*layer_tables.told(kept.folder)]
     names, columns = tables.read(kept.folder / store.STEPS)
     whole = {"step", "epoch", "samples"}
     for row in columns.T.tolist():

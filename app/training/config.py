@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 INPUT = "(input)"  # as a target: what went into the net is to come out again
 
@@ -81,9 +81,9 @@ class TrainingConfig:
     `max_minutes`, or `patience` epochs without a smaller validation loss; None and 0 are no limit. With `one_batch` the
     first batch of the data is all that it sees. `not_finite` is "stop" or "skip": what happens at a batch whose loss is
     nan or infinite. `save_every` is the number of batches between two checkpoints; 0 keeps those of the best and of the
-    last epoch. `metrics` are keys of `app.training.scores.SCORES`, measured on the validation samples after every epoch
-    beside loss and accuracy. With `losses`, one for each of several outputs, the loss is their sum, each times its
-    weight, and `loss` is not used; accuracy and metrics are those of the first.
+    last epoch. `metrics` are keys of `app.training.metrics.SCORES`, measured on the validation samples after every
+    epoch beside loss and accuracy. With `losses`, one for each of several outputs, the loss is their sum, each times
+    its weight, and `loss` is not used; accuracy and metrics are those of the first.
     """
 
     epochs: int = 20

@@ -9,12 +9,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from app.training.watch_points import WatchPoints
+from app.training.monitoring.watch_points import WatchPoints
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.training.live import Live
+    from app.training.monitoring.live_model import Live
 
 T = TypeVar("T")
 Ending = Literal["done", "stopped", "failed", "abandoned"]

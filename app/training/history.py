@@ -26,7 +26,7 @@ from app.training.events import (
     Started,
     StepDone,
 )
-from app.training.layer_history import LayerHistory
+from app.training.monitoring.layer_history import LayerHistory
 
 __all__ = ["Array", "Columns", "History"]
 

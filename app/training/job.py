@@ -10,11 +10,11 @@ from typing import Any
 from app.data.config import DataConfig
 from app.data.sources import DataError, check, spec_of
 from app.data.spec import VALUES, DataInfo
-from app.source import Source
-from app.training import balance
-from app.training.choices import CLASS_IDS, LOSSES
+from app.source.generated import Source
 from app.training.config import TrainingConfig
-from app.training.scores import refusal
+from app.training.metrics import refusal
+from app.training.registry import CLASS_IDS, LOSSES
+from app.training.setup import class_weights
 
 AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
@@ -102,7 +102,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_loss(job: Job) -> None:
     """Whether the loss is one for the data."""
-    if job.data.class_weights and (told := balance.refusal(job.training.loss, job.training.losses)):
+    if job.data.class_weights and (told := class_weights.refusal(job.training.loss, job.training.losses)):
         raise JobError(f"class_weights: {told} Choose another loss, or take the class weights away.")
 
 

@@ -2,7 +2,7 @@
 
 Its arithmetic is that of the exported `train.py`, operation for operation, so the losses are equal bit for bit on the
 CPU with the same torch and the same number of threads. Whatever watches a run must keep it so: nothing here draws
-from torch's generators, and visitors put them back (`app.rng`, `app.training.live`).
+from torch's generators, and visitors put them back (`app.util.rng`, `app.training.monitoring.live_model`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from app.data.spec import ReadingStopped
-from app.rng import GENERATOR
-from app.training import checkpoint
-from app.training.checkpoint import Position
-from app.training.choices import CLOSURE
+from app.training.checkpoints import checkpoint
+from app.training.checkpoints.checkpoint import Position
+from app.training.checkpoints.writer import Saver
 from app.training.control import Control, Ending, Result
-from app.training.devices import Resolved, resolve
-from app.training.evaluation import Evaluated, evaluate, sample_numbers
+from app.training.error_messages import NotFinite, failure
+from app.training.evaluation.validation import Evaluated, evaluate, sample_numbers
 from app.training.events import (
     Caught,
     EpochDone,
@@ -35,17 +34,18 @@ from app.training.events import (
     Started,
     StepDone,
 )
-from app.training.failures import NotFinite, failure
-from app.training.finite import not_finite
 from app.training.job import Job, check_numbers
-from app.training.live import Live
-from app.training.order import batch_count, ordered
-from app.training.saving import Saver
-from app.training.scores import Gathered
-from app.training.setting_up import set_up
+from app.training.metrics import Gathered
+from app.training.monitoring.live_model import Live
+from app.training.monitoring.nonfinite import not_finite
+from app.training.monitoring.watcher import Watcher
+from app.training.registry import CLOSURE
+from app.training.setup.batch_order import batch_count, ordered
+from app.training.setup.devices import Resolved, resolve
+from app.training.setup.prepare import set_up
+from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import Batch
-from app.training.switches import cpu_threads, switched
-from app.training.watcher import Watcher
+from app.util.rng import GENERATOR
 
 if TYPE_CHECKING:
     from torch import Tensor

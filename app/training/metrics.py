@@ -1,117 +1,200 @@
-"""What the loss is compared with, and whether the net's output can be compared at all."""
+"""Metrics gathered over the batches of an evaluation, by torchmetrics; which of them say something of a task.
+
+torchmetrics is imported when a run or an evaluation first asks for one. The exported `train.py` makes the same metrics
+and feeds them the same tensors, so their values are equal bit for bit on the CPU.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.training.choices import CLASS_IDS, LOSSES
+from app.training.task import CLASSES, TOKENS, VALUES, Task
+from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
-CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
-
-
-class OutputError(ValueError):
-    """The net gives something that the loss cannot be measured on; the text says both shapes."""
+SOFTMAX, SIGMOID, PLAIN = "softmax", "sigmoid", "plain"
+# How a loss reads the net's output as probabilities; of any other it is taken as it is.
+_READ = {
+    "CrossEntropyLoss": SOFTMAX, "NLLLoss": SOFTMAX, "MultiMarginLoss": SOFTMAX, "KLDivLoss": SOFTMAX,
+    "BCEWithLogitsLoss": SIGMOID, "MultiLabelSoftMarginLoss": SIGMOID,
+}  # fmt: skip
+MOST_CLASSES = 1000  # more, and what is measured class by class costs more than it tells
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a loss makes of the net's output and of the labels of the data.
+class Score:
+    """One metric: the class of torchmetrics that measures it, in `module`, and its arguments.
 
-    `kind` "classes": labels are class ids (N,), the output is (N, classes). "values": labels are numbers (N, ...) of
-    the output's shape. "tokens": labels are class ids (N, T) and the output is (N, T, classes).
+    `least` is how many classes the data must have. `share`: it lies between 0 and 1, and more is better.
     """
 
-    loss: str
-    classes: int
-    kind: str = CLASSES
-    labels: int = 1  # of a sample
+    name: str
+    label: str
+    kinds: tuple[str, ...]
+    metric: str
+    module: str
+    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    least: int = 2
+    share: bool = True
+    doc: str = ""
 
     @property
-    def one(self) -> Task:
-        """The task of one output: of several the first."""
-        return self
+    def by_class(self) -> bool:
+        """Whether it is told how many classes there are."""
+        return self.metric.startswith("Multiclass")
 
-    def answer(self, output: Any) -> Any:
-        """Of all that the net gives, the output that accuracy and metrics are measured on."""
-        return output
+    def call(self, classes: str) -> str:
+        """The expression that makes it; `classes` is that of their number, `quiet` a name for what is below."""
+        parts = [classes] if self.by_class else []
+        parts += [f"{name}={value!r}".replace("'", '"') for name, value in self.arguments.items()]
+        return f"{self.metric}({', '.join([*parts, '**quiet'])})"
 
-    def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
-        """The output and the labels that accuracy and metrics are measured on."""
-        return output, labels
+    @property
+    def quiet(self) -> dict[str, bool]:
+        """Arguments of no metric's own: labels are right, and of several processes every one validates all samples."""
+        return {**({"validate_args": False} if self.by_class else {}), "sync_on_compute": False}
 
-    def loss_module(self) -> nn.Module | None:
-        """The loss that a run is to take in the place of its own, if any."""
-        return None
 
-    def targets(self, labels: Tensor) -> Tensor:
-        """What the loss compares the output with."""
-        return labels if self.kind == VALUES else make_targets(self.loss, labels, self.classes)
+def _of_classes(name: str, label: str, metric: str, doc: str, least: int = 2, **arguments: Any) -> Score:
+    given = FrozenMap(arguments)
+    return Score(name, label, (CLASSES, TOKENS), metric, "torchmetrics.classification", given, least, True, doc)
 
-    def ready(self, output: Tensor) -> Tensor:
-        """The output as the loss takes it: classes come second."""
-        return output.transpose(1, -1) if self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS else output
 
-    def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
-        """How many labels are right, a number on the device; None where there are no classes."""
-        return None if self.kind == VALUES else (output.argmax(-1 if self.kind == TOKENS else 1) == labels).sum()
+_BOTH = (
+    _of_classes("f1", "F1", "MulticlassF1Score", "The harmonic mean of precision and recall, averaged over classes.",
+                average="macro"),
+    _of_classes("precision", "Precision", "MulticlassPrecision",
+                "Of what is called a class, the share that is of it, averaged over classes.", average="macro"),
+    _of_classes("recall", "Recall", "MulticlassRecall",
+                "Of what is of a class, the share that is called so, averaged over classes: the balanced accuracy.",
+                average="macro"),
+    _of_classes("auroc", "AUROC", "MulticlassAUROC",
+                "The area under the ROC curve of each class against the others, averaged over classes.",
+                average="macro"),
+    *(_of_classes(f"top{k}_accuracy", f"Top-{k} accuracy", "MulticlassAccuracy",
+                  f"The share of samples whose class is among the {k} that the net thinks likeliest.",
+                  k + 1, average="micro", top_k=k) for k in (2, 3, 5)),
+)  # fmt: skip
+_NUMBERS = (
+    Score("mae", "MAE", (VALUES,), "MeanAbsoluteError", "torchmetrics", share=False,
+          doc="The mean absolute error."),
+    Score("rmse", "RMSE", (VALUES,), "MeanSquaredError", "torchmetrics", FrozenMap(squared=False), share=False,
+          doc="The root of the mean squared error."),
+    Score("r2", "R²", (VALUES,), "R2Score", "torchmetrics", share=False,
+          doc="The share of the variance that is explained: 1 is perfect, 0 is no better than the mean."),
+)  # fmt: skip
+_PERPLEXITY = Score(
+    "perplexity", "Perplexity", (TOKENS,), "Perplexity", "torchmetrics.text", share=False,
+    doc="e to the mean negative log-likelihood of a token: how many tokens the net wavers between.",
+)  # fmt: skip
 
-    def share(self, correct: int, samples: int) -> float | None:
-        """The accuracy; None where there are no classes."""
-        return None if self.kind == VALUES else correct / (samples * self.labels)
+SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOTH, *_NUMBERS, _PERPLEXITY)})
 
-    def check(self, output: Any, labels: Tensor) -> None:
-        """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
-        if self.kind == CLASSES:
-            check_output(output, self.loss, len(labels), self.classes)
+
+def label_of(name: str) -> str:
+    """What a metric is called; the loss of one of several outputs is one, `loss_<output>`."""
+    return SCORES[name].label if name in SCORES else f"{name.removeprefix('loss_')} loss"
+
+
+def is_share(name: str) -> bool:
+    """Whether a metric lies between 0 and 1."""
+    return name in SCORES and SCORES[name].share
+
+
+def fitting(kind: str, classes: int) -> tuple[Score, ...]:
+    """The metrics that a task can be measured by; all of them while `kind` is not known, which is ""."""
+    if not kind:
+        return tuple(SCORES.values())
+    fits = (score for score in SCORES.values() if kind in score.kinds)
+    return tuple(score for score in fits if not score.by_class or score.least <= classes <= MOST_CLASSES)
+
+
+def refusal(name: str, kind: str, classes: int) -> str:
+    """Why a task cannot be measured by a metric, "" if it can."""
+    if name not in SCORES:
+        return f"There is no metric “{name}”. Choose among: {', '.join(SCORES)}."
+    fit = [score.name for score in fitting(kind, classes)]
+    if name in fit:
+        return ""
+    words = f"{classes} classes" if kind == CLASSES else {VALUES: "values", TOKENS: "tokens"}[kind]
+    return f"The metric {name} says nothing of data of {words}. Choose among: {', '.join(fit) or 'none'}."
+
+
+def reading(loss: str) -> str:
+    """How the loss reads an output as probabilities: "softmax", "sigmoid", or "plain" where it is compared as it is."""
+    return _READ.get(loss, PLAIN)
+
+
+def probabilities(loss: str, output: Tensor) -> Tensor:
+    """The output (N, classes) as the loss reads it, float32: probabilities, or plain numbers where it has none."""
+    output = output.float()
+    return {SOFTMAX: lambda: output.softmax(1), SIGMOID: output.sigmoid}.get(reading(loss), lambda: output)()
+
+
+class Gathered:
+    """The chosen metrics over the batches of one evaluation. Made anew for each."""
+
+    def __init__(self, names: tuple[str, ...], task: Task) -> None:
+        self._scores = tuple(SCORES[name] for name in names)
+        self._task = task
+        self._metrics: tuple[Any, ...] = ()
+
+    def add(self, output: Tensor, labels: Tensor) -> None:
+        """Take in a batch: the net's output and the labels of the data."""
+        if not self._scores:
             return
-        _check_tensor(output)
-        wanted = tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ())
-        if tuple(output.shape) != wanted:
-            raise OutputError(
-                f"The net gives {tuple(output.shape)} for a batch of {len(labels)}, and the data have {wanted}: "
-                f"set the last layer's out_features to {wanted[-1] if len(wanted) > 1 else 1}."
+        task = self._task
+        columns = output.shape[-1 if task.kind == TOKENS else 1] if task.kind != VALUES else 0
+        if not self._metrics:
+            self._metrics = tuple(make(score, columns).to(output.device) for score in self._scores)
+        if task.kind == VALUES:
+            self._update(output.float().flatten(1), labels.float().flatten(1))
+            return
+        rows = probabilities(task.loss, output.reshape(-1, columns))
+        self._update(rows, labels.flatten(), output.float(), labels)
+
+    def add_rows(self, rows: Tensor, labels: Tensor) -> None:
+        """Take in probabilities (N, classes) and class ids (N,)."""
+        if not self._metrics:
+            self._metrics = tuple(make(score, rows.shape[1]).to(rows.device) for score in self._scores)
+        self._update(rows, labels)
+
+    def _update(self, rows: Tensor, labels: Tensor, output: Any = None, tokens: Any = None) -> None:
+        for score, metric in zip(self._scores, self._metrics, strict=True):
+            if score is _PERPLEXITY:
+                metric.update(output, tokens)
+            else:
+                metric.update(rows, labels)
+
+    def told(self) -> tuple[tuple[str, float], ...]:
+        """The value of each metric over all that was taken in; nothing if that is nothing."""
+        from app.training.script_recipes import computed
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a class has no samples, which the support of the classes tells
+            return tuple(
+                (score.name, computed(metric)) for score, metric in zip(self._scores, self._metrics, strict=False)
             )
-        _check_learns(output, self.loss)
 
 
-def make_targets(loss: str, labels: Tensor, classes: int) -> Tensor:
-    """The targets of `loss` for class ids (N,): the ids themselves, or rows of 0 and 1, (N, classes) float32."""
-    from torch.nn import functional as F
+def make(score: Score, classes: int) -> Any:
+    """The metric of torchmetrics."""
+    import importlib
 
-    return labels if LOSSES[loss] == CLASS_IDS else F.one_hot(labels, classes).float()
-
-
-def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
-    """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
-    _check_tensor(output)
-    wanted = f"({samples}, {classes})"
-    shape = tuple(output.shape)
-    # Class ids only need a column each; more columns than classes are allowed, as torch allows them.
-    enough = LOSSES[loss] == CLASS_IDS and len(shape) == 2 and shape[1] >= classes
-    if not shape or shape[0] != samples or not (enough or shape == (samples, classes)):
-        raise OutputError(
-            f"The net gives {shape} for a batch of {samples}, and {loss} wants {wanted}: one number for each of the "
-            f"{classes} classes. Set the last layer's out_features to {classes}."
-        )
-    _check_learns(output, loss)
+    _import_torchmetrics()
+    cls = getattr(importlib.import_module(score.module), score.metric)
+    return cls(*([classes] if score.by_class else []), **score.arguments, **score.quiet)
 
 
-def _check_tensor(output: Any) -> None:
-    import torch
+def _import_torchmetrics() -> None:
+    """torchmetrics imports torchvision where there is one, which must be helped where its operators are missing."""
+    import contextlib
 
-    if not isinstance(output, torch.Tensor):
-        raise OutputError(f"The net gives a {type(output).__name__}, and the loss wants one tensor: keep one output.")
+    from app.util.torchvision_import import import_torchvision
 
-
-def _check_learns(output: Tensor, loss: str) -> None:
-    if not output.is_floating_point():
-        raise OutputError(f"The net gives {str(output.dtype)}, and {loss} wants floating point numbers.")
-    if not output.requires_grad:
-        raise OutputError(
-            "The net's output does not depend on any trainable parameter, so there is nothing to train. "
-            "Put a layer with weights between input and output."
-        )
+    with contextlib.suppress(ImportError):
+        import_torchvision()

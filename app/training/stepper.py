@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from app.training.choices import CLOSURE, PLATEAU, make_loss, make_optimizer, make_schedule
 from app.training.config import TrainingConfig
 from app.training.events import Event, GroupRates, LossParts, RateSet, StepDone
 from app.training.learning_rates import LearningRates, Rates
-from app.training.metrics import Task
+from app.training.registry import CLOSURE, PLATEAU, make_loss, make_optimizer, make_schedule
+from app.training.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -53,7 +53,7 @@ class Stepper:
     def __init__(self, model: nn.Module, config: TrainingConfig, task: Task, device: str) -> None:
         import torch
 
-        from app.training.recipes import parameter_groups, recompute
+        from app.training.script_recipes import parameter_groups, recompute
 
         self.model, self.config, self.task = model, config, task
         self.kind = device.partition(":")[0]
@@ -130,7 +130,7 @@ class Stepper:
         if others is None:
             loss: Tensor = self.loss(output, known)
             return loss
-        from app.training.recipes import mixed_loss
+        from app.training.script_recipes import mixed_loss
 
         if self._several:  # of several outputs, each of which is mixed for itself
             loss = self.loss(output, known, others, share)
@@ -181,7 +181,7 @@ class Stepper:
         if not self.config.mixup:
             output = self._output(inputs, labels)
             return output, self.measured(output, labels)
-        from app.training.recipes import mixed
+        from app.training.script_recipes import mixed
 
         inputs, others, share = mixed(inputs, self.config.mixup)
         output = self._output(inputs, labels)

@@ -12,64 +12,64 @@ from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from app.background import Background
-from app.builder.catalog import catalog
-from app.builder.problems import Cure
-from app.document import Document
-from app.settings import Settings
-from app.views import theme
+from app.builder.catalog.catalog import catalog
+from app.builder.diagnostics.problems import Cure
+from app.project.document import Document
 from app.views.actions import Actions
-from app.views.block_control import BlockControl
+from app.views.analysis_service import Live
+from app.views.blocks.block_control import BlockControl
+from app.views.blocks.library_control import LibraryControl
 from app.views.canvas.canvas import Canvas
-from app.views.cure_control import CureControl
-from app.views.docks import PageHeights, TabbedDock, TabbedPane
-from app.views.files import Files, project_in
-from app.views.furnish import furnishing, load_modules
-from app.views.head_control import HeadControl
-from app.views.housekeeping import Housekeeping
-from app.views.import_control import ImportControl
+from app.views.custom_layers.file_rows import OwnFiles, python_files
+from app.views.custom_layers.layers_control import LayersControl
+from app.views.custom_layers.signal_wiring import LayerLinks
+from app.views.files.files import Files, project_in
+from app.views.files.recovery_control import RecoveryControl
+from app.views.importing.import_control import ImportControl
 from app.views.inspector.inspector import Inspector
-from app.views.layer_links import LayerLinks
-from app.views.layers_control import LayersControl
-from app.views.library_control import LibraryControl
-from app.views.links import Links
-from app.views.live import Live
-from app.views.live_catalog import LiveCatalog
+from app.views.late_pages import furnishing, load_modules
 from app.views.menus import build_menus
+from app.views.navigation import NETWORK, Place, SheetDocument
 from app.views.newest_weights import NewestWeights
-from app.views.own_files import OwnFiles, python_files
-from app.views.palette import Palette
-from app.views.place import NETWORK, Place, SheetDocument
-from app.views.problems import ProblemsPanel
-from app.views.recovery_control import RecoveryControl
-from app.views.run_control import RunControl
+from app.views.palette.palette import Palette
+from app.views.problems.cure_control import CureControl
+from app.views.problems.problems import ProblemsPanel
+from app.views.project_catalog import LiveCatalog
 from app.views.selection import NetworkSelection, Selection
+from app.views.settings import Settings
+from app.views.startup_links import Links
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
-from app.views.training.runs_keeper import RunsKeeper
-from app.views.training.session import RunSession
-from app.views.weights_control import WeightsControl
-from app.views.widgets.banner import Banner
-from app.views.widgets.painting import label
-from app.views.widgets.segmented import Segmented
-from app.views.widgets.toast import ToastStack
+from app.views.training.runs.keeper import RunsKeeper
+from app.views.training.runs.run_control import RunControl
+from app.views.training.runs.session import RunSession
+from app.views.ui import theme
+from app.views.ui.background import Background
+from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
+from app.views.ui.gc_housekeeping import Housekeeping
+from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
+from app.views.ui.widgets.toast import ToastStack
+from app.views.weights.head_control import HeadControl
+from app.views.weights.weights_control import WeightsControl
 
 if TYPE_CHECKING:
     from app.training.events import Failed
-    from app.views.autograd.inspector import TapeInspector
-    from app.views.autograd.room import AutogradRoom
-    from app.views.autograd_control import AutogradControl
-    from app.views.code_view import CodeView
-    from app.views.cost_control import CostControl
-    from app.views.cost_table import CostTable
-    from app.views.export_control import ExportControl
-    from app.views.outline import Outline
+    from app.views.autograd.capture_control import AutogradControl
+    from app.views.autograd.inspector.inspector import TapeInspector
+    from app.views.autograd.page import AutogradRoom
+    from app.views.code.code_view import CodeView
+    from app.views.cost.cost_control import CostControl
+    from app.views.cost.cost_table import CostTable
+    from app.views.export.export_control import ExportControl
+    from app.views.outline.outline import Outline
     from app.views.page_links import PageLinks
-    from app.views.runs_control import RunsControl
-    from app.views.training.console import Console
-    from app.views.training.curves import Curves
-    from app.views.training.run_panel import RunPanel
-    from app.views.training.settings_form import TrainingForm
+    from app.views.training.charts.curves import Curves
+    from app.views.training.form.settings_form import TrainingForm
+    from app.views.training.runs.console import Console
+    from app.views.training.runs.run_panel import RunPanel
+    from app.views.training.runs.runs_control import RunsControl
 
 EXAMPLE = "digits.tape"
 LIST_HEIGHT, HEIGHTS = 176, {"cost": 262, "runs": 262, "curves": 338, "evaluation": 338}
@@ -319,7 +319,7 @@ class MainWindow(QMainWindow):
             self.show_details(failed.message, failed.cure, failed.traceback)
 
     def show_details(self, title: str, cure: str, trace: str) -> None:
-        from app.views.dialogs.message import ErrorDialog
+        from app.views.ui.dialogs.message import ErrorDialog
 
         ErrorDialog(title, cure=cure, traceback=trace, parent=self).open()
 
@@ -364,7 +364,7 @@ class MainWindow(QMainWindow):
 
     def _may_stop_run(self) -> bool:
         """Ask whether the run under way may end."""
-        from app.views.dialogs.message import Answer, running_dialog
+        from app.views.ui.dialogs.message import Answer, running_dialog
 
         progress = self.session.progress()
         where = f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"

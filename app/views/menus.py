@@ -9,15 +9,15 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QWidget
 
-from app.builder import tidy
-from app.resources import path as resource_path
-from app.views import icons
+from app.builder.edits import alignment
+from app.util.resources import path as resource_path
 from app.views.actions import Actions
-from app.views.drawing_control import export_drawing
-from app.views.places_control import PlacesControl
-from app.views.trial_control import TrialControl
-from app.views.widgets.button import Button
-from app.views.widgets.painting import Glyph, label
+from app.views.export.drawing_control import export_drawing
+from app.views.training.runs.placement_control import PlacesControl
+from app.views.training.trials.trial_control import TrialControl
+from app.views.ui import icons
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
@@ -159,7 +159,7 @@ def _layer(window: MainWindow, actions: Actions) -> None:
     for key in ("search", "edit", "rename", "replace", "connect", "disconnect", "mute", "freeze", "lay_out"):
         _adopt(window, actions, menu, key)
     align = menu.addMenu("&Align and distribute")
-    for key in (*(f"align_{edge}" for edge in tidy.EDGES), *(f"distribute_{axis}" for axis in tidy.AXES)):
+    for key in (*(f"align_{edge}" for edge in alignment.EDGES), *(f"distribute_{axis}" for axis in alignment.AXES)):
         _adopt(window, actions, align, key)
     menu.addSeparator()
     notes = menu.addMenu("&Comments and bends")
@@ -310,7 +310,7 @@ def _help(window: MainWindow, actions: Actions) -> None:
 
 
 def _gallery(window: MainWindow) -> None:
-    from app.views.dialogs.gallery import GalleryDialog
+    from app.views.gallery.gallery import GalleryDialog
 
     files, dialog = window.files, GalleryDialog(window.background, window.settings.data_folder, window)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -319,18 +319,18 @@ def _gallery(window: MainWindow) -> None:
 
 
 def _shortcuts(window: MainWindow, actions: Actions) -> None:
-    from app.views.dialogs.shortcuts import ShortcutSheet
+    from app.views.ui.dialogs.shortcuts import ShortcutSheet
 
     ShortcutSheet(actions.all(), window).open()
 
 
 def _commands(window: MainWindow, actions: Actions) -> None:
-    from app.views.dialogs.shortcuts import CommandPalette
+    from app.views.ui.dialogs.shortcuts import CommandPalette
 
     CommandPalette(actions.all(), window).open()
 
 
 def _about(window: MainWindow) -> None:
-    from app.views.dialogs.about import AboutDialog
+    from app.views.ui.dialogs.about import AboutDialog
 
     AboutDialog(window).open()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
-from app.document import Document
-from app.source import Source
-from app.views.training.runs_keeper import RunsKeeper
-from app.views.training.session import Run, RunSession
+from app.project.document import Document
+from app.source.generated import Source
+from app.views.training.runs.keeper import RunsKeeper
+from app.views.training.runs.session import Run, RunSession
 
 if TYPE_CHECKING:
     from app.export.weights_choice import ExportWeights

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
-from app.project import Project
-from app.views.dialogs.download import DownloadDialog
-from app.views.training.gradients import GradientOverlay
-from app.views.turns import Turns
+from app.project.project import Project
+from app.views.training.charts.gradients import GradientOverlay
+from app.views.training.form.download_dialog import DownloadDialog
+from app.views.ui.turns import Turns
 
 if TYPE_CHECKING:
-    from app.views.live import Torch
+    from app.views.analysis_service import Torch
     from app.views.main_window import MainWindow
-    from app.views.training.session import Run
+    from app.views.training.runs.session import Run
 
 FEW = 300  # nodes; of a net with more, one page a turn hears what is known of it
 STRIPS = 1.0  # seconds between two paintings of the gradient strips
@@ -123,7 +123,7 @@ class PageLinks(QObject):
         window.inspectors.setCurrentWidget(window.tape_inspector if key == "autograd" else window.inspector)
 
     def _look_at_dataset(self, path: str) -> None:
-        from app.views.dialogs.trust_dataset import DatasetTrustDialog
+        from app.views.custom_layers.trust_dataset import DatasetTrustDialog
 
         self._window.layers.look_at(Path(path), self._window.training_form.refresh_data, DatasetTrustDialog)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QObject, Signal
 
-from app.views.place import NETWORK, Place
+from app.views.navigation import NETWORK, Place
 
 
 class Selection(QObject):

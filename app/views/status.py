@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
-from app.views import theme
+from app.views.ui import theme
 
 
 class StatusLine(QStatusBar):

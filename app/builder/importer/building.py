@@ -10,35 +10,36 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from app.builder.arrange import arrange
 from app.builder.blocks import Block, Blocks
-from app.builder.catalog import Catalog
+from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
-from app.builder.importer import chance, remarks
-from app.builder.importer.binding import Unbound
-from app.builder.importer.drafting import Drafter
-from app.builder.importer.drafts import Draft, DraftError
-from app.builder.importer.fallback import OPAQUE, Fallback, parent
-from app.builder.importer.frames import TraceError
-from app.builder.importer.giving_way import GivingWay, ReadPast
-from app.builder.importer.held import check_apart, set_mode
-from app.builder.importer.leftovers import facts
-from app.builder.importer.merging import Merger
-from app.builder.importer.modes import check_chance, with_evaluation
-from app.builder.importer.modules import described, key_of
-from app.builder.importer.numbers_once import numbers_once
-from app.builder.importer.opaque import OwnClasses
-from app.builder.importer.registering import as_called, freeze, mixed, number, partly_frozen
-from app.builder.importer.second_call import check_again
-from app.builder.importer.sharing import read_past, tie, tied
-from app.builder.importer.tracing import Tracer
-from app.builder.importer.unused import keep_unused
-from app.builder.importer.values import on_meta
-from app.builder.importer.watching import gradient_hooks
-from app.builder.importer.whole import drawn_whole
-from app.builder.kept import used_part, with_kept
+from app.builder.importer import remarks
+from app.builder.importer.fallback_report import OPAQUE, Fallback, parent
+from app.builder.importer.fallbacks import GivingWay, ReadPast
+from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.common_subexpressions import numbers_once
+from app.builder.importer.lowering.ir import Draft, DraftError
+from app.builder.importer.lowering.lowering import Drafter
+from app.builder.importer.lowering.merge_blocks import Merger
+from app.builder.importer.lowering.modules import described, key_of
+from app.builder.importer.lowering.opaque import OwnClasses
+from app.builder.importer.lowering.parameter_order import as_called, freeze, mixed, number, partly_frozen
+from app.builder.importer.lowering.shared_tensors import read_past, tie, tied
+from app.builder.importer.lowering.single_node import drawn_whole
+from app.builder.importer.lowering.uncalled_modules import keep_unused
+from app.builder.importer.state import unseen_random
+from app.builder.importer.state.second_call import check_again
+from app.builder.importer.state.side_effects import facts
+from app.builder.importer.state.train_eval import check_chance, with_evaluation
+from app.builder.importer.state.train_override import check_apart, set_mode
+from app.builder.importer.tracing.frames import TraceError
+from app.builder.importer.tracing.patches import gradient_hooks
+from app.builder.importer.tracing.proxies import on_meta
+from app.builder.importer.tracing.tracing import Tracer
+from app.builder.layout.arrange import arrange
+from app.builder.layout.uncalled_modules import used_part, with_kept
 from app.builder.sheet import Comments, Positions
-from app.frozen import FrozenMap
+from app.util.frozen import FrozenMap
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class _Drawing:
         if not key.startswith("nn.Transformer"):
             return True
         try:
-            with chance.restored():  # it is made anew, and its weights are drawn
+            with unseen_random.restored():  # it is made anew, and its weights are drawn
                 described(module, self.catalog)
         except Unbound:
             return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from app.builder.importer.places import Place
+from app.builder.importer.tracing.source_lines import Place
 
 _MOST = 4  # lines of one function that are named
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QInputDialog, QMenu, QWidget
 
-from app.autograd.options import PLAIN_OPTIONS, CaptureOptions
+from app.autograd.capture_options import PLAIN_OPTIONS, CaptureOptions
 
 MOST = 40  # blocks that the menu offers
 MOST_SAMPLES = 1_000_000

@@ -11,11 +11,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QWidget
 
-from app.builder import tidy
-from app.builder.arrange import GRID
+from app.builder.edits import alignment
+from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME
-from app.views import icons
-from app.views.canvas import walking
+from app.views.canvas import keyboard_navigation
+from app.views.ui import icons
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -57,8 +57,8 @@ ROWS = (
     Row("connect", "Connect to…", ("W",), "link"),
     Row("disconnect", "Disconnect…", ("Shift+W",)),
     Row("lay_out", "Lay Out All, or the Selection", ("L",), "tree"),
-    *(Row(f"align_{edge}", f"Align {edge.title()}") for edge in tidy.EDGES),
-    *(Row(f"distribute_{axis}", f"Distribute {axis.title()}ly") for axis in tidy.AXES),
+    *(Row(f"align_{edge}", f"Align {edge.title()}") for edge in alignment.EDGES),
+    *(Row(f"distribute_{axis}", f"Distribute {axis.title()}ly") for axis in alignment.AXES),
     Row("frame_selection", "Frame Selection", ("F", "."), "frame"),
     Row("frame_all", "Frame Everything", ("Home",), "frame"),
     Row("zoom_in", "Zoom In", ("+", "=", "Ctrl++", "Ctrl+="), "add"),
@@ -126,15 +126,15 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
         "connect": canvas.connector.connect,
         "disconnect": canvas.connector.disconnect,
         "lay_out": hand.lay_out,
-        **{f"align_{edge}": partial(commands.align, edge) for edge in tidy.EDGES},
-        **{f"distribute_{axis}": partial(commands.distribute, axis) for axis in tidy.AXES},
+        **{f"align_{edge}": partial(commands.align, edge) for edge in alignment.EDGES},
+        **{f"distribute_{axis}": partial(commands.distribute, axis) for axis in alignment.AXES},
         "frame_selection": canvas.frame_selection,
         "frame_all": canvas.frame_all,
         "zoom_in": partial(view.zoom_by, 1.25),
         "zoom_out": partial(view.zoom_by, 0.8),
         "zoom_100": partial(view.zoom_to, 1.0),
         "cancel": hand.cancel,
-        **{way: partial(hand.walk, getattr(walking, way.upper())) for way in steps},
+        **{way: partial(hand.walk, getattr(keyboard_navigation, way.upper())) for way in steps},
         **{f"nudge_{way}": partial(commands.nudge, *by) for way, by in steps.items()},
         **{f"grow_{way}": partial(commands.notes.grow, *by) for way, by in steps.items()},
     }

@@ -9,9 +9,9 @@ from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.views import theme
-from app.views.widgets.button import Button
-from app.views.widgets.painting import box, label, start
+from app.views.ui import theme
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import box, label, start
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRect, QRectF
 
-from app.builder.problems import Problem
+from app.builder.diagnostics.problems import Problem
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas

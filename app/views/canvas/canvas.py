@@ -9,45 +9,37 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QPixmapCache, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.builder.catalog import Catalog
-from app.document import Document
-from app.project import Project
-from app.views import theme
-from app.views.canvas import actions, insides
-from app.views.canvas.autoscroll import AutoScroll
+from app.builder.catalog.catalog import Catalog
+from app.project.document import Document
+from app.project.project import Project
+from app.views.canvas import actions
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
-from app.views.canvas.connect_box import ConnectBox, Connector
-from app.views.canvas.finder import Finder
 from app.views.canvas.folding import Folding
-from app.views.canvas.geometry import bounds
-from app.views.canvas.glide import Glide
+from app.views.canvas.gestures.autoscroll import AutoScroll
+from app.views.canvas.gestures.hit import Hit
 from app.views.canvas.growth import Growth
-from app.views.canvas.hand import Hand
-from app.views.canvas.hit import Hit
+from app.views.canvas.items import unfolded_blocks
+from app.views.canvas.items.animation import Glide
+from app.views.canvas.items.deferred_show import Unveiling
+from app.views.canvas.items.geometry import bounds
+from app.views.canvas.items.painter import forget_fonts
+from app.views.canvas.keyboard_actions import Hand
 from app.views.canvas.menus import menu_for
 from app.views.canvas.minimap import Minimap
-from app.views.canvas.note_field import Writing
-from app.views.canvas.overlays import (
-    EDGE,
-    Callout,
-    FocusRing,
-    Legend,
-    Scales,
-    Word,
-    ZoomControl,
-    arrange_overlays,
-)
-from app.views.canvas.painter import forget_fonts
-from app.views.canvas.rename import RenameField
+from app.views.canvas.notes.field import Writing
+from app.views.canvas.overlays import EDGE, Callout, FocusRing, Legend, Scales, Word, ZoomControl, arrange_overlays
 from app.views.canvas.scene import CanvasScene
-from app.views.canvas.search import SearchBox
-from app.views.canvas.unveiling import Unveiling
+from app.views.canvas.search.connect_box import ConnectBox, Connector
+from app.views.canvas.search.finder import Finder
+from app.views.canvas.search.rename import RenameField
+from app.views.canvas.search.search import SearchBox
 from app.views.canvas.view import CanvasView
-from app.views.place import SheetDocument
+from app.views.navigation import SheetDocument
 from app.views.selection import Selection
-from app.views.widgets.empty import EmptyState
+from app.views.ui import theme
+from app.views.ui.widgets.empty import EmptyState
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -330,7 +322,7 @@ class Canvas(QWidget):
 
     def _retheme(self) -> None:
         forget_fonts()
-        insides.forget()
+        unfolded_blocks.forget()
         self.scene.retheme()
         self.legend.refont()
         self.word.restyle()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app import project_file
-from app.builder.block_edits import with_ops
 from app.builder.blocks import Blocks, used
-from app.builder.edits import Piece
-from app.frozen import FrozenMap
-from app.library import Entry, Library, with_contents
-from app.project import Project
+from app.builder.edits.blocks import with_ops
+from app.builder.edits.edits import Piece
+from app.project import file
+from app.project.library import Entry, Library, with_contents
+from app.project.project import Project
+from app.util.frozen import FrozenMap
 
 PASTED = "pasted."  # before the name of a block that comes with nodes and is not in the project yet
 NAME = "copied from Tapedeck"
@@ -30,7 +30,7 @@ def to_text(piece: Piece, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  i
     for name in used(piece.graph):
         taken = taken.update(with_contents(blocks, name)) if name in blocks else taken
     project = Project(NAME, piece.graph, piece.positions, piece.comments, piece.bends, taken, unfolded=piece.unfolded)
-    return project_file.dumps(project).decode()
+    return file.dumps(project).decode()
 
 
 def from_text(text: str) -> tuple[Piece, Library]:
@@ -43,8 +43,8 @@ def from_text(text: str) -> tuple[Piece, Library]:
     if len(text) > LONGEST:
         raise NotNodes("The text on the clipboard is too long to be nodes")
     try:
-        project = project_file.loads(text.encode("utf-8", "replace"))
-    except project_file.ProjectFileError as error:
+        project = file.loads(text.encode("utf-8", "replace"))
+    except file.ProjectFileError as error:
         if '"tapedeck"' not in text[:200]:
             raise NotNodes("The clipboard holds text that is no nodes from Tapedeck") from error
         raise NotNodes(f"The nodes on the clipboard cannot be read: {error}") from error

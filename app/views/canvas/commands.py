@@ -8,17 +8,18 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtGui import QGuiApplication
 
-from app.builder import edits, layout, notes_edits, tidy
-from app.builder.arrange import GAP, GRID, LANE_GAP, arrange, complete
-from app.builder.catalog import Catalog
+from app.builder.catalog.catalog import Catalog
+from app.builder.edits import alignment, comments, edits
 from app.builder.graph import Edge
+from app.builder.layout import layout
+from app.builder.layout.arrange import GAP, GRID, LANE_GAP, arrange, complete
 from app.builder.rules import ConnectError
-from app.document import Document
-from app.library import Library
-from app.project import Project
+from app.project.document import Document
+from app.project.library import Library
+from app.project.project import Project
 from app.views.canvas import clipboard
-from app.views.canvas.geometry import snapped
-from app.views.canvas.note_commands import NoteCommands, count
+from app.views.canvas.items.geometry import snapped
+from app.views.canvas.notes.commands import NoteCommands, count
 from app.views.canvas.scene import CanvasScene
 from app.views.selection import Selection
 
@@ -88,7 +89,7 @@ class Commands(QObject):
         """The selected nodes and notes, and what the selected frames take along."""
         if not self._scene.notes.selected:
             return self._selection.ids, frozenset()
-        nodes, notes = notes_edits.taken_along(self.project, self._scene.notes.selected, self._scene.sizes())
+        nodes, notes = comments.taken_along(self.project, self._scene.notes.selected, self._scene.sizes())
         return self._selection.ids | nodes, notes
 
     def apply(self, text: str, make: Callable[[], Project], merge: str | None = None) -> bool:
@@ -215,7 +216,7 @@ class Commands(QObject):
             self.notes.unbend(*self._scene.bends.selected)
         elif nodes or wires or notes:
             text = f"Delete {self.many(nodes, notes)}" if nodes or notes else f"Delete {count(len(wires), 'wire')}"
-            self.apply(text, lambda: notes_edits.remove(edits.delete(self.project, nodes, wires), notes))
+            self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes, wires), notes))
 
     def delete_reconnect(self) -> None:
         """Remove the selected nodes and connect what was before them to what was after."""
@@ -224,7 +225,7 @@ class Commands(QObject):
             text = f"Delete {self.many(nodes, notes)} and reconnect"
 
             def make() -> Project:
-                return notes_edits.remove(edits.delete_and_reconnect(self.project, self._catalog, nodes), notes)
+                return comments.remove(edits.delete_and_reconnect(self.project, self._catalog, nodes), notes)
 
             self.apply(text, make)
         else:
@@ -256,7 +257,7 @@ class Commands(QObject):
         if self.copy():
             nodes, notes = self.held()
             text = f"Cut {self.many(nodes, notes)}"
-            self.apply(text, lambda: notes_edits.remove(edits.delete(self.project, nodes), notes))
+            self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes), notes))
             self._pastes = (self._pastes[0], -1)
 
     def paste(self, at: QPointF | None = None) -> None:
@@ -301,7 +302,7 @@ class Commands(QObject):
         """Move dragged nodes and notes."""
         moved, noted = tuple(nodes), tuple(notes)
         text = f"Move {self.many(moved, noted)}"
-        self.apply(text, lambda: notes_edits.shift(self.project, moved, noted, dx, dy))
+        self.apply(text, lambda: comments.shift(self.project, moved, noted, dx, dy))
 
     def nudge(self, dx: float, dy: float) -> None:
         """Shift what is selected; presses in a row are one step."""
@@ -311,7 +312,7 @@ class Commands(QObject):
         elif nodes or notes:
             key = f"nudge {' '.join(sorted(nodes))} {' '.join(sorted(notes))}"
             text = f"Move {self.many(nodes, notes)}"
-            self.apply(text, lambda: notes_edits.shift(self.project, nodes, notes, dx, dy), key)
+            self.apply(text, lambda: comments.shift(self.project, nodes, notes, dx, dy), key)
 
     def lay_out(self, row_width: float) -> None:
         """Place the selected nodes anew, in rows, or all if fewer than two are selected."""
@@ -325,13 +326,13 @@ class Commands(QObject):
         """Put an edge of the selected nodes, or the line of their ports ("middle"), on one line."""
         nodes = self._selection.ids
         text = f"Align {self.many(nodes)} by {edge}"
-        self.apply(text, lambda: tidy.align(self.project, nodes, self._scene.sizes(), edge))
+        self.apply(text, lambda: alignment.align(self.project, nodes, self._scene.sizes(), edge))
 
     def distribute(self, axis: str) -> None:
         """Make the gaps between the selected nodes equal."""
         nodes = self._selection.ids
         text = f"Distribute {self.many(nodes)} {axis}ly"
-        self.apply(text, lambda: tidy.distribute(self.project, nodes, self._scene.sizes(), axis))
+        self.apply(text, lambda: alignment.distribute(self.project, nodes, self._scene.sizes(), axis))
 
     def toggle(self, flag: str) -> None:
         """Mute or freeze the selected nodes that can be, or undo it if all of them are so already."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from app.builder import unfolding
-from app.builder.arrange import Size
-from app.builder.block_edits import NETWORK, Whole, sheet_named, with_sheet
 from app.builder.blocks import block_of, with_blocks
-from app.builder.catalog import Catalog
-from app.project import Project
-from app.views.canvas.faces import face_of
-from app.views.canvas.geometry import shape_of
-from app.views.widgets.painting import announce
+from app.builder.catalog.catalog import Catalog
+from app.builder.edits import unfolding
+from app.builder.edits.blocks import NETWORK, Whole, sheet_named, with_sheet
+from app.builder.layout.arrange import Size
+from app.project.project import Project
+from app.views.canvas.items.faces import face_of
+from app.views.canvas.items.geometry import shape_of
+from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas

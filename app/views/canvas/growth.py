@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGraphicsView
 
 from app.builder.placing import with_places
 from app.builder.sheet import Sheet
-from app.views.canvas.part import Part
+from app.views.canvas.items.sheet_part import Part
 from app.views.canvas.scene import CanvasScene
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QMenu
 
 from app.builder.graph import Edge
 from app.builder.sheet import FRAME
-from app.views import icons, theme
-from app.views.canvas.hit import Hit
-from app.views.canvas.search import CATEGORIES
+from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.search.search import CATEGORIES
+from app.views.ui import icons, theme
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas

@@ -8,10 +8,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
-from app.views import theme
-from app.views.canvas.geometry import SHORT
+from app.views.canvas.items.geometry import SHORT
 from app.views.canvas.scene import CanvasScene
-from app.views.widgets.painting import box, start
+from app.views.ui import theme
+from app.views.ui.widgets.painting import box, start
 
 SIZE, SMALL = QSize(196, 92), QSize(132, 62)
 ROOMY, TIGHT = QSize(880, 440), QSize(420, 220)  # canvases that are smaller have a small map, or none

@@ -9,14 +9,14 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QRegion, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QVBoxLayout, QWidget
 
-from app.builder.problems import Cure, Problem
-from app.views import theme
-from app.views.canvas.faces import Pin
-from app.views.canvas.geometry import text_width
-from app.views.canvas.painter import paint_port
-from app.views.widgets.button import Button, icon_button
-from app.views.widgets.heatbar import HeatBar
-from app.views.widgets.painting import Glyph, TextLine, announce, at_least, box, label, start
+from app.builder.diagnostics.problems import Cure, Problem
+from app.views.canvas.items.faces import Pin
+from app.views.canvas.items.geometry import text_width
+from app.views.canvas.items.painter import paint_port
+from app.views.ui import theme
+from app.views.ui.widgets.button import Button, icon_button
+from app.views.ui.widgets.heatbar import HeatBar
+from app.views.ui.widgets.painting import Glyph, TextLine, announce, at_least, box, label, start
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas

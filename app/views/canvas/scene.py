@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
-from app.builder.arrange import Size
-from app.builder.catalog import Catalog
+from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Edge, Graph
+from app.builder.layout.arrange import Size
 from app.builder.sheet import Comment, Point, Positions, Sheet
-from app.frozen import FrozenMap
-from app.views.canvas.bend_items import BendDots
-from app.views.canvas.clearing import Clearing
+from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing, moved
-from app.views.canvas.faces import Face, Problems, face_of, learnt_of, problems_by_node
-from app.views.canvas.far_item import FarItem
-from app.views.canvas.geometry import bounds, shape_of
-from app.views.canvas.hit import Hit, hit_in
-from app.views.canvas.near_item import Layer, NodesItem, WiresItem
-from app.views.canvas.node_item import NodeItem
-from app.views.canvas.notes import Notes, subtotals
-from app.views.canvas.painter import SIMPLE
-from app.views.canvas.places import MANY, Places
-from app.views.canvas.wire_item import WireItem
-from app.views.canvas.wiring import Wiring
+from app.views.canvas.gestures.hit import Hit, hit_in
+from app.views.canvas.items.clearing import Clearing
+from app.views.canvas.items.faces import Face, Problems, face_of, learnt_of, problems_by_node
+from app.views.canvas.items.geometry import bounds, shape_of
+from app.views.canvas.items.near_item import Layer, NodesItem, WiresItem
+from app.views.canvas.items.node_item import NodeItem
+from app.views.canvas.items.overview_item import FarItem
+from app.views.canvas.items.painter import SIMPLE
+from app.views.canvas.items.positions import MANY, Places
+from app.views.canvas.notes.notes import Notes, subtotals
+from app.views.canvas.wires.bend_items import BendDots
+from app.views.canvas.wires.wire_item import WireItem
+from app.views.canvas.wires.wiring import Wiring
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -357,7 +357,7 @@ class CanvasScene(QGraphicsScene):
 
     def size_of(self, op: str) -> Size:
         """The size that a new node of an op will have."""
-        from app.builder.edits import new_node
+        from app.builder.edits.edits import new_node
 
         node = new_node(self.graph, self.catalog, op)
         face = face_of(self.graph.with_node(node), node.id, self.catalog, None, {})

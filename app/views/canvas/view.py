@@ -19,15 +19,15 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QGraphicsView, QToolTip, QWidget
 
-from app.views.canvas import gestures
 from app.views.canvas.commands import Commands
-from app.views.canvas.faces import Pin
-from app.views.canvas.gesture import Gesture
-from app.views.canvas.hit import Hit
+from app.views.canvas.gestures import gestures
+from app.views.canvas.gestures.gesture import Gesture
+from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.items.faces import Pin
 from app.views.canvas.scene import CanvasScene
-from app.views.roaming import RoamingView
 from app.views.selection import Selection
-from app.views.widgets.painting import KEY_REASONS
+from app.views.ui.pan_zoom_view import RoamingView
+from app.views.ui.widgets.painting import KEY_REASONS
 
 MIME = "application/x-tapedeck-op"
 SIZING = {

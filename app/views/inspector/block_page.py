@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.builder import block_edits
 from app.builder.blocks import Block, BlockError
-from app.builder.problems import Problem
+from app.builder.diagnostics.problems import Problem
+from app.builder.edits import blocks
 from app.views.inspector.block_params import BlockParams
-from app.views.inspector.ends import EndsSection
-from app.views.inspector.front import Front
-from app.views.inspector.lines import NameLine, NotesField
+from app.views.inspector.edit_target import Front
+from app.views.inspector.fields.line_edits import NameLine, NotesField
+from app.views.inspector.fields.tab_order import TabDown
+from app.views.inspector.io_section import EndsSection
 from app.views.inspector.sections import Bar, emptied
-from app.views.inspector.tab_order import TabDown
-from app.views.numbers import counted, grouped_digits
-from app.views.widgets import Section
-from app.views.widgets.painting import label
+from app.views.ui.number_text import counted, grouped_digits
+from app.views.ui.widgets import Section
+from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
@@ -73,7 +73,7 @@ class BlockPage(TabDown):
             return
         self.name.set_value(block.name)
         self.note.show_text(block.note)
-        count = len(block_edits.instances(self._front.whole, block.name))
+        count = len(blocks.instances(self._front.whole, block.name))
         many = f"{counted(count, 'instance')} {'follows' if count == 1 else 'follow'} every edit made here."
         self.follow.setText(many if count else "No instance of it stands anywhere.")
         self.params.show_block(block)
@@ -94,12 +94,12 @@ class BlockPage(TabDown):
 
     def _check_name(self, name: str) -> None:
         block = self._front.block
-        block_edits.check_name(self._front.whole, name, block.name if block else "")
+        blocks.check_name(self._front.whole, name, block.name if block else "")
 
     def _rename(self, name: str) -> None:
         old = self._front.name
         try:
-            self._front.apply_whole(f"Rename {old}", lambda project: block_edits.rename_block(project, old, name))
+            self._front.apply_whole(f"Rename {old}", lambda project: blocks.rename_block(project, old, name))
         except BlockError as error:
             self._say(str(error))
 

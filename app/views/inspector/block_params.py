@@ -7,17 +7,17 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.builder import block_params
 from app.builder.blocks import Block, BlockError
-from app.builder.catalog import Param
+from app.builder.catalog.catalog import Param
+from app.builder.edits import block_params
 from app.builder.expressions import expressions
-from app.views.inspector.choosing import make_editor, suits
-from app.views.inspector.editors import Editor
-from app.views.inspector.front import Front
-from app.views.inspector.lines import NameLine
+from app.views.inspector.edit_target import Front
+from app.views.inspector.fields.editor_factory import make_editor, suits
+from app.views.inspector.fields.editors import Editor
+from app.views.inspector.fields.line_edits import NameLine
 from app.views.inspector.sections import emptied
-from app.views.widgets import Section, icon_button
-from app.views.widgets.painting import label
+from app.views.ui.widgets import Section, icon_button
+from app.views.ui.widgets.painting import label
 
 _NONE = "None yet. Expose a number of a node inside, by the menu of its field, and each instance can set it."
 

@@ -6,13 +6,13 @@ from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
-from app.builder.catalog import OpSpec
+from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Graph, Node
 from app.builder.names import written as written_name
-from app.views import icons, theme
-from app.views.inspector.undo_keys import leaves_to_window
-from app.views.widgets import icon_button
-from app.views.widgets.painting import box, label, set_property, start
+from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.ui import icons, theme
+from app.views.ui.widgets import icon_button
+from app.views.ui.widgets.painting import box, label, set_property, start
 
 LONGEST = 80
 

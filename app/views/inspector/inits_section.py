@@ -8,18 +8,18 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
-from app.background import Background, Failure
-from app.builder import inits
-from app.builder.catalog import OpSpec
+from app.builder.catalog import inits
+from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Init
 from app.builder.literals import AUTO
-from app.frozen import FrozenMap
-from app.views import theme
-from app.views.inspector.form import ParamForm
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.values import computes, same
 from app.views.inspector.sections import emptied
-from app.views.inspector.values import computes, same
-from app.views.widgets import Button, ChoiceField, Section
-from app.views.widgets.painting import label
+from app.views.ui import theme
+from app.views.ui.background import Background, Failure
+from app.views.ui.widgets import Button, ChoiceField, Section
+from app.views.ui.widgets.painting import label
 
 KEY = "inspector.inits"
 AS_MADE = "as torch makes it"

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
-from app.background import Background
-from app.builder import edits
 from app.builder.blocks import Block
-from app.builder.catalog import Catalog
-from app.builder.problems import Problem
+from app.builder.catalog.catalog import Catalog
+from app.builder.diagnostics.problems import Problem
+from app.builder.edits import edits
 from app.builder.sheet import Sheet
-from app.document import Document
+from app.project.document import Document
 from app.views.inspector.block_page import BlockPage
-from app.views.inspector.front import Front
+from app.views.inspector.edit_target import Front
+from app.views.inspector.multi_selection import SeveralPage
 from app.views.inspector.pages import OverviewPage
-from app.views.inspector.several import SeveralPage
-from app.views.numbers import counted
 from app.views.selection import Selection
+from app.views.ui.background import Background
+from app.views.ui.number_text import counted
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
-    from app.builder.cost import NetworkCost
+    from app.builder.shapes.cost import NetworkCost
     from app.views.inspector.node_page import NodePage
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.views.numbers import counted
-from app.views.widgets import Button, Section
-from app.views.widgets.painting import label
+from app.views.ui.number_text import counted
+from app.views.ui.widgets import Button, Section
+from app.views.ui.widgets.painting import label
 
 
 class InstanceSection(Section):

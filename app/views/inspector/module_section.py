@@ -5,12 +5,12 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 
-from app.builder.block_edits import MOST_REPEATS
-from app.views import theme
-from app.views.inspector.undo_keys import leaves_to_window
-from app.views.widgets import Button, NumberField, Section
-from app.views.widgets.numbers import show_number
-from app.views.widgets.painting import label, set_property
+from app.builder.edits.blocks import MOST_REPEATS
+from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.ui import theme
+from app.views.ui.widgets import Button, NumberField, Section
+from app.views.ui.widgets.numbers import show_number
+from app.views.ui.widgets.painting import label, set_property
 
 _NAMES_MOST = 3
 

@@ -9,14 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.builder import block_edits, block_params, edits, rules
+from app.builder import rules
 from app.builder.blocks import block_of
-from app.builder.catalog import OpSpec
+from app.builder.catalog.catalog import OpSpec
+from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Edge, Init, Node
 from app.builder.value_types import ValueType, kind_of
-from app.views.inspector.form import Wire
-from app.views.inspector.front import Front
-from app.views.inspector.values import same
+from app.views.inspector.edit_target import Front
+from app.views.inspector.fields.form import Wire
+from app.views.inspector.fields.values import same
 
 _VERBS = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
 
@@ -156,26 +157,26 @@ class NodeEdits:
             return f"{self.owner.name} has no parameter {param}"
         try:
             block_params.check_exposable(self.owner, found, self.spec.value(self.owner, param))
-        except block_edits.BlockError as error:
+        except blocks.BlockError as error:
             return str(error)
         return ""
 
     def instances(self) -> int:
         """How many instances there are of the block that the node is one of."""
-        return len(block_edits.instances(self.front.whole, block_of(self.node.op)))
+        return len(blocks.instances(self.front.whole, block_of(self.node.op)))
 
     def make_unique(self) -> None:
         """A block of its own for the instance. Raises BlockError."""
         name, node = self.front.name, self.id
         self.front.apply_whole(
-            f"Make {self.node.name} unique", lambda project: block_edits.make_unique(project, name, node)[0]
+            f"Make {self.node.name} unique", lambda project: blocks.make_unique(project, name, node)[0]
         )
 
     # --- The module
 
     def repeat(self, count: int, merge: str | None) -> None:
         """Put so many modules one behind the other. Raises BlockError."""
-        sheet = block_edits.set_repeat(self.front.sheet, self.front.catalog, self.id, count)
+        sheet = blocks.set_repeat(self.front.sheet, self.front.catalog, self.id, count)
         self.front.apply_sheet(f"Repeat {self.owner.name} ×{count}", sheet, merge and f"{self.owner.id}/{merge}")
 
     def others_sharing(self) -> tuple[str, ...]:

@@ -7,39 +7,39 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.background import Background
-from app.builder import ops
 from app.builder.blocks import BlockError
-from app.builder.catalog import Catalog, OpSpec
+from app.builder.catalog import ops
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Edge, GraphError, Node
-from app.builder.problems import Problem
 from app.builder.value_types import TensorType, ValueType
-from app.document import Document
-from app.frozen import FrozenMap
-from app.project import Project
-from app.views.inspector.documentation import DocumentationSection
-from app.views.inspector.explain_candidates import CandidatesSection, Question
-from app.views.inspector.explain_section import ExplainSection, Subject
-from app.views.inspector.field_tools import FieldTools
-from app.views.inspector.form import ParamForm
-from app.views.inspector.front import Front
+from app.project.document import Document
+from app.project.project import Project
+from app.util.frozen import FrozenMap
+from app.views.inspector.edit_target import Front
+from app.views.inspector.explain.documentation import DocumentationSection
+from app.views.inspector.explain.input_sizes import CandidatesSection, Question
+from app.views.inspector.explain.section import ExplainSection, Subject
+from app.views.inspector.fields.field_tools import FieldTools
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.picker import Pick, Picker
+from app.views.inspector.fields.tab_order import TabDown
+from app.views.inspector.fields.values import Scope
 from app.views.inspector.header import NodeHeader
 from app.views.inspector.inits_section import InitsSection
 from app.views.inspector.instance_section import InstanceSection
 from app.views.inspector.module_section import ModuleSection, names
 from app.views.inspector.node_edits import NodeEdits
-from app.views.inspector.picker import Pick, Picker
 from app.views.inspector.sections import CostSection, ProblemsSection, Shown
-from app.views.inspector.tab_order import TabDown
-from app.views.inspector.values import Scope
-from app.views.live_catalog import LiveCatalog
-from app.views.widgets import Section
-from app.views.widgets.painting import label
+from app.views.project_catalog import LiveCatalog
+from app.views.ui.background import Background
+from app.views.ui.widgets import Section
+from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis
-    from app.builder.cost import NetworkCost
-    from app.builder.introspect import Documentation
+    from app.builder.catalog.introspect import Documentation
+    from app.builder.shapes.cost import NetworkCost
 
 _OWNING = ("module", "block", "custom")
 _KEPT = 12  # forms of ops

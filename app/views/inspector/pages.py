@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
-from app.builder.problems import Problem
-from app.views.inspector.ends import EndsSection
-from app.views.inspector.front import Front
-from app.views.inspector.lines import NotesField
+from app.views.inspector.edit_target import Front
+from app.views.inspector.fields.line_edits import NotesField
+from app.views.inspector.fields.tab_order import TabDown
+from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.inspector.io_section import EndsSection
 from app.views.inspector.sections import Bar
-from app.views.inspector.tab_order import TabDown
-from app.views.inspector.undo_keys import leaves_to_window
-from app.views.numbers import counted, grouped_digits
-from app.views.widgets import Section, TextField
-from app.views.widgets.painting import Glyph, label
+from app.views.ui.number_text import counted, grouped_digits
+from app.views.ui.widgets import Section, TextField
+from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
     from app.builder.analysis import Analysis

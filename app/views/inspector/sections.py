@@ -10,16 +10,16 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.builder.problems import Problem
-from app.drawing import bytes_text
-from app.views import theme
-from app.views.cost_rows import flop_text, gaps_text
-from app.views.numbers import grouped_digits, share
-from app.views.widgets import Button, Chip, Section
-from app.views.widgets.painting import Glyph, TextLine, box, elided, label, start
+from app.builder.diagnostics.problems import Problem
+from app.diagram.diagram import bytes_text
+from app.views.cost.cost_rows import flop_text, gaps_text
+from app.views.ui import theme
+from app.views.ui.number_text import grouped_digits, share
+from app.views.ui.widgets import Button, Chip, Section
+from app.views.ui.widgets.painting import Glyph, TextLine, box, elided, label, start
 
 if TYPE_CHECKING:
-    from app.builder.cost import NetworkCost, NodeCost
+    from app.builder.shapes.cost import NetworkCost, NodeCost
 
 
 _CURE_MOST = 180  # width of the words on the button of a cure, px

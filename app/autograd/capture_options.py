@@ -1,0 +1,95 @@
+"""How one batch is captured: what goes in, where backward starts, and what differs from a plain forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from app.autograd.forward_modes import Special
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+VECTORS = ("ones", "random", "one-hot")
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """What a person chose. The mode of the net is not among them: it is asked for with each capture.
+
+    `data` is "batch" or "random": inputs of the net's own shapes and dtypes, with random targets for the loss. `batch`
+    is how many samples, 0 for as many as a step of the training has. Without `loss` backward starts at the net's
+    outputs, those at the places in `outputs` or all of them, with a vector each: `vector` is one of VECTORS, and
+    "one-hot" is 1 at `index` of the last dimension and 0 elsewhere. `amp` is "" or a dtype of `torch.autocast`,
+    `checkpoint` the paths of modules that run under `torch.utils.checkpoint`.
+    """
+
+    data: str = "batch"
+    batch: int = 0
+    loss: bool = True
+    outputs: tuple[int, ...] = ()
+    vector: str = "ones"
+    index: int = 0
+    amp: str = ""
+    checkpoint: tuple[str, ...] = ()
+    second_order: bool = False
+    compile: bool = False
+
+    @property
+    def special(self) -> Special:
+        """As `capture.hold` takes it."""
+        return Special(
+            amp=self.amp, checkpoint=self.checkpoint, compile=self.compile, second_order=self.second_order,
+            outputs=() if self.loss else self.outputs,
+        )  # fmt: skip
+
+    @property
+    def looked_into(self) -> CaptureOptions:
+        """The same for detectives: a graph whose every node has its layer and its line."""
+        return replace(self, checkpoint=(), second_order=False, compile=False)
+
+    @property
+    def left_out(self) -> str:
+        """What of this the detectives leave out, and why, as a sentence; "" where they leave out nothing."""
+        plain = self.looked_into.words
+        gone = [words for words in self.words if words not in plain]
+        if not gone:
+            return ""
+        which = gone[0] if len(gone) == 1 else f"{', '.join(gone[:-1])} and {gone[-1]}"
+        return f"Looked into without {which}: the batch is run plainly, so that every node has its layer and its line."
+
+    @property
+    def seeds(self) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
+        """What makes the vectors that backward starts with; None where it starts at a single number."""
+        return None if self.loss or self.second_order else self._seeds
+
+    def _seeds(self, ends: Sequence[Tensor]) -> list[Tensor | None]:
+        from app.autograd.playback.root_gradients import vector
+
+        return [vector(end, self.vector, self.index, place) for place, end in enumerate(ends)]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What differs from a plain capture, each in PyTorch's words."""
+        found = []
+        if self.data == "random":
+            found.append("random inputs")
+        if not self.loss:
+            numbers = ", ".join(str(place + 1) for place in self.outputs)
+            which = f"output {numbers} itself" if len(self.outputs) == 1 else \
+                " ".join(filter(None, ("outputs", numbers, "themselves")))
+            kind = f"one-hot {self.index}" if self.vector == "one-hot" else self.vector
+            found.append(f"{which}, vector {kind}")
+        if self.amp:
+            found.append(f"autocast {self.amp}")
+        if self.checkpoint:
+            found.append(f"checkpoint {', '.join(self.checkpoint)}")
+        if self.second_order:
+            found.append("create_graph=True")
+        if self.compile:
+            found.append("torch.compile")
+        return tuple(found)
+
+
+PLAIN_OPTIONS = CaptureOptions()

@@ -1,0 +1,226 @@
+"""What if a block were checkpointed: bytes that are freed against time to compute it again, both measured."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from app.autograd.batch import Subject, backward_of, gradients_kept
+from app.autograd.capture import as_it_was
+from app.autograd.diagnostics.peak_memory import Peak
+from app.autograd.forward_modes import PLAIN, Special, device_of
+from app.diagram.diagram import bytes_text
+from app.util import rng
+
+# How often a step is timed, without and with in turn; the median counts, and the spread tells what it is worth.
+REPEATS = 5
+FEWEST = 3  # rounds from which on a difference can be told from noise
+_NOT_CALLED = (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule)
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """One forward and backward pass: bytes held for backward alone when forward is done, the most that was alive at
+    once (activations, gradients and what lies between), and its seconds in each round."""
+
+    held: int
+    peak: int
+    times: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The median of the rounds; 0 without any."""
+        return statistics.median(self.times) if self.times else 0.0
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """One block checkpointed. `plain` is the step without it, `again` with it.
+
+    `freed` are bytes less at the peak (below 0 where it costs some), `held_less` bytes less held when forward is done.
+    `slower` are the seconds that a step takes longer: the median of the differences of each round, which lie between
+    the two of `spread`. `difference` is the largest relative difference of any gradient;
+    `equal` says that all are the same to the last bit. `remark` warns of what else changes.
+    """
+
+    path: str
+    kind: str
+    plain: StepCost
+    again: StepCost
+    difference: float
+    remark: str = ""
+
+    @property
+    def freed(self) -> int:
+        return self.plain.peak - self.again.peak
+
+    @property
+    def held_less(self) -> int:
+        return self.plain.held - self.again.held
+
+    @property
+    def slower(self) -> float:
+        return statistics.median(self._apart) if self._apart else 0.0
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The least and the greatest difference of a round, in seconds."""
+        return (min(self._apart), max(self._apart)) if self._apart else (0.0, 0.0)
+
+    @property
+    def measurable(self) -> bool:
+        """Whether a step took longer in every round, of enough of them. A checkpoint computes more and never less, so
+        rounds in which it was faster say how much else the machine had to do."""
+        return len(self._apart) >= FEWEST and self.spread[0] > 0
+
+    @property
+    def _apart(self) -> tuple[float, ...]:
+        return tuple(again - plain for plain, again in zip(self.plain.times, self.again.times, strict=True))
+
+    @property
+    def equal(self) -> bool:
+        return self.difference == 0
+
+    @property
+    def sentence(self) -> str:
+        """Bytes against time, and the setting of a training that does it."""
+        low, high = (f"{bound * 1000:+.1f}" for bound in self.spread)
+        rounds = f"{low} to {high} ms in {len(self._apart)} rounds"
+        if self.measurable:
+            time = f"{self.slower * 1000:+.1f} ms ({self.slower / self.plain.seconds:+.0%}; {rounds})"
+        else:
+            time = f"no measurable time more: the difference was {rounds}, so noise exceeds the effect"
+        if self.freed:
+            less = "less" if self.freed > 0 else "more"
+            memory = f"{bytes_text(abs(self.freed))} {less} at the peak ({bytes_text(self.plain.peak)} without)"
+        else:
+            memory = f"as much at the peak as without ({bytes_text(self.plain.peak)})"
+        grads = "the gradients are the same" if self.equal else f"gradients differ by up to {self.difference:.1e}"
+        text = f"With {self.path} checkpointed a step takes {memory} and {time}; {grads}."
+        if self.freed > 0:
+            text += f" In training: recompute = {self.path}."
+        return f"{text} {self.remark}".rstrip()
+
+
+def what_if(subject: Subject, path: str, *, repeats: int = REPEATS) -> WhatIf:
+    """Checkpoint the module at `path` and compare. Raises what the net raises, AttributeError for an unknown path."""
+    return table(subject, (path,), repeats=repeats)[0]
+
+
+def table(
+    subject: Subject, paths: Iterable[str] | None = None, *, repeats: int = REPEATS,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[WhatIf, ...]:  # fmt: skip
+    """The same for each of `paths`, None for every block of the net; the one that frees most comes first.
+
+    A table that is cancelled has the rows that were ready.
+    """
+    wanted = tuple(blocks(subject.model) if paths is None else paths)
+    kinds = {path: type(subject.model.get_submodule(path)).__name__ for path in wanted}
+    with gradients_kept(subject.model), as_it_was(subject.model, subject.train):
+        grads, peak = _measured(subject, PLAIN)
+        plain_held = _held(subject, PLAIN)
+        rows = []
+        for path in wanted:
+            if cancelled():
+                break
+            special = Special(checkpoint=(path,))
+            others, again_peak = _measured(subject, special)
+            plain_seconds, again_seconds = _timed(subject, special, repeats)
+            rows.append(
+                WhatIf(
+                    path, kinds[path], StepCost(plain_held, peak, plain_seconds),
+                    StepCost(_held(subject, special), again_peak, again_seconds), _difference(grads, others),
+                    _remark(subject.model.get_submodule(path), subject.train),
+                )
+            )  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: -row.freed))
+
+
+def blocks(model: nn.Module) -> tuple[str, ...]:
+    """What is worth a checkpoint: modules that are made of modules and that their owner calls, outermost first.
+
+    A `ModuleList` is not called itself, so its members are looked at; TorchScript keeps its forward to itself.
+    """
+    return tuple(
+        path for path, module in model.named_modules()
+        if path and any(module.children()) and not isinstance(module, _NOT_CALLED) and "parametrizations" not in path
+    )  # fmt: skip
+
+
+def _measured(subject: Subject, special: Special) -> tuple[list[Tensor | None], int]:
+    """Gradients of one step and the most bytes alive in it."""
+    model = subject.model
+    before = [*model.parameters(), *model.buffers(), *(t for t in subject.inputs)]
+    if isinstance(subject.loss, nn.Module):
+        before += [*subject.loss.parameters(), *subject.loss.buffers()]
+    peak = Peak(before)
+    with peak, torch.autograd.set_multithreading_enabled(False):  # operations of other threads would not be seen
+        _step(subject, special)
+    grads = [parameter.grad for parameter in model.parameters()]
+    _clear(model)
+    return grads, peak.bytes
+
+
+def _held(subject: Subject, special: Special) -> int:
+    with subject.hold(special=special) as graph:
+        return graph.tape.held
+
+
+def _timed(subject: Subject, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds of a step without and with, of each round; the two take turns, and turns at being first, so that a busy
+    machine slows both."""
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(repeats + 1):
+        pair = list(zip((PLAIN, special), found, strict=True))
+        for kind, seconds in pair[::-1] if number % 2 else pair:
+            began = time.perf_counter()
+            _step(subject, kind)
+            _finish(subject)
+            if number:  # the first warms up
+                seconds.append(time.perf_counter() - began)
+            _clear(subject.model)
+    return tuple(found[0]), tuple(found[1])
+
+
+def _step(subject: Subject, special: Special) -> None:
+    with special.applied(subject.model), rng.borrowed(subject.seed), torch.enable_grad():
+        backward_of(subject.forward())
+
+
+def _finish(subject: Subject) -> None:
+    if device_of(subject.inputs) == "cuda":
+        torch.cuda.synchronize()
+
+
+def _clear(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.grad = None
+
+
+def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> float:
+    worst = 0.0
+    for one, other in zip(ours, theirs, strict=True):
+        if one is None or other is None:
+            worst = worst if one is other else float("inf")
+        elif not torch.equal(one, other):
+            scale = float(one.abs().max()) or 1.0
+            worst = max(worst, float((one - other).abs().max()) / scale)
+    return worst
+
+
+def _remark(block: nn.Module, train: bool) -> str:
+    """A norm inside sees its batch twice in a step."""
+    norms: list[Any] = [
+        module for module in block.modules()
+        if getattr(module, "track_running_stats", False) and getattr(module, "running_mean", None) is not None
+    ]  # fmt: skip
+    if not (norms and train):
+        return ""
+    return f"{type(norms[0]).__name__} in it takes the batch into its running statistics twice in each step."

@@ -1,0 +1,167 @@
+"""Where to put `.clone()`, so that what a node keeps stays as it was: a line of code before and after."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.autograd.source_locations import Place
+
+
+@dataclass(frozen=True)
+class Cure:
+    """Line `line` of the text (or of `file`) now, and the line or lines to write there; `after` is "" where another
+    place is to be changed, which `sentence` says."""
+
+    line: int
+    before: str
+    after: str
+    sentence: str
+    file: str = ""
+
+
+class _Write(Protocol):
+    @property
+    def place(self) -> Place: ...
+    @property
+    def view(self) -> bool: ...
+    @property
+    def silent(self) -> bool: ...
+    @property
+    def parameter(self) -> str: ...
+
+
+def cure_of(write: _Write, saving: Place, saved: str) -> Cure | None:
+    """What to do about a write into `saved`, which the operation at `saving` keeps; None where no line is known.
+
+    A write through a view is to reach the tensor behind it, so there it is what is kept that gets a copy of its own.
+    """
+    place = write.place
+    if place.line is None:
+        return None
+    if write.parameter:
+        text = f"{write.parameter} is a parameter: change it after backward(), as optimizer.step() does."
+        return Cure(place.line, place.code, "", text, place.file)
+    if saved in ("result", "output") and saving.line is not None and (write.view or not place.code):
+        after = cloned_result(saving.code)
+        if after:
+            text = f"Go on with a copy of what {saving.op} keeps: write `{after}`."
+            return Cure(saving.line, saving.code, after, text, saving.file)
+    after = cloned_target(place.code, place.op, place.layer)
+    if after:
+        text = f"Write to a copy: `{after.splitlines()[0]}`" + (" in the line before." if "\n" in after else ".")
+        return Cure(place.line, place.code, after, text, place.file)
+    if place.layer:
+        text = f"Set inplace=False in {place.layer}, or give it a copy: call it with `.clone()` on what comes in."
+    else:
+        text = "Put `.clone()` on the tensor before this line changes it."
+    return Cure(place.line, place.code, "", text, place.file)
+
+
+def cloned_result(code: str) -> str:
+    """
+    >>> cloned_result("h = x.sigmoid()"), cloned_result("a = b + c"), cloned_result("return x")
+    ('h = x.sigmoid().clone()', 'a = (b + c).clone()', '')
+    """
+    statement = _statement(code)
+    if not isinstance(statement, ast.Assign):
+        return ""
+    return ast.unparse(_with(statement, statement.value, _clone(statement.value)))
+
+
+def cloned_target(code: str, op: str, layer: str = "") -> str:
+    """The line so that what it writes to is a copy; "" if that is not to be seen in the line.
+
+    >>> cloned_target("h += 1", "__iadd__")
+    'h = h.clone()\\nh += 1'
+    >>> cloned_target("h.add_(1)", "add_")
+    'h = h.clone().add_(1)'
+    >>> cloned_target("h[0].mul_(2)", "mul_")
+    'h = h.clone()\\nh[0].mul_(2)'
+    >>> cloned_target("y = F.relu(h, inplace=True)", "relu_")
+    'y = F.relu(h.clone(), inplace=True)'
+    >>> cloned_target("h.data.mul_(2)", "mul_")
+    'h = h.clone()\\nh.data.mul_(2)'
+    >>> cloned_target("return self.act(self.fc(x)) + x", "relu_", "block.act")
+    'return self.act(self.fc(x).clone()) + x'
+    """
+    statement = _statement(code)
+    if statement is None:
+        return ""
+    if isinstance(statement, ast.AugAssign):
+        return _copied_before(statement.target, code)
+    if isinstance(statement, ast.Assign) and op == "__setitem__":
+        return _copied_before(statement.targets[0], code)
+    found = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    methods = [call for call in found if isinstance(call.func, ast.Attribute) and call.func.attr == op]
+    for call in methods:
+        assert isinstance(call.func, ast.Attribute)
+        target = call.func.value
+        if isinstance(target, ast.Name) and target.id in ("torch", "F"):
+            continue
+        if not isinstance(target, (ast.Name, ast.Attribute)) or getattr(target, "attr", "") == "data":
+            return _copied_before(target, code)
+        cloned = _with(statement, target, _clone(target))
+        if isinstance(cloned, ast.Expr):
+            return f"{ast.unparse(target)} = {ast.unparse(cloned)}"
+        return ast.unparse(cloned)
+    functions = [call for call in found if call.args and _writes_to_first(call, op, layer)]
+    if len(functions) != 1 or isinstance(functions[0].args[0], ast.Starred):
+        return ""
+    target = functions[0].args[0]
+    return ast.unparse(_with(statement, target, _clone(target)))
+
+
+def _writes_to_first(call: ast.Call, op: str, layer: str) -> bool:
+    """Whether this call may be the one: `torch.relu_(x)`, `F.relu(x, inplace=True)`, or that of the layer at work."""
+    owner, _, name = ast.unparse(call.func).rpartition(".")
+    if owner == "self":
+        return bool(layer) and name == layer.rpartition(".")[2]
+    return name == op or any(word.arg == "inplace" for word in call.keywords)
+
+
+def _statement(code: str) -> ast.stmt | None:
+    try:
+        body = ast.parse(code).body
+    except SyntaxError:  # one line of several
+        return None
+    return body[0] if len(body) == 1 else None
+
+
+def _copied_before(target: ast.expr, code: str) -> str:
+    """`code` with a line before it that copies the variable at the root of what it writes to."""
+    while not isinstance(target, ast.Name):
+        if isinstance(target, ast.Subscript):
+            target = target.value
+        elif isinstance(target, ast.Attribute):
+            if isinstance(target.value, ast.Name) and target.value.id == "self":
+                break
+            target = target.value
+        elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+        else:
+            return ""
+    name = ast.unparse(target)
+    return f"{name} = {name}.clone()\n{code}"
+
+
+def _clone(value: ast.expr) -> ast.expr:
+    return ast.Call(ast.Attribute(value, "clone", ast.Load()), [], [])
+
+
+class _Put(ast.NodeTransformer):
+    def __init__(self, old: ast.AST, new: ast.expr) -> None:
+        self._old, self._new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self._new if node is self._old else self.generic_visit(node)
+
+
+def _with(statement: ast.stmt, old: ast.expr, new: ast.expr) -> ast.stmt:
+    """A copy of a statement in which `new` stands for `old`."""
+    memo: dict[int, object] = {id(old): old, id(new): new}
+    whole = copy.deepcopy(statement, memo)
+    _Put(old, new).visit(whole)  # a statement stays the statement that it is
+    return ast.fix_missing_locations(whole)

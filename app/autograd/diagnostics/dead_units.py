@@ -1,0 +1,92 @@
+"""Units that took no part in a batch: always 0 going forward, or without any gradient going back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from app.autograd.memory import raw_saved
+from app.autograd.playback.kept_graph import LiveGraph
+from app.autograd.tape import TapeNode
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_NAMED = 64
+
+# Nodes that keep their own output, in which a unit that was cut off is 0.
+_CUTTING = ("ReluBackward", "HardtanhBackward", "ThresholdBackward")
+# Rows of these are entries of a table, and those that a batch did not ask for are not dead.
+_TABLES = ("Embedding", "EmbeddingBag")
+
+
+@dataclass(frozen=True)
+class DeadUnits:
+    """`dead` of `units` units of a layer. `what` is "activation" (its output was 0 for the whole batch), "output" (no
+    weight that leads to the unit got a gradient) or "input" (no weight that leads away from it did).
+
+    `node` is the tape's node: the activation's, or the parameter's leaf. `which` are the first of the units.
+    """
+
+    node: int
+    layer: str
+    title: str
+    what: str
+    dead: int
+    units: int
+    which: tuple[int, ...]
+    parameter: str = ""
+
+    @property
+    def share(self) -> float:
+        return self.dead / self.units if self.units else 0.0
+
+
+@torch.no_grad()
+def dead_units(graph: LiveGraph, gradients: Mapping[str, Tensor]) -> tuple[DeadUnits, ...]:
+    """All layers that have some, in tape order; `gradients` are the parameters', as of `Playback.gradients`."""
+    found: list[DeadUnits] = []
+    for node, live in zip(graph.tape.nodes, graph.nodes, strict=True):
+        if node.name.startswith(_CUTTING):
+            output = _output_of(live)
+            if output is not None and output.ndim >= 2:
+                unit = output.ndim - 1 if output.ndim == 3 else 1
+                others = tuple(d for d in range(output.ndim) if d != unit)
+                found += _found(graph, node, "activation", (output == 0).all(dim=others))
+        elif node.is_leaf and node.parameters and node.parameters[0] in gradients:
+            found += _of_weight(graph, node, gradients[node.parameters[0]])
+    return tuple(found)
+
+
+def _of_weight(graph: LiveGraph, node: TapeNode, gradient: Tensor) -> list[DeadUnits]:
+    kind = graph.tape.layers.get(node.layer, "")
+    if gradient.ndim < 2 or gradient.layout is not torch.strided or kind in _TABLES:
+        return []
+    none = (gradient == 0).flatten(2).all(2) if gradient.ndim > 2 else gradient == 0
+    to, away = (0, 1) if kind.startswith("ConvTranspose") else (1, 0)
+    return [
+        *_found(graph, node, "output", none.all(dim=to)),
+        *_found(graph, node, "input", none.all(dim=away)),
+    ]
+
+
+def _found(graph: LiveGraph, node: TapeNode, what: str, dead: Tensor) -> list[DeadUnits]:
+    which = dead.nonzero().flatten().tolist()
+    if not which:
+        return []
+    title, parameter = graph.tape.title_of(node), node.parameters[0] if node.parameters else ""
+    return [
+        DeadUnits(node.id, node.layer, title, what, len(which), len(dead), tuple(which[:MOST_NAMED]), parameter)
+    ]
+
+
+def _output_of(live: Any) -> Tensor | None:
+    """What a node keeps of its own output, where it keeps it as it was."""
+    for attribute, items in raw_saved(live):
+        for _, raw in items:
+            if attribute == "_saved_result" and raw.unpack_hook is None and isinstance(raw.data, torch.Tensor):
+                return raw.data
+    return None

@@ -1,0 +1,360 @@
+"""Where a gradient's path is cut: watched while the forward pass runs.
+
+An operation cuts what it is given when one of its inputs requires a gradient and its output does not: `detach()`,
+`no_grad()`, `argmax`, `.item()`. What is computed from there on is followed, so that at the end it is known which cuts
+the loss depends on. The watcher keeps autograd's nodes for as long as the pass runs, and plain data afterwards.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.nn import Module, Parameter
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
+
+from app.autograd.source_locations import Place, Places
+from app.autograd.walk import edge_of, is_accumulate, short_name
+from app.source.generated import Source
+
+# Results that come from a tensor's form and not from its values, and calls that are about the tensor itself.
+_NOT_VALUES = frozenset(
+    """zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full
+    new_tensor size dim ndimension numel nelement stride is_contiguous backward register_hook retain_grad requires_grad_
+    grad _set_grad_enabled is_floating_point is_complex element_size storage_offset data_ptr untyped_storage __format__
+    __repr__ __len__ __hash__ __bool__ is_same_size get_device type register_post_accumulate_grad_hook
+    uniform_ normal_ zero_ fill_ trunc_normal_ kaiming_uniform_ xavier_uniform_ is_nonzero""".split()
+)
+_HERE = __file__.removesuffix("diagnostics/detached_paths.py")
+_TO_NUMBER = {"item": "item", "tolist": "item", "__float__": "item", "__int__": "item", "__index__": "item",
+              "__complex__": "item", "numpy": "numpy", "__array__": "numpy", "to_dlpack": "numpy",
+              "__dlpack__": "numpy"}  # fmt: skip
+_ABOUT_GRAD = frozenset(("backward", "__set__", "zero_", "_foreach_zero_"))
+_COMPARISONS = frozenset(
+    "eq ne lt le gt ge equal isclose __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and logical_or logical_not "
+    "isnan isinf isfinite greater less greater_equal less_equal not_equal".split()
+)
+# Whole numbers that say where, out of the values that say how much.
+_CHOICES = frozenset("argmax argmin argsort bucketize searchsorted multinomial nonzero count_nonzero unique".split())
+
+
+@dataclass(frozen=True)
+class Link:
+    """One step on the way from a parameter to a cut: autograd's node, and where its operation was asked for."""
+
+    node: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A place where the path of a gradient ends.
+
+    `kind` is "detach", "data", "item", "numpy", "no_grad", "inference_mode", "argmax", "comparison", "dtype" (a result
+    of whole numbers or truth values), "custom" or "checkpoint" (inside a custom Function that returns no gradient, or
+    inside a reentrant checkpoint) or "no derivative". `in_place` says that a tensor was written to. `dtype` is that of
+    the result. `parameters` are the first names of those whose path ends here; `reaches_end` says that the loss was
+    computed from the result.
+    """
+
+    kind: str
+    place: Place
+    dtype: str = ""
+    in_place: bool = False
+    function: str = ""
+    parameters: tuple[str, ...] = ()
+    reaches_end: bool = False
+    chains: Mapping[str, tuple[Link, ...]] = field(default_factory=dict)
+
+
+@dataclass
+class _Seen:
+    """A cut while the pass runs, with the graph that ends in it."""
+
+    cut: Cut
+    edges: list[Any]
+
+
+class CutWatcher:
+    """A context around a forward pass and its loss; afterwards `found` tells.
+
+    `requires` maps the drawing's nodes, and `layer_requires` the modules' paths, to whether the last tensor that they
+    computed requires a gradient. `backwards` are the places where `backward()` was called; `cleared` and `zeroed` tell
+    of tensors whose `.grad` was set to None, and of gradients that were filled with zeros, where that was last done.
+    """
+
+    def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
+        self.places = Places(model, source)
+        self.requires: dict[str, bool] = {}
+        self.layer_requires: dict[str, bool] = {}
+        self.used: dict[int, Place] = {}
+        self.outputs: list[Any] = []
+        self.backwards: list[Place] = []
+        self.cleared: Any = WeakIdKeyDictionary()
+        self.zeroed: Any = WeakIdKeyDictionary()
+        self._model = model
+        self._seen: list[_Seen] = []
+        self._taints: Any = WeakIdKeyDictionary()
+        self._made: list[Any] = []
+        self._taken: tuple[int, dict[Any, list[Any]]] = (0, {})
+        self._mode: Any = None
+        self._hook: Any = None
+
+    def __enter__(self) -> CutWatcher:
+        self.places.__enter__()
+        if self._model is not None:
+            self._hook = self._model.register_forward_hook(self._answered)
+        self._mode = _Mode(self)
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._mode.__exit__(*error)
+        if self._hook is not None:
+            self._hook.remove()
+        self.places.__exit__(*error)
+
+    def forget(self) -> None:
+        """Let go of every node and tensor."""
+        self._seen, self._made, self.outputs, self._taints = [], [], [], WeakIdKeyDictionary()
+        self._taken = (0, {})
+
+    def _answered(self, _module: Module, _args: Any, output: Any) -> None:
+        self.outputs = tensors_in(output)
+
+    # -- while it runs -------------------------------------------------------------------------------------------------
+
+    def call(self, func: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType | None) -> Any:
+        """Run one operation and note what it did to the paths of gradients."""
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            name = getattr(getattr(func, "__self__", None), "__name__", "")
+            if name != "data":
+                return func(*args, **kwargs)
+        if name in _ABOUT_GRAD:
+            self._note_grad(name, func, args, frame)
+        if name in _NOT_VALUES or name == "__set__" or _is_capture(frame) or not self.places.origins.listening:
+            return func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            inputs = tensors_in((args, kwargs))
+            # A leaf's node is asked for afterwards: under no_grad, and inside functorch, torch does not tell.
+            alive = [(tensor, tensor.grad_fn or tensor) for tensor in inputs if tensor.requires_grad]
+        started = torch._C._autograd._get_sequence_nr()
+        result = func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            self._note(name, inputs, alive, args, kwargs, result, started, frame)
+        return result
+
+    def _note_grad(self, name: str, func: Any, args: Any, frame: FrameType | None) -> None:
+        with torch._C.DisableTorchFunction():
+            if name == "backward":
+                self.backwards.append(self.places.here(frame, name))
+            elif name == "__set__":
+                if getattr(getattr(func, "__self__", None), "__name__", "") == "grad" and args[1] is None:
+                    self.cleared[args[0]] = self.places.here(frame, "zero_grad")
+            else:
+                for tensor in tensors_in(args):
+                    self.zeroed[tensor] = self.places.here(frame, "zero_grad")
+
+    def _note(self, name: str, inputs: Any, alive: Any, args: Any, kwargs: Any, result: Any, started: int,
+              frame: FrameType | None) -> None:  # fmt: skip
+        taint: frozenset[int] = frozenset().union(*(self._taints.get(tensor, ()) for tensor in inputs))
+        ended = torch._C._autograd._get_sequence_nr()
+        writes = _is_write(name) or "out" in kwargs
+        outputs = tensors_in(args[:1]) if _is_write(name) else tensors_in(result)
+        place: Place | None = None
+        if alive or ended > started or any(output.is_floating_point() for output in outputs):
+            place = self.places.here(frame, name)
+            for tensor in inputs:
+                if isinstance(tensor, Parameter):
+                    self.used.setdefault(id(tensor), place)
+            self.places.note(started, ended, place)
+        if name in _TO_NUMBER:
+            if alive and place is not None:
+                self._cut(_TO_NUMBER[name], place, alive, "", False, frame)
+            return
+        for output in outputs:
+            if output.requires_grad and output.grad_fn is not None and ended > started:
+                self._made.append(output.grad_fn)
+            if place is not None and output.is_floating_point():
+                self._say(place, output.requires_grad)
+            cut = self._lost(alive, output, writes)
+            mine = taint
+            if cut and place is not None:
+                dtype = str(output.dtype).removeprefix("torch.")
+                mine = taint | {self._cut(_kind(name, output), place, cut, dtype, writes, frame)}
+            if mine:
+                self._taints[output] = mine | self._taints.get(output, frozenset())
+
+    @staticmethod
+    def _lost(alive: Any, output: Any, writes: bool) -> Any:
+        """Those of the inputs that `output` was computed from and that its gradient does not go back to."""
+        if not output.requires_grad:
+            return alive
+        if writes and not torch.is_grad_enabled():  # what is written to keeps its own graph; what is written is cut
+            return [(tensor, node) for tensor, node in alive if tensor is not output]
+        return []
+
+    def _say(self, place: Place, requires: bool) -> None:
+        if place.node is not None:
+            self.requires[place.node] = requires
+        if place.layer:
+            self.layer_requires[place.layer] = requires
+
+    def _cut(self, kind: str, place: Place, alive: Any, dtype: str, writes: bool, frame: FrameType | None) -> int:
+        function = custom_node(frame)
+        inside = type(function).__name__.removesuffix("Backward") if function is not None else ""
+        if inside:
+            kind = "checkpoint" if inside == "CheckpointFunction" else "custom"
+        edges = [node for _, node in alive]
+        self._seen.append(_Seen(Cut(kind, place, dtype, writes, inside), edges))
+        return len(self._seen) - 1
+
+    # -- afterwards ----------------------------------------------------------------------------------------------------
+
+    def found(self, names: Mapping[int, tuple[str, ...]], ends: Iterable[Any]) -> tuple[Cut, ...]:
+        """The cuts in the order in which they happened; `names` are those of parameters by id."""
+        reaching: frozenset[int] = frozenset().union(*(self._taints.get(end, ()) for end in ends))
+        cuts = []
+        for number, seen in enumerate(self._seen):
+            chains: dict[str, tuple[Link, ...]] = {}
+            for leaf in (edge for edge in seen.edges if isinstance(edge, torch.Tensor)):
+                if known := names.get(id(leaf)):
+                    chains[known[0]] = ()
+            for node, nodes in _ways([edge for edge in seen.edges if not isinstance(edge, torch.Tensor)]):
+                if known := names.get(id(node.variable)):
+                    chains.setdefault(known[0], tuple(self._link(node) for node in nodes))
+            cut = seen.cut
+            cuts.append(
+                Cut(cut.kind, cut.place, cut.dtype, cut.in_place, cut.function, tuple(chains), number in reaching,
+                    chains)
+            )  # fmt: skip
+        return tuple(cuts)
+
+    def last_of(self, parameter: Any) -> tuple[tuple[Link, ...], int | None]:
+        """The longest way from a parameter through nodes that were made: up to the result that nobody took.
+
+        Also which of the net's outputs that result is, if it is one.
+        """
+        if not parameter.requires_grad:
+            return (), None
+        users = self._users()
+        node, way = edge_of(parameter)[0], []
+        while users.get(node):
+            node = max(users[node], key=lambda user: user._sequence_nr())
+            way.append(node)
+        numbers = [number for number, output in enumerate(self.outputs) if way and output.grad_fn is way[-1]]
+        return tuple(self._link(node) for node in way), next(iter(numbers), None)
+
+    def _users(self) -> dict[Any, list[Any]]:
+        """Who takes what each node made; built once for all that was made."""
+        count, users = self._taken
+        if count != len(self._made):
+            users = {}
+            for node in _below(self._made):
+                for child, _ in node.next_functions:
+                    if child is not None:
+                        users.setdefault(child, []).append(node)
+            self._taken = (len(self._made), users)
+        return users
+
+    def _link(self, node: Any) -> Link:
+        return Link(short_name(node), self.places.of(node))
+
+
+class _Mode(TorchFunctionMode):
+    def __init__(self, watcher: CutWatcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._watcher.call(func, args, kwargs or {}, sys._getframe(1))
+
+
+def _is_capture(frame: FrameType | None) -> bool:
+    """Whether the one that looks asks, and not the net: its recorders pass the net's questions on."""
+    path = frame.f_code.co_filename if frame is not None else ""
+    return path.startswith(_HERE) and not path.endswith("layers.py")
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """Every tensor in a value."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _is_write(name: str) -> bool:
+    """Whether an operation of this name writes to its first argument.
+
+    >>> _is_write("add_"), _is_write("__iadd__"), _is_write("__setitem__"), _is_write("__add__"), _is_write("detach_")
+    (True, True, True, False, False)
+    """
+    if name.startswith("__"):
+        return name.startswith("__i") and name not in ("__index__", "__invert__", "__int__") or name == "__setitem__"
+    return name.endswith("_") and name != "detach_"
+
+
+def _kind(name: str, output: Any) -> str:
+    if name in ("detach", "detach_"):
+        return "detach"
+    if name == "data":
+        return "data"
+    if torch.is_inference_mode_enabled():
+        return "inference_mode"
+    if not torch.is_grad_enabled():
+        return "no_grad"
+    if name in _CHOICES:
+        return "argmax"
+    if name in _COMPARISONS:
+        return "comparison"
+    return "no derivative" if output.is_floating_point() or output.is_complex() else "dtype"
+
+
+def custom_node(frame: FrameType | None) -> Any:
+    """The autograd node of the `torch.autograd.Function` whose forward is running; None if there is none."""
+    while frame is not None:
+        names = frame.f_code.co_varnames
+        if names and frame.f_code.co_name == "forward" and frame.f_code.co_argcount:
+            first = frame.f_locals.get(names[0])
+            if isinstance(first, torch._C._FunctionBase):
+                return first
+        frame = frame.f_back
+    return None
+
+
+def _below(roots: Iterable[Any]) -> Iterator[Any]:
+    seen, todo = set(roots), list(roots)
+    while todo:
+        node = todo.pop()
+        yield node
+        for child, _ in node.next_functions:
+            if child is not None and child not in seen:
+                seen.add(child)
+                todo.append(child)
+
+
+def _ways(roots: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Every leaf below `roots` with the nodes of a shortest way up from it, the leaf itself left out."""
+    above: dict[Any, Any] = {root: None for root in roots}
+    row = list(above)
+    while row:
+        found: list[Any] = []
+        for node in row:
+            if is_accumulate(node):
+                way, user = [], above[node]
+                while user is not None:
+                    way.append(user)
+                    user = above[user]
+                yield node, way
+            for child, _ in node.next_functions:
+                if child is not None and child not in above:
+                    above[child] = node
+                    found.append(child)
+        row = found

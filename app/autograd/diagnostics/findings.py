@@ -1,0 +1,304 @@
+"""Every detective asked of one batch: what is wrong with its gradients, where, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec.structs import replace as with_values
+
+from app.autograd.batch import Subject, gradients_kept, run_backward
+from app.autograd.capture import CaptureError, ForwardFailed
+from app.autograd.diagnostics.dead_units import DeadUnits, dead_units
+from app.autograd.diagnostics.gradient_gain import Ladder, Lost, ladder
+from app.autograd.diagnostics.gradient_paths import GradAnswer, GradientPaths, find_paths
+from app.autograd.diagnostics.inplace_changes import Broken, Mutations, find_broken
+from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite, first_backward
+from app.autograd.grouping import group_by_layer
+from app.autograd.playback.playback import Playback, StepFailed
+from app.autograd.playback.recording import record
+from app.autograd.source_locations import Place
+from app.autograd.tape import Tape
+from app.autograd.walk import is_accumulate
+
+STAGES = (
+    "Looking for NaN and Inf going forward",
+    "Looking for in-place changes that backward would fail at",
+    "Following the gradient to each parameter",
+    "Going backward once: norms, gains, dead units",
+)
+LOOKED_FOR = (
+    "parameters whose .grad stays None",
+    "gradients that are exactly zero",
+    "in-place changes that backward would fail at",
+    "writes through .data",
+    "the first NaN or Inf, forward and backward",
+    "layers where the gradient vanishes or explodes",
+    "dead units",
+)
+MANY_DEAD = 0.5  # of a layer's units: from here on it is a warning
+RANKS = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes" or
+    "dead"; `severity` is "error", "warning" or "info". `title` names the layer or the parameter. `tape_node` is the
+    backward node, `node` the drawing's, `line` a line of the generated text or of `file`. `before` is that line and
+    `after` what to write in its place, where that is known.
+    """
+
+    kind: str
+    severity: str
+    title: str
+    sentence: str
+    cure: str = ""
+    layer: str = ""
+    tape_node: int | None = None
+    node: str | None = None
+    line: int | None = None
+    before: str = ""
+    after: str = ""
+    file: str = ""
+
+    @property
+    def place(self) -> str:
+        """Layer and line, for people: "conv1, line 12"; the line alone where there is no layer."""
+        line = "" if self.line is None else f"line {self.line}"
+        return ", ".join(filter(None, (self.title, line)))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one batch told. `found` has the worst first. `paths`, `ladder` and `tape` are None where it did not come to
+    that. `cancelled` says that only what was looked at until then is told."""
+
+    found: tuple[Finding, ...]
+    tape: Tape | None = None
+    paths: GradientPaths | None = None
+    ladder: Ladder | None = None
+    cancelled: bool = False
+
+    def of_layer(self, path: str) -> tuple[GradAnswer, ...]:
+        """What is known of the parameters of the module at `path`, "" for the net's own."""
+        answers = self.paths.answers.values() if self.paths is not None else ()
+        return tuple(answer for answer in answers if answer.parameter.rpartition(".")[0] == path)
+
+
+def find_all(
+    subject: Subject, tell: Callable[[str], None] = lambda _words: None, cancelled: Callable[[], bool] = lambda: False
+) -> Findings:
+    """Run the batch a few times and say what was found. The net is left as it was.
+
+    A forward pass that fails is a finding too. Raises CaptureError for a net that cannot be run at all.
+    """
+    found: list[Finding] = []
+    tape, paths, rungs = None, None, None
+
+    def stage(number: int) -> bool:
+        tell(f"{STAGES[number]} ({number + 1} of {len(STAGES)})")
+        return not cancelled()
+
+    try:
+        suspect: NonFinite | None = None
+        if stage(0):
+            suspect, reached = _forward(subject)
+            if reached is not None:
+                found.append(_non_finite(subject, reached))
+                suspect = None
+        broken: Mutations | None = None
+        if stage(1):
+            broken = find_broken(subject)
+            tape = broken.tape
+            found += _in_place(subject, broken)
+        if stage(2):
+            paths = find_paths(subject)
+            tape = paths.tape or tape
+            found += _of_paths(paths)
+        if not any(one.severity == "error" and one.kind in ("in place", "failed") for one in found) and stage(3):
+            tape, rungs, more = _backward(subject)
+            if suspect is not None and any(one.kind == "non-finite" for one in more):
+                found.append(_non_finite(subject, suspect))  # dropped by the forward, and back in the gradients
+            found += more
+    except ForwardFailed as failed:
+        where = f"line {failed.line}" if failed.line is not None else "The net"
+        cure = "Mend this line: until it runs, there is no graph to look into."
+        found.append(Finding("failed", "error", where, str(failed), cure, node=failed.node, line=failed.line))
+    except CaptureError as error:
+        paths = paths or find_paths(subject)  # why nothing requires a gradient is what somebody wants to know
+        found += [Finding("failed", "error", "The net", str(error)), *_of_paths(paths)]
+    found.sort(key=lambda one: RANKS[one.severity])
+    return Findings(tuple(found), tape, paths, rungs, cancelled())
+
+
+def _forward(subject: Subject) -> tuple[NonFinite | None, NonFinite | None]:
+    """The first NaN or Inf of a forward pass, and the one that reached what the net answers, the loss or a buffer.
+
+    What was dropped on the way there, such as a constant in a `torch.where`, spoils nothing.
+    """
+    watch, outputs = ForwardWatch(subject.source, subject.model), list[Any]()
+    sound = [buffer for buffer in subject.model.buffers() if all_finite([buffer])]
+    answer = subject.model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
+    try:
+        with subject.hold(around=watch) as graph:
+            reached = watch.reached((outputs, graph.ends))
+            if reached is None and not all_finite(sound):
+                reached = watch.found
+    finally:
+        answer.remove()
+    return watch.found, reached
+
+
+def _non_finite(subject: Subject, found: NonFinite) -> Finding:
+    cure = "Look at what goes into it: log or sqrt of 0, a division by 0, exp of something large." if found.made_here \
+        else "It came in from outside: look at the data, the weights, or the vector that backward starts with."
+    title = "loss" if found.in_loss else _title(subject, found.layer, found.node)
+    return Finding("non-finite", "error", title, found.told(), cure, found.layer, found.tape_node, found.node,
+                   found.line)  # fmt: skip
+
+
+def _in_place(subject: Subject, mutations: Mutations) -> Iterator[Finding]:
+    for broken in mutations.broken:
+        yield _broken(subject, mutations.tape, broken)
+    if mutations.error and "inplace operation" not in mutations.error:
+        yield Finding("failed", "error", "backward", f"Backward fails: {mutations.error.partition(chr(10))[0]}")
+    elif mutations.error and mutations.first is None:
+        cure = "Look for a write into a slice or a view of it, and put .clone() on what is written to."
+        text = f"Backward fails: {mutations.error}"
+        yield Finding("in place", "error", "backward", text, cure)
+
+
+def _broken(subject: Subject, tape: Tape, broken: Broken) -> Finding:
+    cure = broken.cure
+    culprit: Place = broken.writes[0].place if broken.writes else broken.place
+    said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
+    layer = subject.model.get_submodule(culprit.layer) if culprit.layer else None
+    if getattr(layer, "inplace", False) and "inplace" not in said:
+        said = f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
+    return Finding(
+        "silent" if broken.silent else "in place", "error", tape.title_of(tape.nodes[broken.node]), broken.sentence,
+        said, broken.place.layer, broken.node, culprit.node or broken.place.node,
+        culprit.line if cure is None else cure.line, cure.before if cure else "", cure.after if cure else "",
+        cure.file if cure else "",
+    )  # fmt: skip
+
+
+def _of_paths(paths: GradientPaths) -> Iterator[Finding]:
+    """One row for the parameters of a layer that have the same trouble at the same place."""
+    alike: dict[tuple[object, ...], list[GradAnswer]] = {}
+    for name, answer in paths.answers.items():
+        if answer.parameter == name and answer.state in ("none", "zero", "cancelled"):
+            key = (name.rpartition(".")[0], answer.kind, answer.place, answer.tape_node)
+            alike.setdefault(key, []).append(answer)
+    for answers in alike.values():
+        yield _of_answers(paths.tape, answers)
+
+
+def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
+    first = answers[0]
+    layer = first.parameter.rpartition(".")[0]
+    severity = "info" if first.kind in ("frozen", "cancelled") else "warning"
+    place, sentence = first.place, first.sentence
+    more = [answer.parameter.rpartition(".")[2] for answer in answers[1:]]
+    if more:
+        sentence += f" So {'is' if len(more) == 1 else 'are'} {', '.join(more)}." if first.kind == "frozen" else \
+            f" The same holds for {', '.join(more)}."
+    node = place.node if place is not None else None
+    line = place.line if place is not None else None
+    tape_node = first.tape_node
+    if tape_node is None and tape is not None:
+        tape_node = next((one.id for one in tape.nodes if first.parameter in one.parameters), None)
+    return Finding(
+        "zero" if first.state == "zero" else first.state, severity, layer or first.parameter, sentence, first.cure,
+        layer, tape_node, node, line, file=place.file if place is not None else "",
+    )  # fmt: skip
+
+
+def _backward(subject: Subject) -> tuple[Tape, Ladder | None, list[Finding]]:
+    with subject.hold() as graph:
+        tape, model = graph.tape, graph.model
+        assert model is not None
+        dead = list(dead_units(graph, {}))  # activations, which backward lets go of
+        with gradients_kept(model):
+            with record(graph.ends) as recorder:
+                error = run_backward(graph)
+            norms = recorder.finish()
+            grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+            spoiled = not all_finite(node.variable.grad for node in graph.nodes if is_accumulate(node))
+            if error:
+                return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]
+            dead += [one for one in dead_units(graph, grads) if one.what != "activation"]
+    rungs = ladder(by_module(tape), norms)
+    found = [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
+    found += _dead(tape, dead)
+    if spoiled:
+        found += _first_backward(subject)
+    return tape, rungs, found
+
+
+def _first_backward(subject: Subject) -> Iterator[Finding]:
+    """Node by node: the norm of what is finite can be infinite."""
+    graph = subject.hold()
+    ones = [1.0 if end.requires_grad else None for end in graph.ends]
+    playback = Playback(graph, seeds=graph.seeds or ones)
+    try:
+        if (first := first_backward(playback)) is not None:
+            yield _non_finite(subject, first)
+    except StepFailed as failed:
+        node = playback.tape.nodes[failed.node]
+        text = f"Backward fails here: {failed}"
+        title = playback.tape.title_of(node)
+        yield Finding("failed", "error", title, text, "", node.layer, node.id, node.node, node.line)
+    finally:
+        playback.release()
+
+
+def by_module(tape: Tape) -> Tape:
+    """The tape with the layers of each module told apart, also where the drawing has one node for a whole block."""
+    return replace(tape, nodes=tuple(with_values(node, node=None) if node.layer else node for node in tape.nodes))
+
+
+def first_nodes(tape: Tape) -> dict[str, int]:
+    """For each rung of the ladder, by its key, the node of it that runs first in backward."""
+    return {group.key: min(group.nodes, key=tape.steps.__getitem__) for group in group_by_layer(by_module(tape))}
+
+
+def _lost(tape: Tape, lost: Lost) -> Finding:
+    node = tape.nodes[first_nodes(tape)[lost.key]]
+    cure = {
+        "vanishes": "Put a normalization or a skip connection before it, or start from other weights (init.kaiming).",
+        "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",
+    }.get(lost.kind, "")
+    text = f"The gradient {lost.kind} at {lost.title}: {lost.rule}."
+    return Finding(lost.kind, "warning", lost.title, text, cure, node.layer, node.id, node.node, node.line)
+
+
+def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
+    whats = {
+        "activation": "gave 0 for every sample of this batch",
+        "output": "got no gradient: no weight that leads to them changes",
+        "input": "got no gradient: no weight that leads away from them changes",
+    }
+    known: set[tuple[int, ...]] = set()
+    for one in sorted(dead, key=lambda one: one.what != "activation"):
+        # A unit that is always 0 brings its weights no gradient either, a few idle weights are nothing special, and
+        # where all are idle the gradient is zero, which is told already.
+        if one.what != "activation" and (one.which in known or not MANY_DEAD <= one.share < 1):
+            continue
+        known.add(one.which)
+        node = tape.nodes[one.node]
+        kind = {"input": "inputs", "output": "outputs"}.get(one.what, "units")
+        which = ", ".join(map(str, one.which[:6])) + (", …" if one.dead > 6 else "")
+        text = f"{one.dead} of {one.units} {kind} of {one.parameter or one.title} {whats[one.what]} ({which})."
+        severity = "warning" if one.share >= MANY_DEAD else "info"
+        cure = "On a larger batch they may live. Else lower the learning rate, or take LeakyReLU." \
+            if one.what == "activation" else "Look at what arrives at them, and at the activation behind them."
+        yield Finding("dead", severity, one.title, text, cure, one.layer, one.node, node.node, node.line)
+
+
+def _title(subject: Subject, layer: str, node: str | None) -> str:
+    label = subject.labels.get(node) if node is not None else None
+    return (label.title if label else "") or layer or "the net"

@@ -1,0 +1,172 @@
+"""Why a parameter gets no gradient: asked of every parameter at once, answered with the place and a cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.autograd.batch import Subject
+from app.autograd.capture import NoGraph
+from app.autograd.diagnostics.detached_paths import Cut, CutWatcher, Link
+from app.autograd.diagnostics.detached_text import cure_of, end_of_way, sentence_of
+from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, measure, stop_of
+from app.autograd.source_locations import Place
+from app.autograd.tape import Tape
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+
+
+@dataclass(frozen=True)
+class GradAnswer:
+    """Why `.grad` of a parameter is what it is.
+
+    `state` is "none" (`.grad` stays None), "zero" (all its elements are 0), "cancelled" (rounding alone, for a norm
+    takes it away), "flows", "not finite", or "unknown" where backward itself fails. `kind` is that of the cut, or
+    "frozen", "unused" (no operation took it), "not in the loss", "zero", "cancelled", "" where it flows. `place` is
+    where that happens; `chain` are autograd's nodes from the parameter up to it; `tape_node` is the node of the tape
+    that stops it. `norm` is the Euclidean norm that was measured. `others` are further cuts of the same parameter.
+    """
+
+    parameter: str
+    state: str
+    kind: str
+    sentence: str
+    cure: str = ""
+    place: Place | None = None
+    chain: tuple[Link, ...] = ()
+    norm: float | None = None
+    tape_node: int | None = None
+    others: tuple[Cut, ...] = ()
+
+
+@dataclass(frozen=True)
+class GradientPaths:
+    """What one forward and one backward pass told. `answers` has every parameter, by each of its names.
+
+    `requires` maps the drawing's nodes, `layer_requires` the modules' paths, to whether what they compute requires a
+    gradient. `tape` is None where nothing required one. `error` is what torch raised in backward, "" if nothing.
+    """
+
+    answers: FrozenMap[str, GradAnswer]
+    cuts: tuple[Cut, ...]
+    requires: FrozenMap[str, bool] = field(default_factory=FrozenMap)
+    layer_requires: FrozenMap[str, bool] = field(default_factory=FrozenMap)
+    tape: Tape | None = None
+    error: str = ""
+
+    def why_no_grad(self, parameter: str) -> GradAnswer:
+        """The answer for a parameter, by any of its names. Raises KeyError for a name that the net does not have."""
+        return self.answers[parameter]
+
+    @property
+    def without(self) -> tuple[GradAnswer, ...]:
+        """The answers of those whose gradient does not flow."""
+        return tuple(answer for answer in self.answers.values() if answer.state != "flows")
+
+
+def find_paths(subject: Subject) -> GradientPaths:
+    """Run the net forward and backward once and say of every parameter whether a gradient reaches it, or why not.
+
+    The net is left as it was, its `.grad` too. Raises `ForwardFailed` where the forward pass does.
+    """
+    watcher = CutWatcher(subject.model, subject.source)
+    names = _names(subject)
+    tape, measured = None, Measured({}, {}, {})
+    try:
+        try:
+            with subject.hold(around=watcher) as graph:
+                cuts = watcher.found(names, graph.ends)
+                ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(subject)}
+                tape = graph.tape
+                measured = measure(graph)
+        except NoGraph:
+            cuts = watcher.found(names, watcher.outputs)
+            ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(subject)}
+        answers = {}
+        for key, parameter in _parameters(subject):
+            answer = _answer(names[key][0], parameter, tape, measured, cuts, watcher, ways[key])
+            answers.update({name: answer for name in names[key]})
+        requires, layers = FrozenMap(watcher.requires), FrozenMap(watcher.layer_requires)
+        return GradientPaths(FrozenMap(answers), cuts, requires, layers, tape, measured.error)
+    finally:
+        watcher.forget()
+
+
+def _parameters(subject: Subject) -> Iterable[tuple[int, Parameter]]:
+    return ((id(parameter), parameter) for parameter in subject.model.parameters())
+
+
+def _names(subject: Subject) -> dict[int, tuple[str, ...]]:
+    names: dict[int, tuple[str, ...]] = {}
+    for name, parameter in subject.model.named_parameters(remove_duplicate=False):
+        names[id(parameter)] = (*names.get(id(parameter), ()), name)
+    return names
+
+
+def _answer(
+    name: str,
+    parameter: Parameter,
+    tape: Tape | None,
+    measured: Measured,
+    cuts: tuple[Cut, ...],
+    watcher: CutWatcher,
+    way: tuple[tuple[Link, ...], int | None],
+) -> GradAnswer:
+    used = watcher.used.get(id(parameter))
+    if not parameter.requires_grad:
+        text = f"{name} is frozen: its requires_grad is False, so backward leaves its .grad at None."
+        return GradAnswer(name, "none", "frozen", text, f"Call {name}.requires_grad_() if it is to learn.", used)
+    norm = measured.norms.get(name)
+    if norm is not None:
+        return _reached(name, norm, tape, measured)
+    if tape is not None and any(name in node.parameters for node in tape.nodes):
+        text = f"A path leads from the loss to {name}, but backward stopped before it: {measured.error}" \
+            if measured.error else f"A path leads from the loss to {name}, but a node on it returns None as gradient."
+        return GradAnswer(name, "unknown" if measured.error else "none", "backward", text)
+    # A number or an array cannot be followed: its cut counts if nothing else took the last result.
+    last = way[0][-1:]
+    mine = [cut for cut in cuts if name in cut.parameters]
+    mine.sort(key=lambda cut: (not cut.reaches_end, cut.chains[name][-1:] != last))
+    if mine and (mine[0].reaches_end or mine[0].chains[name][-1:] == last):
+        cut = mine[0]
+        return GradAnswer(
+            name, "none", cut.kind, sentence_of(cut, name), cure_of(cut), cut.place, cut.chains[name],
+            others=tuple(mine[1:]),
+        )  # fmt: skip
+    if way[0]:
+        text, cure = end_of_way(name, way[0][-1], way[1])
+        return GradAnswer(name, "none", "not in the loss", text, cure, way[0][-1].place, way[0], others=tuple(mine))
+    text = f"{name} is not used: no operation of this forward pass takes it, so no gradient reaches it."
+    return GradAnswer(name, "none", "unused", text, "Call its layer in forward, or take the layer out.")
+
+
+def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> GradAnswer:
+    if norm != norm or norm == float("inf"):
+        return GradAnswer(name, "not finite", "not finite", f"The gradient of {name} is not finite.", norm=norm)
+    taking = cancelling_norm(tape, measured, name) if tape is not None else None
+    if tape is not None and taking is not None:
+        title = tape.title_of(taking)
+        short = name.rpartition(".")[2]
+        text = f"The {short} gets no gradient: {title} subtracts the channel mean, so any bias cancels."
+        cure = f"Give {name.rpartition('.')[0] or 'the layer'} bias=False: {title} has a bias of its own."
+        return GradAnswer(name, "cancelled", "cancelled", text, cure, _place(tape, taking.id), norm=norm,
+                          tape_node=taking.id)  # fmt: skip
+    if norm == 0 and tape is not None:
+        stop = stop_of(tape, measured, name)
+        where = "" if stop.node is None else _stops(tape, stop.node)
+        text = f"The gradient of {name} is exactly zero: {where}{stop.why}."
+        place = None if stop.node is None else _place(tape, stop.node)
+        return GradAnswer(name, "zero", "zero", text, stop.cure, place, norm=norm, tape_node=stop.node)
+    return GradAnswer(name, "flows", "", f"A gradient reaches {name}; its norm is {norm:.3g}.", norm=norm)
+
+
+def _stops(tape: Tape, node: int) -> str:
+    return f"{tape.nodes[node].name} in {tape.title_of(tape.nodes[node])} lets nothing through, for "
+
+
+def _place(tape: Tape, number: int) -> Place:
+    node = tape.nodes[number]
+    return Place(node.name, node.layer, node.call, node.node, node.line, tape.code_of(node), "", node.in_loss)

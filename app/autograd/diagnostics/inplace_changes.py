@@ -1,0 +1,321 @@
+"""In-place changes that spoil a backward pass, found before it runs: which node, which tensor, who, and at which line.
+
+A node keeps a tensor together with the version that it had; torch looks at it again only in backward. Every operation
+that writes is watched here, and joined with what nodes keep by the memory block that both are about. Writes through
+`.data` raise no version: torch never notices, and the gradient is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import Module
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from app.autograd.batch import Subject, gradients_kept, run_backward
+from app.autograd.diagnostics.clone_placement import Cure, cure_of
+from app.autograd.diagnostics.detached_paths import custom_node
+from app.autograd.memory import raw_saved
+from app.autograd.source_locations import Place, Places
+from app.autograd.sparse import parts_of
+from app.autograd.tape import Tape
+from app.autograd.walk import LEAF_SEQUENCE, short_name
+from app.source.generated import Source
+
+_MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
+# A batch norm keeps its running statistics, but in training its backward does not read them.
+_NOT_READ = frozenset({"running_mean", "running_var"})
+
+
+@dataclass(frozen=True)
+class Write:
+    """One operation that wrote into a tensor that a node keeps.
+
+    `view` says that it wrote through a view of it, `parameter` names the parameter that was written to, and `silent`
+    that it went through `.data`, which raises no version. `count` counts equal writes at the same line, as in a loop.
+    """
+
+    place: Place
+    silent: bool
+    view: bool
+    parameter: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A node whose backward would fail, or be silently wrong.
+
+    `node` is its number in the tape, `place` where its operation was asked for. `saved` names the tensor that it keeps,
+    `version` is the one it was saved with and `version_now` the one that it has. `silent` says that torch will not
+    notice. `cure` is where to put `.clone()`, None where the line is not known.
+    """
+
+    node: int
+    name: str
+    place: Place
+    saved: str
+    shape: tuple[int, ...]
+    version: int | None
+    version_now: int | None
+    silent: bool
+    writes: tuple[Write, ...]
+    sentence: str
+    cure: Cure | None = None
+
+
+@dataclass(frozen=True)
+class Mutations:
+    """What would fail, in the order in which backward would come to it; the first that is not silent is what raises.
+
+    `error` is what torch did raise when the backward pass of this very graph was run afterwards, "" if nothing: a write
+    through a view can spoil what torch keeps out of sight (inside a CopySlices node), and then `broken` is empty.
+    """
+
+    tape: Tape
+    broken: tuple[Broken, ...]
+    error: str = ""
+
+    @property
+    def first(self) -> Broken | None:
+        """The node whose error torch would raise."""
+        return next((broken for broken in self.broken if not broken.silent), None)
+
+
+@dataclass
+class _Seen:
+    """A write while the pass runs. `started` is autograd's counter when the call that it belongs to began; `inside` is
+    the custom Function whose forward wrote. The reference keeps the block's address from being given to another."""
+
+    block: StorageWeakRef
+    place: Place
+    started: int
+    inside: Any
+    silent: bool
+    view: bool
+
+
+def find_broken(subject: Subject) -> Mutations:
+    """Run the forward pass and the loss, and say which nodes an in-place change has spoiled, before backward is run.
+
+    Raises what `Subject.hold` raises: some in-place operations are refused at once.
+    """
+    watcher = WriteWatcher(subject.model, subject.source)
+    try:
+        with subject.hold(around=watcher) as graph:
+            broken = watcher.broken(graph.nodes)
+            order = graph.tape.steps
+            broken.sort(key=lambda found: order.get(found.node, 0))
+            with gradients_kept(subject.model):
+                return Mutations(graph.tape, tuple(broken), run_backward(graph))
+    finally:
+        watcher.forget()
+
+
+class WriteWatcher:
+    """A context around any lines that use torch; `broken(nodes)` tells, before backward is run.
+
+    With a `source` lines are those of its text, else those of the files that the lines stand in.
+    """
+
+    def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
+        self.places = Places(model, source)
+        self._names = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
+        self._data_aliases: Any = WeakIdKeyDictionary()
+        self._writes: list[_Seen] = []
+        self._calls: list[tuple[int, Place]] = []
+        self._modes: tuple[Any, ...] = ()
+        self._parameters: dict[int, str] = {}
+        if model is not None:
+            for parameter in model.parameters():
+                for part in parts_of(parameter):
+                    self._parameters[part.untyped_storage()._cdata] = self._names[id(parameter)]
+
+    def __enter__(self) -> WriteWatcher:
+        self.places.__enter__()
+        self._modes = (_Calls(self), _Writes(self))
+        for mode in self._modes:
+            mode.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        for mode in reversed(self._modes):
+            mode.__exit__(*error)
+        self._modes = ()
+        self.places.__exit__(*error)
+
+    def forget(self) -> None:
+        """Let go of the blocks that were watched."""
+        self._writes, self._data_aliases = [], WeakIdKeyDictionary()
+
+    def call(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> Any:
+        """Run one of torch's functions, and know while it runs who asked."""
+        name = getattr(func, "__name__", "")
+        if not self.places.origins.listening:
+            return func(*args, **kwargs)
+        if name == "__get__":
+            result = func(*args, **kwargs)
+            if getattr(getattr(func, "__self__", None), "__name__", "") == "data":
+                self._data_aliases[result] = True
+            return result
+        started = _sequence()
+        with torch._C.DisableTorchFunction():
+            self._calls.append((started, self.places.here(frame, name)))
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _, place = self._calls.pop()
+            self.places.note(started, _sequence(), place)
+
+    def wrote(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> None:
+        """One of torch's kernels is about to run; note what it writes to."""
+        if not self.places.origins.listening:
+            return
+        for tensor in written_by(func, args, kwargs):
+            if self._calls:
+                started, place = self._calls[-1]
+            else:
+                started, place = _sequence(), self.places.here(frame, func._schema.name.rpartition("::")[2])
+            base = tensor._base if tensor._is_view() else None
+            silent = tensor in self._data_aliases or (base is not None and base in self._data_aliases)
+            for part in parts_of(tensor):
+                block = StorageWeakRef(part.untyped_storage())
+                self._writes.append(_Seen(block, place, started, custom_node(frame), silent, base is not None))
+
+    # -- afterwards ----------------------------------------------------------------------------------------------------
+
+    def broken(self, nodes: Sequence[Any]) -> list[Broken]:
+        """Those of autograd's nodes that backward would fail at, or go wrong at; their places in `nodes` are their
+        numbers."""
+        by_block: dict[int, list[_Seen]] = {}
+        for write in self._writes:
+            by_block.setdefault(write.block.cdata, []).append(write)
+        found: list[Broken] = []
+        for number, node in enumerate(nodes):
+            for name, tensor, version, now in _kept(node):
+                blocks = [write for block in _blocks(tensor) for write in by_block.get(block, [])]
+                writes = [write for write in blocks if _after(write, node)]
+                if version is None:  # torch is content; a write through .data is all that can be wrong
+                    writes = [write for write in writes if write.silent and name not in _NOT_READ]
+                    if not writes:
+                        continue
+                else:
+                    writes = [write for write in writes if not write.silent] or writes
+                found.append(self._told(number, node, name, tensor, version, now, writes))
+        return found
+
+    def _told(self, number: int, node: Any, name: str, tensor: Any, version: int | None, now: int,
+              seen: list[_Seen]) -> Broken:  # fmt: skip
+        place, silent = self.places.of(node), version is None
+        parameter = next(filter(None, (self._parameters.get(block) for block in _blocks(tensor))), "")
+        counts: dict[tuple[Place, bool, bool], int] = {}
+        for write in seen:
+            key = (write.place, write.silent, write.view)
+            counts[key] = counts.get(key, 0) + 1
+        writes = tuple(Write(at, quiet, view, parameter, count) for (at, quiet, view), count in counts.items())
+        sentence = _sentence(short_name(node), place, name, version, now, writes)
+        return Broken(
+            number, short_name(node), place, name, tuple(tensor.shape), now if silent else version, now, silent,
+            writes, sentence, cure_of(writes[0], place, name) if writes else None,
+        )  # fmt: skip
+
+
+def _sentence(node: str, place: Place, saved: str, version: int | None, now: int, writes: tuple[Write, ...]) -> str:
+    who = " and ".join(
+        f"{write.place.op} {write.place.where}" + (f" ({write.count} times)" if write.count > 1 else "")
+        for write in writes
+    )  # fmt: skip
+    who, ending = who or "An operation that was not seen", "" if len(writes) > 1 else "s"
+    kept = f"what {node} {place.where} keeps for backward ({saved})"
+    if version is None:
+        return (
+            f"{who} write{ending} through .data into {kept}. No version is raised, so torch will not notice: a silent "
+            "wrong gradient!"
+        )
+    return (
+        f"{who} change{ending} in place {kept}: saved at version {version}, now at version {now}. Backward will raise "
+        "“one of the variables needed for gradient computation has been modified by an inplace operation”."
+    )
+
+
+def _kept(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
+    """(name, tensor, version when saved, version now) of what a node keeps; None where torch sees no difference."""
+    for attribute, items in raw_saved(node):
+        if any(raw.unpack_hook is not None for _, raw in items):
+            continue  # asking would run the hook, which computes anew under checkpoint
+        tensors = [(name, raw.data) for name, raw in items if isinstance(raw.data, torch.Tensor)]
+        tensors = [(name, tensor) for name, tensor in tensors if not tensor.is_inference()]
+        expected: tuple[int, int] | None = None
+        try:
+            getattr(node, attribute)
+        except RuntimeError as error:
+            if match := _MISMATCH.search(str(error)):
+                expected = int(match[1]), int(match[2])
+        for name, tensor in tensors:
+            if expected is not None and tensor._version == expected[0]:
+                yield name, tensor, expected[1], expected[0]
+                expected = None  # torch tells of the first of several
+            else:
+                yield name, tensor, None, tensor._version
+
+
+def _blocks(tensor: torch.Tensor) -> list[int]:
+    """The memory blocks of a tensor: several of a sparse one."""
+    return [part.untyped_storage()._cdata for part in parts_of(tensor)]
+
+
+def _after(write: _Seen, node: Any) -> bool:
+    """Whether something was written after a node had kept its tensors, and not by the node's own operation."""
+    number = node._sequence_nr()
+    return number != LEAF_SEQUENCE and number < write.started and write.inside is not node
+
+
+def written_by(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    """The tensors that an operation says it writes to."""
+    for place, name in _written_arguments(func):
+        value = args[place] if place < len(args) else kwargs.get(name)
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(tensor, torch.Tensor):
+                yield tensor
+
+
+@lru_cache(maxsize=1024)
+def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
+    return tuple(
+        (place, argument.name)
+        for place, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+def _sequence() -> int:
+    return torch._C._autograd._get_sequence_nr()
+
+
+class _Calls(TorchFunctionMode):
+    def __init__(self, watcher: WriteWatcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._watcher.call(func, args, kwargs or {}, sys._getframe(1))
+
+
+class _Writes(TorchDispatchMode):
+    def __init__(self, watcher: WriteWatcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._watcher.wrote(func, args, kwargs or {}, sys._getframe(1))
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,188 @@
+"""Where the first NaN or Inf came from, forward and backward, in execution order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from app.autograd.playback.steps import Breaks
+from app.autograd.sparse import parts_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.autograd.playback.playback import Playback
+    from app.source.generated import Source
+
+# These put an Inf where somebody wants one: the mask of an attention is made with them.
+_DELIBERATE = ("full", "fill", "masked_fill", "new_full", "full_like", "scalar_tensor", "where", "triu", "tril")
+_UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize")  # memory as it is
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """`direction` is "forward" or "backward", `op` torch's name of the operation or of the backward node.
+
+    `value` is "NaN" or "Inf". `made_here` is False where it came in from outside: with the data, a weight, the vector
+    that backward starts from. `layer` is a module path, `node` the drawing's node, `line` a line of the generated text,
+    `tape_node` the number on the tape (backward alone). `in_loss` says that the net had answered already.
+    """
+
+    direction: str
+    op: str
+    value: str
+    made_here: bool
+    layer: str = ""
+    node: str | None = None
+    line: int | None = None
+    tape_node: int | None = None
+    in_loss: bool = False
+
+    def told(self) -> str:
+        """One sentence."""
+        where = "the loss" if self.in_loss else self.layer or "the net's own code"
+        line = f", line {self.line}" if self.line is not None else ""
+        verb = "made the first" if self.made_here else "is the first that was given a"
+        return f"Going {self.direction}, {self.op} of {where}{line} {verb} {self.value}."
+
+
+def first_backward(playback: Playback) -> NonFinite | None:
+    """Play on to the first gradient that is not finite; None if there is none to the end, or the run was cancelled."""
+    stop = playback.run(Breaks(non_finite=True))
+    if stop.reason != "non_finite":
+        return None
+    record, tape = playback.records[-1], playback.tape
+    node = tape.nodes[record.node]
+    given = [stats for stats in record.arriving if stats and stats.nonfinite]
+    left = [edge.stats for edge in record.leaving if edge.stats and edge.stats.nonfinite]
+    # With an Inf among the numbers the sum can be NaN, so `mean` does not tell; `absmax` is NaN where there is a NaN.
+    nan = any(stats.absmax != stats.absmax for stats in given or left)
+    return NonFinite(
+        "backward", node.name, "NaN" if nan else "Inf", not given, node.layer, node.node, node.line, node.id,
+        node.in_loss,
+    )  # fmt: skip
+
+
+class ForwardWatch:
+    """A context in which a forward pass runs; `found` is then the first operation that made a NaN or an Inf.
+
+    An operation made a NaN if none of its inputs had one, and an Inf if all of them were finite. Infs that are put
+    there on purpose (the mask of an attention) do not count. `found` may have been dropped on the way (`torch.where`,
+    a constant that is not read): `reached` tells what is still in a tensor. Every operation is waited for: this is for
+    looking, not for training. Only the thread that entered it is watched.
+    """
+
+    def __init__(self, source: Source | None = None, model: nn.Module | None = None) -> None:
+        self.found: NonFinite | None = None
+        self._source, self._model = source, model
+        self._mode: Any = None
+        # What made the NaN or the Inf in a memory block; the weak reference keeps its address from being used again.
+        self._origins: dict[int, tuple[StorageWeakRef, NonFinite]] = {}
+
+    def __enter__(self) -> ForwardWatch:
+        self._mode = _Watching(self)
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._mode.__exit__(*exception)
+        self._mode = None
+
+    def reached(self, value: Any) -> NonFinite | None:
+        """What made a NaN or an Inf that is in one of the tensors in `value`; None where all are finite, or where they
+        hold an Inf that was put there on purpose."""
+        for tensor in _floating(value):
+            if not bool(tensor.isfinite().all()) and (origin := self._origin(tensor)) is not None:
+                return origin
+        return None
+
+    def saw(self, func: Any, kinds: tuple[bool, bool], before: NonFinite | None, answered: Any) -> None:
+        """An operation ran; `kinds` says whether what it was given had a NaN, an Inf, and `before` what made that."""
+        nan, inf = _kinds(answered)
+        name = func._schema.name.rpartition("::")[2].lstrip("_").removesuffix("_")
+        if name in _UNWRITTEN or not (nan or inf):
+            return
+        origin = before
+        if nan and not kinds[0]:
+            origin = self._made(name, "NaN", True)
+        elif nan and before is None:
+            origin = self._made(name, "NaN", False)
+        elif inf and not any(kinds) and name not in _DELIBERATE:
+            origin = self._made(name, "Inf", True)
+        if origin is None:
+            return
+        self.found = self.found or origin
+        for tensor in _floating(answered):
+            if not bool(tensor.isfinite().all()):
+                storage = tensor.untyped_storage()
+                self._origins[storage._cdata] = (StorageWeakRef(storage), origin)
+
+    def _origin(self, tensor: Tensor) -> NonFinite | None:
+        known = self._origins.get(tensor.untyped_storage()._cdata)
+        return None if known is None else known[1]
+
+    def _made(self, op: str, value: str, made_here: bool) -> NonFinite:
+        layer, line, inside = self._place(sys._getframe(3))
+        node = self._source.node_at(line) if self._source is not None and line is not None else None
+        known = self._source is not None or self._model is not None
+        return NonFinite("forward", op, value, made_here, layer, node, line, in_loss=known and not inside)
+
+    def _place(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
+        """(module path, line of the generated text, whether it is in the net) of what is being run."""
+        line, innermost, outermost = None, None, None
+        while frame is not None:
+            if self._source is not None and line is None and frame.f_code.co_filename == self._source.filename:
+                line = frame.f_lineno
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, nn.Module):
+                innermost, outermost = innermost or owner, owner
+            frame = frame.f_back
+        root = self._model if self._model is not None else outermost
+        paths = {module: path for path, module in root.named_modules()} if root is not None else {}
+        inside = line is not None if self._model is None else innermost in paths
+        return (paths.get(innermost, "") if inside and innermost is not None else ""), line, inside
+
+
+class _Watching(TorchDispatchMode):
+    def __init__(self, watch: ForwardWatch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Asked before it runs: an operation in place changes what it was given.
+        given = (args, kwargs)
+        kinds = _kinds(given)
+        before = self._watch.reached(given) if any(kinds) else None
+        answered = func(*args, **(kwargs or {}))
+        self._watch.saw(func, kinds, before, answered)
+        return answered
+
+
+def all_finite(value: Any) -> bool:
+    """Whether no tensor in `value` has a NaN or an Inf."""
+    return all(bool(tensor.isfinite().all()) for tensor in _floating(list(value)))
+
+
+def _kinds(value: Any) -> tuple[bool, bool]:
+    """Whether there is a NaN, an Inf among the numbers of all tensors in `value`."""
+    nan = inf = False
+    for tensor in _floating(value):
+        if not bool(tensor.isfinite().all()):
+            nan, inf = nan or bool(tensor.isnan().any()), inf or bool(tensor.isinf().any())
+    return nan, inf
+
+
+def _floating(value: Any) -> Iterable[Tensor]:
+    for leaf in tree_leaves(value):
+        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+            if leaf.numel() and leaf.device.type != "meta" and (parts := parts_of(leaf.detach())):
+                yield parts[-1]

@@ -1,0 +1,167 @@
+"""One backward pass that is watched for gradients of exactly zero: where the last one that was not zero stopped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from app.autograd.batch import gradients_kept, run_backward
+from app.autograd.gradient_norms import measure as measured
+from app.autograd.gradient_norms import values_of
+from app.autograd.playback.kept_graph import LiveGraph
+from app.autograd.tape import Tape, TapeEdge, TapeNode
+
+# A sum of rounding errors, compared with the gradient of the weight beside it. Single precision keeps 7 digits.
+_CANCELLED = 1e-4
+
+# What turns a gradient into zero, by torch's name of the node, and what helps.
+_STOPS = (
+    (r"^(Relu|Threshold)Backward", "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch",
+     "Lower the learning rate, start from other weights, or put LeakyReLU in its place, which lets a little through."),
+    (r"^(Hardtanh|Clamp\w*|Hardsigmoid|Hardswish|HardtanhBackward)Backward",
+     "its input lay outside its bounds wherever a gradient arrived", "Widen the bounds, or scale what comes in."),
+    (r"^(Round|Floor|Ceil|Trunc|Sign|Sgn|Heaviside|Fix)\w*Backward", "a step function has derivative 0 everywhere",
+     "Leave the step out of training, or pass the gradient straight through it with a custom Function."),
+    (r"^MulBackward", "the other factor was 0 wherever a gradient arrived",
+     "Look at the factor: a mask or a scale of 0."),
+    (r"^\w*DropoutBackward", "every element it kept had no gradient, or it dropped them all",
+     "Lower the dropout's p, or look at a larger batch."),
+    (r"^(Addmm|Mm|Bmm|Baddbmm|Mv|Convolution|Linear|Dot)\w*Backward",
+     "what it is multiplied by was 0 wherever a gradient arrived",
+     "Look at the tensor on the other side of the product: an input of zeros, or weights that start at 0."),
+    (r"^(Softmax|LogSoftmax|Sigmoid|Tanh|LogSigmoid|Softplus|Gelu|Silu|Elu|Mish)Backward",
+     "it is saturated: its derivative rounds to 0 in this precision",
+     "Make what comes in smaller: a norm before it, smaller weights, or the loss that takes logits."),
+    (r"^(Mse|SmoothL1|L1|HuberLoss|BinaryCrossEntropy|NllLoss|Nll)\w*Backward", "the loss does not change any more",
+     "The output meets the target, or every target is ignored (ignore_index)."),
+    (r"^(Slice|Select|Index|Gather|Where|MaskedFill|MaskedSelect|Narrow|Split|Unbind|Max\w*|Min\w*)\w*Backward",
+     "nothing that counts was taken from this part of the tensor", "Look at the index or the mask at this line."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The node at which gradients that are not zero became exactly zero: `why` in words, and what helps."""
+
+    node: int | None
+    why: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The gradients of one backward pass. `norms` has the Euclidean norm by parameter's name, None where there is none.
+
+    `arrived[i]` says whether anything but zero arrived at node `i`, `left[i]` the same of what it passed on, by slot.
+    `error` is what torch raised, "" if the pass went through.
+    """
+
+    norms: dict[str, float | None]
+    arrived: dict[int, bool]
+    left: dict[int, tuple[bool | None, ...]]
+    error: str = ""
+
+
+def measure(graph: LiveGraph) -> Measured:
+    """Run backward from the graph's ends, with ones where an end is not a scalar; `.grad` is as before afterwards."""
+    model = graph.model
+    assert model is not None
+    arrived: dict[int, bool] = {}
+    left: dict[int, tuple[bool | None, ...]] = {}
+
+    def note(place: int) -> Any:
+        def hook(grad_inputs: Any, grad_outputs: Any) -> None:
+            arrived[place] = any(_any(grad) for grad in grad_outputs)
+            left[place] = tuple(None if grad is None else _any(grad) for grad in grad_inputs)
+
+        return hook
+
+    hooks = [node.register_hook(note(place)) for place, node in enumerate(graph.nodes)]
+    with gradients_kept(model):
+        try:
+            error = run_backward(graph)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        grads = {name: parameter.grad for name, parameter in model.named_parameters(remove_duplicate=False)}
+        stats = measured(list(grads.values()))  # as playback measures them, so that one gradient has one norm
+        norms = {name: None if one is None else one.norm for name, one in zip(grads, stats, strict=True)}
+    return Measured(norms, arrived, left, error)
+
+
+def stop_of(tape: Tape, measured: Measured, parameter: str) -> Stop:
+    """Where the gradient of a parameter that is exactly zero got lost."""
+    leaf = next(node for node in tape.nodes if parameter in node.parameters)
+    seen, row = {leaf.id}, [leaf.id]
+    while row:
+        above = [edge for node in row for edge in tape.incoming.get(node, ())]
+        for edge in sorted(above, key=lambda e: tape.steps.get(e.source, 0), reverse=True):
+            if measured.arrived.get(edge.source):
+                why, cure = _explained(tape, edge)
+                return Stop(edge.source, why, cure)
+        row = [source for source in dict.fromkeys(edge.source for edge in above) if source not in seen]
+        seen.update(row)
+    return Stop(None, "the gradient that backward starts from is zero", "Look at the loss itself.")
+
+
+def _explained(tape: Tape, edge: TapeEdge) -> tuple[str, str]:
+    if _adds_bias(tape, edge.source, edge.slot):
+        return "the gradients that arrive at it add up to zero", "Look at the loss: it does not change with this bias."
+    for pattern, why, cure in _STOPS:
+        if re.match(pattern, tape.nodes[edge.source].name):
+            return why, cure
+    return "every gradient that it passes on is 0", "Look at what it saved: an input of zeros, or a derivative of 0."
+
+
+def cancelling_norm(tape: Tape, measured: Measured, parameter: str) -> TapeNode | None:
+    """The batch norm that takes the mean of what a bias was added to, so that the bias changes nothing.
+
+    Only where the gradient that was measured is rounding, against that of the weight beside it.
+    """
+    leaf = next((node for node in tape.nodes if parameter in node.parameters), None)
+    makers = tape.incoming.get(leaf.id, ()) if leaf else ()
+    if not makers or not all(_adds_bias(tape, edge.source, edge.slot) for edge in makers):
+        return None
+    norms = [_norm_above(tape, edge.source) for edge in makers]
+    weights = [measured.norms.get(name) or 0.0 for edge in makers for name in _names_below(tape, edge.source)
+               if name != parameter]  # fmt: skip
+    most = max(weights, default=0.0)
+    small = most > 0 and (measured.norms.get(parameter) or 0.0) <= _CANCELLED * most
+    return norms[0] if small and all(norms) else None
+
+
+def _adds_bias(tape: Tape, node: int, slot: int) -> bool:
+    name = tape.nodes[node].name
+    return (name.startswith("ConvolutionBackward") and slot == 2) or (name.startswith("AddmmBackward") and slot == 0)
+
+
+def _norm_above(tape: Tape, node: int) -> TapeNode | None:
+    """The batch norm that alone takes what `node` computed, past views of it."""
+    while True:
+        users = {edge.source for edge in tape.incoming.get(node, ())}
+        if len(users) != 1:
+            return None
+        node = users.pop()
+        user = tape.nodes[node]
+        if re.search("BatchNormBackward", user.name):
+            return user if user.values.get("training", tape.train) else None
+        if not re.match(r"(Unsafe)?(View|Reshape|Squeeze|Unsqueeze|Transpose|Permute)\w*Backward", user.name):
+            return None
+
+
+def _names_below(tape: Tape, node: int) -> list[str]:
+    """The parameters that a node takes, past the transpose of one."""
+    found: list[str] = []
+    for edge in tape.outgoing.get(node, ()):
+        target = tape.nodes[edge.target]
+        if target.name == "TBackward0":
+            target = tape.nodes[tape.outgoing[target.id][0].target]
+        found += target.parameters[:1]
+    return found
+
+
+def _any(grad: Any) -> bool:
+    if grad is None:
+        return False
+    return bool(values_of(grad).any())

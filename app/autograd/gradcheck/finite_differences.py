@@ -1,0 +1,333 @@
+"""The derivative of any function of tensors, by backward and by finite differences, element by element."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from app.autograd.gradcheck.nondifferentiable import Kink, Watch, crossed
+from app.autograd.gradcheck.precision import Wide, cast, in_precision, modules_in
+from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, GradcheckReport
+from app.autograd.source_locations import Places
+from app.autograd.sparse import at_places_of, values_of
+from app.util import rng
+
+# The step and the tolerances of torch.autograd.gradcheck: |analytic - numeric| <= ATOL + RTOL * |numeric|.
+EPS, ATOL, RTOL = 1e-6, 1e-5, 1e-3
+TABLE = tuple(10.0**-power for power in range(1, 11))
+# A gradient so much smaller than the largest one is compared with this part of it: a bias that a norm takes away has
+# rounding alone.
+_SMALL = 1e-3
+# Outputs that are derived one by one; what comes behind them is summed up with the last one.
+_MOST_OUTPUTS = 8
+# How many digits' worth of rounding a difference of two sums may show.
+_ROUNDING = 20 * torch.finfo(torch.float64).eps
+# A difference above it that ATOL alone allows is worth a sentence: rounding and truncation are seldom so large.
+_FLOOR = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """`run(own, given)` on copies of the modules `owned` (None and plain callables go as they are) and of the tensors
+    in `given`, with the modules in train or eval mode. `names` are those of the tensors in `given`: "" for "input 0",
+    None for one that is not looked at. `state` is that of the CPU's generator to begin each call with, where the
+    function was seen in the middle of a net that had drawn before."""
+
+    owned: tuple[Any, ...]
+    run: Callable[[Any, Any], Any]
+    given: Any
+    train: bool = True
+    names: tuple[str | None, ...] = ()
+    state: Tensor | None = None
+
+
+class Cancelled(Exception):
+    """The one who asked does not want to know any more."""
+
+
+class Copy:
+    """The function in one precision: `leaves` are the tensors it is looked at by, by name. Counts its `evaluations`.
+
+    Of each leaf its real numbers are looked at (`stored`): the stored values of a sparse one, real and imaginary parts
+    of a complex one.
+    """
+
+    def __init__(self, function: Function, dtype: torch.dtype, seed: int, cancelled: Callable[[], bool]) -> None:
+        self.dtype, self._seed, self._cancelled = dtype, seed, cancelled
+        self._run, self._state = function.run, function.state
+        self._own = tuple(in_precision(owned, dtype, function.train) for owned in function.owned)
+        self._given = tree_map(lambda value: cast(value, dtype), function.given)
+        self._buffers = [(b, b.clone()) for part in self._own for module in modules_in(part) for b in module.buffers()]
+        self._weights: tuple[Tensor, ...] = ()
+        self._differentiable: tuple[bool, ...] = ()
+        self.leaves = dict(self._named(function.names))
+        self.evaluations = 0
+        for leaf in self.leaves.values():
+            leaf.requires_grad_()
+
+    def _named(self, names: tuple[str | None, ...]) -> Iterator[tuple[str, Tensor]]:
+        for place, leaf in enumerate(t for t in tree_leaves(self._given) if isinstance(t, Tensor)):
+            name = names[place] if place < len(names) else ""
+            if name is not None and (leaf.is_floating_point() or leaf.is_complex()):
+                yield name or f"input {place}", leaf
+        for part in self._own:
+            for module in modules_in(part):
+                yield from ((name, p) for name, p in module.named_parameters() if p.requires_grad)
+
+    def outputs(self) -> list[Tensor]:
+        """The function once; each call draws the same random numbers. Raises Cancelled."""
+        if self._cancelled():
+            raise Cancelled
+        self.evaluations += 1
+        with torch.no_grad():
+            for buffer, before in self._buffers:
+                buffer.copy_(before)
+        with rng.borrowed(self._seed):
+            if self._state is not None:
+                torch.set_rng_state(self._state)
+            # A copy, so that an operation in place has something to write to.
+            given = tree_map(lambda value: value.clone() if isinstance(value, Tensor) else value, self._given)
+            with Wide() if self.dtype is torch.float64 else nullcontext():
+                result = self._run(self._own, given)
+        found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        found = [torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf for leaf in found]
+        return [leaf if leaf.layout is torch.strided else leaf.to_dense() for leaf in found if leaf.is_floating_point()]
+
+    def _derived(self) -> list[Tensor]:
+        """The outputs that have a derivative, as torch marks them; all of them where none has."""
+        outputs = self.outputs()
+        if len(self._differentiable) != len(outputs):
+            marked = tuple(out.requires_grad for out in outputs)
+            self._differentiable = marked if any(marked) else (True,) * len(outputs)
+        return list(itertools.compress(outputs, self._differentiable))
+
+    def values(self) -> tuple[list[Tensor], list[float]]:
+        """Each output times fixed random weights, summed; and the sums of the absolute values.
+
+        One number for each output, since backward may be right for all of them together and wrong for one alone.
+        """
+        outputs = self._derived()
+        if not self._weights:
+            generator = torch.Generator().manual_seed(1)
+            self._weights = tuple(
+                torch.ones_like(out) if out.numel() == 1 and len(outputs) == 1
+                else torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
+                for out in outputs
+            )  # fmt: skip
+        terms = [(out * weight) for out, weight in zip(outputs, self._weights, strict=True)]
+        totals = [term.sum() for term in terms] or [torch.zeros(())]
+        sizes = [float(term.detach().abs().sum()) for term in terms] or [0.0]
+        few = _MOST_OUTPUTS - 1
+        if len(totals) > few + 1:
+            totals, sizes = [*totals[:few], torch.stack(totals[few:]).sum()], [*sizes[:few], sum(sizes[few:])]
+        return totals, sizes
+
+    def analytic(self) -> dict[str, Tensor]:
+        """Backward's gradient of each output by every leaf, in shape (outputs, *leaf); zeros where none arrives."""
+        totals, _ = self.values()
+        found: dict[str, list[Tensor]] = {name: [] for name in self.leaves}
+        for place, total in enumerate(totals):
+            for leaf in self.leaves.values():
+                leaf.grad = None
+            if total.requires_grad:
+                with rng.borrowed(self._seed):  # a checkpoint inside runs forward again
+                    total.backward(retain_graph=place + 1 < len(totals))
+            for name, leaf in self.leaves.items():
+                none = torch.zeros_like(stored(leaf))
+                found[name].append(none if leaf.grad is None else stored(leaf.grad, like=leaf))
+        return {name: torch.stack(grads) for name, grads in found.items()}
+
+    def at(self, steps: Mapping[str, Tensor], eps: float, look: Callable[[], Any]) -> Any:
+        """`look()` with `eps` times a step added to each leaf named; the leaves are put back."""
+        values = {name: stored(self.leaves[name]) for name in steps}
+        before = {name: value.clone() for name, value in values.items()}
+        try:
+            for name, step in steps.items():
+                values[name].add_(step, alpha=eps)
+            return look()  # with gradients on, for some nets compute in another way without
+        finally:
+            for name, value in before.items():
+                values[name].copy_(value)
+
+    def numeric(self, steps: Mapping[str, Tensor], eps: float) -> list[tuple[float, float]]:
+        """Of each output the derivative along `steps` by central differences, and how much of it may be rounding."""
+        above, sizes = self.at(steps, eps, self.values)
+        below, _ = self.at(steps, -eps, self.values)
+        return [(float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)
+                for up, down, size in zip(above, below, sizes, strict=True)]  # fmt: skip
+
+    def sides(self, places: Places, steps: Mapping[str, Tensor], eps: float) -> Watch:
+        """On which sides of their kinks the operations are, one step away."""
+        watch = Watch(places)
+        with watch:
+            self.at(steps, eps, self.outputs)
+        return watch
+
+
+@torch.no_grad()
+def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
+    """The real numbers that a tensor stores, as a view: of a sparse one its values, of a complex one both parts.
+
+    With `like` the numbers of a gradient, dense or sparse, at the places where the tensor `like` has values.
+    """
+    found = tensor.detach()
+    if like is None:
+        found = values_of(found)
+    elif like.layout is not torch.strided:
+        found = at_places_of(like.detach(), found)
+    elif found.layout is not torch.strided:
+        found = found.to_dense()
+    return torch.view_as_real(found.resolve_conj()) if found.is_complex() else found
+
+
+def check(
+    what: str, function: Function, places: Places, seed: int, budget: int, cancelled: Callable[[], bool], note: str
+) -> GradcheckReport:  # fmt: skip
+    """The whole comparison. Raises what the function raises."""
+    double, single = (Copy(function, dtype, seed, cancelled) for dtype in (torch.float64, torch.float32))
+    inputs: list[CheckedInput] = []
+    table: list[EpsRow] = []
+    watch, changes, stopped = Watch(places), False, False
+    try:
+        watch = double.sides(places, {}, 0.0)
+        changes = not _same(double.outputs(), double.outputs())
+        if not changes and double.leaves:
+            analytic, rough = double.analytic(), _roughly(single)
+            for row in _table(double, single, analytic, rough):
+                table.append(row)
+            left = max(0, budget - double.evaluations - single.evaluations)
+            for found in _inputs(double, analytic, rough, left, places, watch):
+                inputs.append(found)
+    except Cancelled:
+        stopped = True
+    kinks = {one.kink for given in inputs for one in (given.worst, given.direction) if one is not None and one.kink}
+    return GradcheckReport(
+        what, tuple(inputs), tuple(table), tuple(sorted(kinks, key=lambda kink: kink.place.line or 0)),
+        tuple(watch.random), changes, double.evaluations + single.evaluations, stopped, note,
+    )  # fmt: skip
+
+
+def _roughly(single: Copy) -> dict[str, Tensor]:
+    """Backward's gradient in single precision; empty where the function holds on to double."""
+    try:
+        return single.analytic()
+    except (RuntimeError, TypeError, ValueError):
+        return {}
+
+
+def _table(double: Copy, single: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor]) -> Iterator[EpsRow]:
+    generator = torch.Generator().manual_seed(2)
+    step = {name: _direction(stored(leaf), generator) for name, leaf in double.leaves.items()}
+    for own, grads in ((single, rough), (double, analytic)):
+        if not grads:
+            continue
+        steps = {name: value.to(own.dtype) for name, value in step.items()}
+        expected = sum(float((grads[name] * value).sum()) for name, value in steps.items())
+        for eps in TABLE:
+            numeric = sum(one for one, _ in own.numeric(steps, eps))
+            yield EpsRow(str(own.dtype).removeprefix("torch."), eps, numeric, expected, _relative(expected, numeric))
+
+
+def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor], budget: int, places: Places,
+            base: Watch) -> Iterator[CheckedInput]:  # fmt: skip
+    """Each input in turn; all share what may be evaluated, and small ones leave the rest to those that follow."""
+    generator = torch.Generator().manual_seed(3)
+    pairs, waiting = budget // 2, len(double.leaves)
+    largest = max((_largest(grad) for grad in analytic.values()), default=0.0)
+    ordered = sorted(((name, stored(leaf)) for name, leaf in double.leaves.items()), key=lambda item: item[1].numel())
+    for name, leaf in ordered:
+        share, waiting = pairs // max(waiting, 1), waiting - 1
+        grad, worst, direction = analytic[name], None, None
+        scale = max(_largest(grad), largest * _SMALL)
+        whole = leaf.numel() <= share
+        chosen = range(leaf.numel()) if whole else _chosen(grad.abs().amax(0), max(0, share - 1), generator)
+        for place in chosen:
+            step = torch.zeros_like(leaf).flatten()
+            step[place] = 1.0
+            index = _index(place, tuple(leaf.shape))
+            steps = {name: step.view_as(leaf)}
+            expected = grad.reshape(len(grad), -1)[:, place].tolist()
+            found = _compared(double, name, index, expected, steps, scale, places, base)
+            worst = found if worst is None or _rank(found) > _rank(worst) else worst
+        if not whole and share:
+            step = _direction(leaf, generator)
+            step /= torch.linalg.vector_norm(step)  # so that what is allowed for one element is allowed for it
+            expected = (grad * step).reshape(len(grad), -1).sum(1).tolist()
+            direction = _compared(double, name, (), expected, {name: step}, scale, places, base)
+        pairs -= len(chosen) + (direction is not None)
+        apart = _largest(rough[name].double() - grad) / scale if scale and rough else None
+        yield CheckedInput(name, tuple(leaf.shape), leaf.numel(), len(chosen), worst, direction, apart)
+
+
+def _compared(double: Copy, name: str, index: tuple[int, ...], expected: Sequence[float], steps: Mapping[str, Tensor],
+              scale: float, places: Places, base: Watch) -> Element:  # fmt: skip
+    """The output that differs most; `expected` has backward's derivative of each."""
+    several = len(expected) > 1
+    found = [
+        _element(name, index, place if several else None, analytic, *numeric, scale)
+        for place, (analytic, numeric) in enumerate(zip(expected, double.numeric(steps, EPS), strict=True))
+    ]
+    worst = max(found, key=lambda one: one.error)
+    if worst.error <= 1:
+        return worst
+    above, below = double.sides(places, steps, EPS), double.sides(places, steps, -EPS)
+    place = crossed(above.sides, below.sides)
+    if place is None:
+        return worst
+    return replace(worst, kink=Kink(place, sum(ties for at, _, ties in base.sides if at == place)))
+
+
+def _element(name: str, index: tuple[int, ...], output: int | None, analytic: float, numeric: float, rounding: float,
+             scale: float) -> Element:  # fmt: skip
+    difference = abs(analytic - numeric)
+    error = difference / (ATOL + RTOL * abs(numeric) + rounding)
+    if not math.isfinite(difference):  # Inf beside the same Inf is right, and NaN never is
+        error = 0.0 if analytic == numeric else math.inf
+    tiny = difference > RTOL * abs(numeric) + 10 * rounding + _FLOOR
+    return Element(name, index, analytic, numeric, error, _relative(analytic, numeric, scale), None, tiny, output)
+
+
+def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Where the element of this number is. (`torch.unravel_index` loads sympy, which takes a second.)"""
+    found: list[int] = []
+    for size in reversed(shape):
+        place, at = divmod(place, size)
+        found.append(at)
+    return tuple(reversed(found))
+
+
+def _rank(element: Element) -> tuple[bool, float]:
+    return element.kink is None and element.error > 1, element.error
+
+
+def _chosen(grad: Tensor, count: int, generator: torch.Generator) -> list[int]:
+    """The element with the largest gradient, and others at random."""
+    if not count:
+        return []
+    others = torch.randint(grad.numel(), (count - 1,), generator=generator).tolist()
+    return list(dict.fromkeys([int(grad.abs().argmax()), *others]))
+
+
+def _largest(tensor: Tensor) -> float:
+    return float(tensor.abs().max()) if tensor.numel() else 0.0
+
+
+def _direction(leaf: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(leaf.shape, generator=generator, dtype=torch.float64).to(leaf)
+
+
+def _relative(one: float, other: float, scale: float = 0.0) -> float:
+    largest = max(abs(one), abs(other), scale)
+    return abs(one - other) / largest if largest else 0.0
+
+
+def _same(one: list[Tensor], other: list[Tensor]) -> bool:
+    return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,117 @@
+"""Backward's gradient beside that of finite differences: of a net, a layer, a custom Function or a node of the tape.
+
+Everything runs on copies, in double precision and once in single; nothing of the net is touched. Large tensors are
+looked at along random directions and at chosen elements, so that the cost stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from app.autograd.batch import Subject
+from app.autograd.capture import CaptureError, loss_of
+from app.autograd.gradcheck.finite_differences import Function, check
+from app.autograd.gradcheck.report import GradcheckReport, upper
+from app.autograd.operation_inputs import Call, call_of_layer, call_of_node
+from app.autograd.source_locations import Places
+from app.autograd.tape import Tape, TapeNode
+
+# How many forward passes a check may take.
+BUDGET = 400
+Cancelled = Callable[[], bool]
+
+
+def check_net(subject: Subject, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
+    """The whole net with its loss: by each of its parameters, and by its inputs."""
+    model, loss = subject.model, subject.loss
+
+    def run(own: Any, given: Any) -> Any:
+        inputs, target = given
+        output = own[0](*inputs)
+        if own[1] is None:
+            return output
+        return loss_of(own[1], output, target)
+
+    targets = sum(isinstance(leaf, Tensor) for leaf in tree_leaves(subject.target))
+    names = ("",) * len(subject.inputs) + (None,) * targets
+    function = Function((model, loss), run, (subject.inputs, subject.target), subject.train, names)
+    return _checked("the whole net", function, subject, budget, cancelled)
+
+
+def check_layer(
+    subject: Subject, path: str, *, call: int = 1, budget: int = BUDGET, cancelled: Cancelled = lambda: False,
+    note: str = "",
+) -> GradcheckReport:  # fmt: skip
+    """The module at `path` on what arrived at its `call`-th call. Raises CaptureError if it was not called."""
+    given = call_of_layer(subject, path, call)
+    function = Function((subject.model.get_submodule(path),), lambda own, g: own[0](*g[0], **g[1]),
+                        (given.args, given.kwargs), subject.train, state=given.state)  # fmt: skip
+    return _checked(f"layer {path}" if path else "the net", function, subject, budget, cancelled, note)
+
+
+def check_function(
+    function: Callable[..., Any], *args: Any, name: str = "", seed: int = 0, budget: int = BUDGET,
+    cancelled: Cancelled = lambda: False, **kwargs: Any,
+) -> GradcheckReport:  # fmt: skip
+    """Any function of tensors, such as a custom Function's `apply`: by its floating point arguments that require a
+    gradient, or by all of them if none does."""
+    given = [leaf.requires_grad for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    names = tuple("" if wanted or not any(given) else None for wanted in given)
+    title = name or getattr(getattr(function, "__self__", function), "__name__", "the function")
+    checked = Function((), lambda _own, g: function(*g[0], **g[1]), (args, kwargs), names=names)
+    return _checked(title, checked, None, budget, cancelled, seed=seed)
+
+
+def check_node(
+    subject: Subject, tape: Tape, node: TapeNode, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
+) -> GradcheckReport:  # fmt: skip
+    """The operation that made a node of the tape, run again on what it was given.
+
+    Where that cannot be seen (inside torch's own code), the innermost layer that made the node is checked, and `note`
+    says so. Raises CaptureError for a leaf, which computes nothing, and where neither is to be had.
+    """
+    if node.is_leaf:
+        raise CaptureError(f"{node.name} only adds to .grad: there is nothing to check.")
+    call = call_of_node(subject, node)
+    if call is not None:
+        title = f"custom Function {call.name}" if call.custom else f"{call.name} ({node.name})"
+        run = _again(call)
+        function = Function((), run, (call.args, call.kwargs), subject.train, call.names, call.state)
+        return _checked(title, function, subject, budget, cancelled, "" if not call.several else
+                        f"{call.name} made {call.several} nodes; they are checked together.")  # fmt: skip
+    if not node.layer:
+        raise CaptureError(f"{node.name} was made by code that cannot be run again. Check the whole net instead.")
+    note = f"The operation of {node.name} cannot be run again by itself, so the layer that made it is checked."
+    return check_layer(subject, node.layer, call=max(node.call, 1), budget=budget, cancelled=cancelled, note=note)
+
+
+def _again(call: Call) -> Callable[[Any, Any], Any]:
+    def run(_own: Any, given: Any) -> Any:
+        result = call.function(*given[0], **given[1])
+        return given[0][0] if result is None else result  # __setitem__ answers by what it wrote to
+
+    return run
+
+
+def _checked(
+    what: str, function: Function, subject: Subject | None, budget: int, cancelled: Cancelled, note: str = "",
+    seed: int = 0,
+) -> GradcheckReport:  # fmt: skip
+    for owned in function.owned:
+        if isinstance(owned, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in owned.modules()):
+            raise CaptureError(f"{upper(what)} holds TorchScript, which cannot be turned into double precision here.")
+    places = Places(None, subject.source if subject is not None else None)
+    seed = subject.seed if subject is not None else seed
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            return check(what, function, places, seed, budget, cancelled, note)
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, CaptureError):
+            raise
+        raise CaptureError(f"{upper(what)} could not be checked: {error}") from None
+

@@ -1,0 +1,143 @@
+"""Where a function has no derivative, or another value at each call: found by watching its operations."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from app.autograd.source_locations import Place, Places
+
+_AT_ZERO = frozenset(
+    "relu relu_ leaky_relu leaky_relu_ prelu abs abs_ absolute threshold threshold_ rrelu elu elu_ celu hardshrink "
+    "sign sgn".split()
+)
+_WITH_BOUNDS = frozenset("clamp clamp_ clip hardtanh hardtanh_ relu6 hardsigmoid hardswish clamp_min clamp_max".split())
+_POOLS = {"max_pool1d": F.max_pool1d_with_indices, "max_pool2d": F.max_pool2d_with_indices,
+          "max_pool3d": F.max_pool3d_with_indices}  # fmt: skip
+_STEPS = frozenset("round round_ floor floor_ ceil ceil_ trunc trunc_ heaviside".split())
+_QUOTIENTS = frozenset(("fmod", "remainder", "frac"))
+_EXTREMES = frozenset("max min amax amin maximum minimum median kthvalue sort topk".split())
+_DISTANCES = frozenset("l1_loss smooth_l1_loss huber_loss hinge_embedding_loss margin_ranking_loss".split())
+KINKED = _AT_ZERO | _WITH_BOUNDS | frozenset(_POOLS) | _STEPS | _QUOTIENTS | _EXTREMES | _DISTANCES
+RANDOM = frozenset(
+    """dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout native_dropout
+    rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ multinomial normal normal_
+    poisson uniform_ exponential_ rrelu rrelu_ gumbel_softmax fractional_max_pool2d fractional_max_pool3d""".split()
+)
+
+
+@dataclass(frozen=True)
+class Kink:
+    """An operation that is not differentiable at the point where it was checked, or so near that a step crosses it.
+
+    `ties` counts its inputs that lie exactly there (a ReLU's zeros, a window whose maximum is there twice).
+    """
+
+    place: Place
+    ties: int
+
+    @property
+    def sentence(self) -> str:
+        """For people, such as "relu at line 3 is not differentiable here: 2 of its inputs are exactly at the kink."."""
+        if self.ties:
+            why = f"{self.ties} of its inputs {'is' if self.ties == 1 else 'are'} exactly at the kink"
+        else:
+            why = "a step of finite differences crosses a kink"
+        return f"{self.place.op} {self.place.where} is not differentiable here: {why}."
+
+
+class Watch(TorchFunctionMode):
+    """Notes, call by call, on which side of its kinks each operation was, and which operations drew random numbers."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self._places = places
+        self.sides: list[tuple[Place, Tensor, int]] = []
+        self.random: dict[Place, None] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in KINKED and args and isinstance(args[0], Tensor):
+            with torch._C.DisableTorchFunction():  # an operation in place leaves nothing of what it was given
+                before = (args[0].detach().clone(), *args[1:])
+        result = func(*args, **kwargs)
+        if name in KINKED or name in RANDOM:
+            with torch._C.DisableTorchFunction():
+                place = self._places.here(sys._getframe(1), name)
+                if name in RANDOM and not _is_off(name, args, kwargs):
+                    self.random[place] = None
+                if name in KINKED and args and isinstance(args[0], Tensor) and args[0].is_floating_point():
+                    self.sides.append((place, *_side(name, before, kwargs, result)))
+        return result
+
+
+def _is_off(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether a dropout of this call keeps everything."""
+    if "dropout" not in name:
+        return False
+    training = kwargs.get("training", args[2] if len(args) > 2 else True)
+    return not training or kwargs.get("p", args[1] if len(args) > 1 else 0.5) == 0
+
+
+def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
+    """A tensor that changes when a kink is crossed, and how many inputs lie exactly on one."""
+    x = args[0]
+    if name in _POOLS:
+        given = {key: value for key, value in kwargs.items() if key != "return_indices"}
+        return _POOLS[name](x, *args[1:6], **given)[1], _pool_ties(name, x, *args[1:6], **given)
+    if name in _AT_ZERO:
+        return torch.sign(x), int((x == 0).sum())
+    other = args[1].detach() if len(args) > 1 and isinstance(args[1], Tensor) else None
+    if other is not None and (name in _DISTANCES or name in ("maximum", "minimum", "max", "min")):
+        return torch.sign(x - other), int((x == other).sum())
+    if name in _WITH_BOUNDS:
+        return result.detach() == x, 0
+    if name in _QUOTIENTS:  # its kinks are where another whole quotient begins
+        divisor = args[1] if len(args) > 1 else kwargs.get("other", 1)
+        return ((x - result.detach()) / divisor).round(), int((result.detach() == 0).sum())
+    if name in _STEPS:
+        return result.detach(), int((result.detach() == x).sum())
+    indices = getattr(result, "indices", None)
+    if isinstance(indices, Tensor):
+        return indices, 0
+    whole = isinstance(result, Tensor) and result.dim() == 0
+    taken = x == result.detach() if whole else torch.sign(x)
+    return taken, int(taken.sum()) if whole and int(taken.sum()) > 1 else 0
+
+
+def _pool_ties(name: str, x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False) -> int:  # fmt: skip
+    """How many windows of a pooling have their maximum more than once; 0 where nobody looks (3d, ceil_mode)."""
+    if name == "max_pool3d" or ceil_mode:
+        return 0
+    flat = name == "max_pool1d"
+    size, step, pad, spread = (
+        _pair(value, flat, edge)
+        for value, edge in ((kernel_size, 1), (stride or kernel_size, 1), (padding, 0), (dilation, 1))
+    )
+    image = x.reshape(-1, 1, *((1, x.shape[-1]) if flat else x.shape[-2:]))
+    padded = F.pad(image, (pad[1], pad[1], pad[0], pad[0]), value=-torch.inf)
+    windows = F.unfold(padded, size, spread, 0, step)
+    return int(((windows == windows.amax(1, keepdim=True)).sum(1) > 1).sum())
+
+
+def _pair(value: Any, flat: bool, edge: int) -> tuple[int, int]:
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if flat:
+        return edge, int(values[-1])
+    return int(values[0]), int(values[-1])
+
+
+def crossed(before: list[tuple[Place, Tensor, int]], after: list[tuple[Place, Tensor, int]]) -> Place | None:
+    """The first operation that was on another side of a kink; None if all were on the same."""
+    for (place, one, _), (_, other, _) in zip(before, after, strict=False):
+        if one.shape != other.shape or not torch.equal(one, other):
+            return place
+    return None

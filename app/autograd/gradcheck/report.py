@@ -1,0 +1,180 @@
+"""What a gradient check tells, as plain data and as sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.autograd.gradcheck.nondifferentiable import Kink
+from app.autograd.source_locations import Place
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of one input: backward's derivative beside that of finite differences in double precision.
+
+    `error` is |analytic - numeric| over what is allowed for it, as in `torch.autograd.gradcheck` (1e-5, 1e-3 of the
+    numeric one) and rounding: up to 1 is fine. `relative` is the difference over the largest gradient of the input.
+    `kink` says why the two need not agree, None where they must. `tiny` says that they differ by more than rounding and
+    by more than 1e-3, and the 1e-5 alone allow it. `output` is the one that was derived, where there are several.
+    `index` is empty for a derivative along a random direction of the whole input, of length 1.
+    """
+
+    input: str
+    index: tuple[int, ...]
+    analytic: float
+    numeric: float
+    error: float
+    relative: float
+    kink: Kink | None = None
+    tiny: bool = False
+    output: int | None = None
+
+    @property
+    def fine(self) -> bool:
+        return self.error <= 1 or self.kink is not None
+
+    @property
+    def of_output(self) -> str:
+        """For a sentence: " of output 2", "" where there is one alone."""
+        return "" if self.output is None else f" of output {self.output + 1}"
+
+
+@dataclass(frozen=True)
+class CheckedInput:
+    """`checked` of the `elements` of one input were looked at one by one, and all of them along a random direction:
+    `direction` is that comparison, None where every element was looked at. `worst` is the element with the largest
+    error. `single` is the largest relative difference of backward's float32 gradient from its float64 one."""
+
+    name: str
+    shape: tuple[int, ...]
+    elements: int
+    checked: int
+    worst: Element | None
+    direction: Element | None
+    single: float | None
+
+    @property
+    def fine(self) -> bool:
+        return all(one is None or one.fine for one in (self.worst, self.direction))
+
+
+@dataclass(frozen=True)
+class EpsRow:
+    """Finite differences with one step along one random direction of all inputs, in one precision.
+
+    `relative` is their difference from backward's derivative in the same precision, over the larger of the two.
+    """
+
+    dtype: str
+    eps: float
+    numeric: float
+    analytic: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class GradcheckReport:
+    """`what` was checked ("layer conv1", "custom Function MulConstant", "the whole net").
+
+    `random` are operations that draw anew at each call; while the check ran each call drew the same. `changes` says
+    that the function gave other values for the same input even so. `kinks` are operations that are not differentiable
+    at this very point. `evaluations` counts forward passes. With `cancelled` only what was done until then is told.
+    `note` says what was checked in place of what was asked for, "" if that very thing was.
+    """
+
+    what: str
+    inputs: tuple[CheckedInput, ...]
+    table: tuple[EpsRow, ...]
+    kinks: tuple[Kink, ...]
+    random: tuple[Place, ...]
+    changes: bool
+    evaluations: int
+    cancelled: bool = False
+    note: str = ""
+
+    @property
+    def worst(self) -> Element | None:
+        """The element with the largest error of those that must agree, else of all."""
+        found = [one for given in self.inputs for one in (given.worst, given.direction) if one is not None]
+        return max(found, key=lambda one: (one.kink is None, one.error), default=None)
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.inputs) and all(given.fine for given in self.inputs) and not self.changes
+
+    def best(self, dtype: str) -> EpsRow | None:
+        """The row of a precision with the smallest difference."""
+        return min((row for row in self.table if row.dtype == dtype), key=lambda row: row.relative, default=None)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdict, and what there is to say about it."""
+        return tuple(_sentences(self))
+
+
+def _sentences(report: GradcheckReport) -> list[str]:
+    found = [report.note] if report.note else []
+    if report.cancelled:
+        found.append("The check was stopped; this is what it had found.")
+    worst = report.worst
+    if report.changes:
+        found.append(f"{upper(report.what)} gives other values for the same input, so it cannot be checked.")
+    elif worst is None:
+        found.append(f"Nothing of {report.what} has a derivative to check.")
+    elif report.passed:
+        found.append(
+            f"The gradient of {report.what} is right: in float64 it agrees with finite differences to "
+            f"{max(_relative(report), 1e-16):.1e}."
+        )
+    else:
+        found.append(
+            f"The gradient of {report.what} is wrong: {worst.input}{_at(worst.index)} has {worst.analytic:.6g} in "
+            f"backward{worst.of_output}, and finite differences give {worst.numeric:.6g}."
+        )
+    found += [f"{place.op} {place.where} draws random numbers: the check gave it the same ones at each call."
+              for place in report.random]  # fmt: skip
+    found += [kink.sentence + " Finite differences and backward may differ there, and neither is wrong."
+              for kink in report.kinks]  # fmt: skip
+    return found + _on_tiny(report) + _on_precision(report)
+
+
+def _on_tiny(report: GradcheckReport) -> list[str]:
+    """That a check passed by the absolute tolerance alone."""
+    tiny = [one for given in report.inputs for one in (given.worst, given.direction)
+            if one is not None and one.tiny and one.fine and one.kink is None]  # fmt: skip
+    if not tiny or not report.passed:
+        return []
+    one = max(tiny, key=lambda one: one.error)
+    return [f"{one.input}{_at(one.index)} has {one.analytic:.3g} in backward and {one.numeric:.3g} by finite "
+            "differences: both so near to 0 that the absolute tolerance of 1e-05 (as in torch.autograd.gradcheck) "
+            "allows it. Scale the loss up to check it more closely."]  # fmt: skip
+
+
+def _on_precision(report: GradcheckReport) -> list[str]:
+    single, double = report.best("float32"), report.best("float64")
+    if single is None or double is None or not report.passed or double.relative > 1e-4:
+        return []  # steps cannot make good what backward has wrong, and a kink has no best step
+    text = (
+        f"Finite differences are at their best with a step of {double.eps:.0e} in float64 (relative difference "
+        f"{double.relative:.1e}) and of {single.eps:.0e} in float32 ({single.relative:.1e}): a larger step is cut off "
+        "too early (truncation), a smaller one loses digits (rounding)."
+    )
+    apart = max((given.single for given in report.inputs if given.single is not None), default=None)
+    if apart is None:
+        return [text]
+    return [text, f"Backward's own gradient in float32 is within {apart:.1e} of the one in float64: where single "
+                  "precision does not check, it is the finite differences that fail."]  # fmt: skip
+
+
+def _relative(report: GradcheckReport) -> float:
+    found = [one.relative for given in report.inputs for one in (given.worst, given.direction)
+             if one is not None and one.kink is None]  # fmt: skip
+    return max(found, default=0.0)
+
+
+def _at(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,129 @@
+"""Gradients in numbers: everything about several tensors with one wait for the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+
+from app.autograd.playback.steps import GradStats
+from app.autograd.sparse import values_of as stored_values
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_LOW, _HIGH = 1e-15, 1e15  # beyond these the squares of single precision are lost
+_DENSE_MOST = 50_000_000  # elements that a sparse gradient may have to be compared with a dense one
+
+
+def values_of(gradient: Tensor) -> Tensor:
+    """The stored values of a gradient, detached: those of a sparse one once each, magnitudes of a complex one."""
+    values = gradient.detach()
+    if values.layout is not torch.strided:
+        values = stored_values(values.coalesce() if values.layout is torch.sparse_coo else values)
+    return values.abs() if values.is_complex() else values
+
+
+@cache
+def _name(dtype: torch.dtype) -> str:
+    """One text for all gradients of a dtype: records of many steps are kept."""
+    return str(dtype).removeprefix("torch.")
+
+
+def norm_of(values: Tensor) -> Tensor:
+    """The L2 norm as a scalar on the device, in single precision at least."""
+    if values.dtype in (torch.float16, torch.bfloat16):
+        return torch.linalg.vector_norm(values, dtype=torch.float32)
+    return torch.linalg.vector_norm(values)
+
+
+@torch.no_grad()
+def measure(gradients: Sequence[Tensor | None], scale: float = 1.0) -> list[GradStats | None]:
+    """The numbers of each gradient, None for None; `scale` is what a gradient scaler multiplied the loss with."""
+    kept = [None if gradient is None else values_of(gradient) for gradient in gradients]
+    rows = iter(_fetched([values for values in kept if values is not None and values.numel()]))
+    found: list[GradStats | None] = []
+    for gradient, values in zip(gradients, kept, strict=True):
+        if gradient is None or values is None:
+            found.append(None)
+            continue
+        norm = low = high = total = nonzero = finite = 0.0
+        if values.numel():
+            norm, low, high, total, nonzero, finite = next(rows)
+        absmax = math.nan if math.isnan(low) else max(abs(low), abs(high))
+        if 0 < absmax < _LOW or _HIGH < absmax < math.inf:
+            norm = absmax * float(norm_of(values / absmax))
+        count = max(gradient.numel(), 1)
+        found.append(
+            GradStats(
+                tuple(map(int, gradient.shape)),
+                _name(gradient.dtype),
+                norm,
+                absmax,
+                total / count,
+                (gradient.numel() - nonzero) / count,  # what a sparse gradient does not store is 0
+                values.numel() - int(finite),
+                norm / scale,
+            )
+        )
+    return found
+
+
+def _parts(values: Tensor) -> tuple[Tensor, ...]:
+    """norm, least, greatest, sum, count of values that are not 0, each a scalar on the device."""
+    low, high = torch.aminmax(values)
+    total = values.sum(dtype=torch.float32 if values.dtype.itemsize < 4 else None)
+    return norm_of(values), low, high, total, torch.count_nonzero(values)
+
+
+def _numbers(values: Tensor) -> list[float]:
+    """Where there is no device to wait for: `_parts` and the count of finite values. That count takes longest of all,
+    and where the least and the greatest are finite it is known."""
+    found = [part.item() for part in _parts(values)]
+    bounded = math.isfinite(found[1]) and math.isfinite(found[2])
+    return [*found, values.numel() if bounded else int(values.isfinite().sum())]
+
+
+def _row(values: Tensor) -> Tensor:
+    """The same, shape (6,)."""
+    wide = torch.float32 if values.device.type == "mps" else torch.float64
+    return torch.stack([part.to(wide) for part in (*_parts(values), values.isfinite().sum())])
+
+
+def _fetched(kept: list[Tensor]) -> list[list[float]]:
+    """The numbers of each, with one wait for the device."""
+    if all(values.is_cpu for values in kept):
+        return [_numbers(values) for values in kept]
+    rows = [_row(values) for values in kept]
+    if len({row.device for row in rows}) > 1:
+        rows = [row.cpu() for row in rows]
+    return torch.stack(rows).tolist()
+
+
+@torch.no_grad()
+def products(parts: Sequence[Tensor], absmax: float) -> list[list[float]] | None:
+    """The inner products of gradients of one shape, each divided by `absmax`; None where they cannot be had.
+
+    Of complex ones the real part, which is the inner product of them as vectors of twice the length.
+    """
+    if not 0 < absmax < math.inf:
+        return None
+    flat = []
+    for part in parts:
+        part = part.detach()
+        if part.layout is not torch.strided:
+            if part.numel() > _DENSE_MOST:
+                return None
+            part = part.to_dense()
+        if part.is_complex():
+            part = torch.view_as_real(part.resolve_conj())
+        wide = part.float() if part.dtype.itemsize < 4 else part
+        flat.append((wide / absmax).reshape(-1))
+    found = [[0.0] * len(flat) for _ in flat]
+    for i, one in enumerate(flat):
+        for j, other in enumerate(flat[: i + 1]):
+            found[i][j] = found[j][i] = float(torch.dot(one, other.to(one.dtype)))
+    return found

@@ -1,0 +1,169 @@
+"""What an operation was given in a forward pass, so that it can be run again by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from app.autograd.batch import Subject
+from app.autograd.capture import CaptureError
+from app.autograd.tape import TapeNode
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call with copies of its arguments, none of which requires a gradient.
+
+    `names` are those of the parameters among the tensors, in their order: "" for others, None for those that required
+    none. `custom` says that `function` is a custom Function's `apply`; `several` is the number of nodes that it made, 0
+    if it made the one alone. `state` is that of the CPU's generator just before the call.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str | None, ...] = ()
+    name: str = ""
+    custom: bool = False
+    several: int = 0
+    state: torch.Tensor | None = None
+
+
+def call_of_layer(subject: Subject, path: str, number: int = 1) -> Call:
+    """What the module at `path` was given when it was called for the `number`-th time.
+
+    Raises CaptureError if the net has no such module or did not call it as often.
+    """
+    try:
+        module = subject.model.get_submodule(path)
+    except AttributeError:
+        raise CaptureError(f"The net has no layer {path}.") from None
+    found: list[Call] = []
+    calls = 0
+
+    def note(_module: nn.Module, args: Any, kwargs: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            call = _copied(subject, module, args, kwargs, path)
+            found.append(replace(call, names=("",) * len(call.names)))
+
+    hook = module.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        subject.hold().release()
+    finally:
+        hook.remove()
+    if not found:
+        times = "once" if calls == 1 else f"{calls} times"
+        raise CaptureError(f"Layer {path} was called {times if calls else 'never'} in this forward pass.")
+    return found[0]
+
+
+def call_of_node(subject: Subject, node: TapeNode) -> Call | None:
+    """The call of torch's function, or of a custom Function, that made a node of the subject's tape.
+
+    None where the node was made inside torch's own code, out of sight. The forward pass is run once more: with the same
+    seed it makes the same nodes in the same order.
+    """
+    assert node.sequence is not None
+    seeker = _Seeker(subject, node.sequence)
+    with _forwards_watched(seeker):
+        subject.hold(around=seeker).release()
+    return seeker.custom or seeker.found
+
+
+class _Seeker(TorchFunctionMode):
+    """Keeps the call during which the node of a sequence number was made; a custom Function before what it called."""
+
+    def __init__(self, subject: Subject, wanted: int) -> None:
+        super().__init__()
+        self._subject, self._wanted = subject, wanted
+        self._began = 0
+        self.found: Call | None = None
+        self.custom: Call | None = None
+
+    def __enter__(self) -> _Seeker:
+        self._began = _sequence()
+        super().__enter__()
+        return self
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        started = _sequence() - self._began
+        if self.found is not None or started > self._wanted or getattr(func, "__name__", "") == "__get__":
+            return func(*args, **kwargs)
+        # An operation in place changes what it is given, so the copy comes first; most calls are too early to matter.
+        near = self._wanted - started < 64
+        with torch._C.DisableTorchFunction():
+            call = _copied(self._subject, func, args, kwargs, getattr(func, "__name__", "")) if near else None
+        result = func(*args, **kwargs)
+        self._note(started, _sequence() - self._began, call)
+        return result
+
+    def _note(self, started: int, ended: int, call: Call | None) -> None:
+        if call is not None and started <= self._wanted < ended:
+            made = ended - started
+            self.found = replace(call, several=made if made > 1 else 0)
+
+    def forward(self, kind: Any, args: Any) -> None:
+        """The forward of a custom Function begins; its node has taken its number already."""
+        needed = any(leaf.requires_grad for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
+        if self.custom is None and needed and _sequence() - self._began == self._wanted + 1:
+            with torch._C.DisableTorchFunction():
+                self.custom = replace(_copied(self._subject, kind.apply, args, {}, kind.__name__), custom=True)
+
+
+@contextmanager
+def _forwards_watched(seeker: _Seeker) -> Iterator[None]:
+    """The seeker hears of the forward of every custom Function that is run on this thread while this lasts."""
+    thread = threading.get_ident()
+    kinds = [kind for kind in _subclasses(torch.autograd.Function) if kind.__module__.partition(".")[0] != "torch"]
+
+    def watched(kind: Any, forward: Callable[..., Any]) -> Any:
+        with_context = kind.setup_context is torch.autograd.Function.setup_context
+
+        def run(*args: Any) -> Any:
+            if threading.get_ident() == thread:
+                seeker.forward(kind, args[1:] if with_context else args)
+            return forward(*args)
+
+        return staticmethod(run)
+
+    before = [(kind, kind.__dict__["forward"], kind.forward) for kind in kinds if "forward" in kind.__dict__]
+    try:
+        for kind, _, forward in before:
+            kind.forward = watched(kind, forward)
+        yield
+    finally:
+        for kind, own, _ in before:
+            kind.forward = own
+
+
+def _subclasses(kind: Any) -> Iterator[Any]:
+    for child in type.__subclasses__(kind):
+        yield child
+        yield from _subclasses(child)
+
+
+def _copied(subject: Subject, function: Any, args: Any, kwargs: Any, name: str) -> Call:
+    names = {id(parameter): path for path, parameter in subject.model.named_parameters()}
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))
+    known = tuple(names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves)
+    return Call(function, copied_args, copied_kwargs, known, name, state=torch.get_rng_state())
+
+
+def _clone(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _sequence() -> int:
+    return torch._C._autograd._get_sequence_nr()

@@ -1,0 +1,27 @@
+"""A kept graph played from its start to its end, for those who want all of it at once and not look on."""
+
+from __future__ import annotations
+
+from app.autograd.playback.kept_graph import LiveGraph
+from app.autograd.playback.playback import Playback, StepFailed
+from app.autograd.playback.steps import PassResult
+
+
+def play_through(graph: LiveGraph, ones: bool = False) -> tuple[PassResult, str]:
+    """Every step of its backward pass, and why it ended before the last one, "" if it did not.
+
+    It starts with the graph's own vectors; without any at a single number, or with `ones` from ones. The graph is
+    let go of afterwards. Raises ValueError where there is nothing to start with.
+    """
+    seeds = [1.0 if end.requires_grad else None for end in graph.ends] if ones and graph.seeds is None else None
+    try:
+        playback = Playback(graph, seeds=seeds)
+        try:
+            playback.run()
+            return playback.result(), ""
+        except StepFailed as failed:
+            return playback.result(), str(failed)
+        finally:
+            playback.release()
+    finally:
+        graph.release()

@@ -1,0 +1,196 @@
+"""What has arrived before a node while a backward pass is played, and how it adds up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from app.autograd.gradient_norms import measure, products
+from app.autograd.playback.node_call import added
+from app.autograd.playback.steps import FanIn, Share
+from app.autograd.sparse import parts_of
+from app.autograd.tape import Tape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# The edge that brought it, as (source, slot); the seed and an edited gradient come by none.
+Edge = tuple[int, int]
+Slot = tuple[int, int]  # (node, output number)
+NO_EDGE: Edge = (-1, -1)
+
+# Where more edges meet than this (a weight that is used at every step of a sequence) only the sum is kept.
+MOST_PARTS = 8
+
+
+@dataclass
+class Arrived:
+    """The gradients that have come to one output of a node, in the order in which they came.
+
+    `parts` are kept apart unless `summed`, where only the `total` is. Sums are made in the engine's order, so that
+    their bits are the engine's.
+    """
+
+    summed: bool = False
+    parts: list[tuple[Edge, Tensor]] = field(default_factory=list)
+    total: Tensor | None = None
+    count: int = 0
+
+    def add(self, edge: Edge, gradient: Tensor) -> None:
+        self.count += 1
+        if self.summed:
+            self.total = gradient if self.total is None else added(self.total, gradient)
+        else:
+            self.parts.append((edge, gradient))
+            self.total = None
+
+    def take_back(self, edge: Edge) -> None:
+        """Undo the last `add`, if it was of this edge."""
+        if self.parts and self.parts[-1][0] == edge:
+            self.parts.pop()
+            self.count -= 1
+            self.total = None
+
+    def sum(self) -> Tensor | None:
+        """All that has arrived so far; None if nothing has."""
+        if self.total is None:
+            for _, part in self.parts:
+                self.total = part if self.total is None else added(self.total, part)
+        return self.total
+
+    def part(self, edge: Edge) -> Tensor | None:
+        """What this edge brought, if that is kept."""
+        return next((gradient for known, gradient in self.parts if known == edge), None)
+
+    def only(self, gradient: Tensor | None) -> Edge:
+        """The edge that alone brought this very tensor; `NO_EDGE` if there is none."""
+        return self.parts[0][0] if len(self.parts) == 1 and self.parts[0][1] is gradient else NO_EDGE
+
+    @property
+    def bytes(self) -> int:
+        """About what is kept here; memory that several share is counted for each."""
+        kept = [part for _, part in self.parts] or ([self.total] if self.total is not None else [])
+        return sum(tensor_bytes(part) for part in kept)
+
+
+    def copied(self) -> Arrived:
+        """The same, safe from what arrives later."""
+        kept = copy(self)
+        kept.parts = list(self.parts)
+        return kept
+
+
+class Flow:
+    """All gradients on their way, and those that were used and are kept for looking and for stepping back.
+
+    `floor` is the position before which nothing can be undone: what was there was summed or let go of.
+    """
+
+    def __init__(self, tape: Tape, keep: int) -> None:
+        self.tape, self.keep = tape, keep
+        self._meet: dict[Slot, int] = {}
+        self._outputs: dict[int, set[int]] = {}
+        for edge in tape.edges:
+            slot = edge.target, edge.output_nr
+            self._meet[slot] = self._meet.get(slot, 0) + 1
+        self.clear()
+
+    def clear(self) -> None:
+        self.slots: dict[Slot, Arrived] = {}
+        self.floor = self._kept = self._trimmed = 0
+
+    def seed(self, slot: Slot, gradient: Tensor) -> None:
+        self._add(slot, NO_EDGE, gradient)
+
+    @property
+    def kept(self) -> int:
+        """About the bytes of all gradients that are kept here."""
+        return self._kept
+
+    def arrive(self, slot: Slot, edge: Edge, gradient: Tensor, position: int) -> None:
+        """A gradient sent by the node that runs at `position`."""
+        if self._add(slot, edge, gradient).summed:
+            self.floor = position + 1
+
+    def _add(self, slot: Slot, edge: Edge, gradient: Tensor) -> Arrived:
+        arrived = self.slots.get(slot)
+        if arrived is None:
+            self._outputs.setdefault(slot[0], set()).add(slot[1])
+            arrived = self.slots[slot] = Arrived(summed=self._meet.get(slot, 0) > MOST_PARTS)
+        before = arrived.bytes
+        arrived.add(edge, gradient)
+        self._kept += arrived.bytes - before
+        return arrived
+
+    def take_back(self, number: int) -> None:
+        """Undo what node `number`, the last that ran, sent on."""
+        for edge in reversed(self.tape.outgoing.get(number, ())):
+            arrived = self.slots.get((edge.target, edge.output_nr))
+            if arrived is not None:
+                before = arrived.bytes
+                arrived.take_back((number, edge.slot))
+                self._kept += arrived.bytes - before
+
+    def replace(self, slot: Slot, gradient: Tensor) -> Arrived | None:
+        """Put a gradient in the place of what has arrived; what was there is answered."""
+        before = self.slots.get(slot)
+        after = Arrived(summed=before.summed if before else False)
+        after.add(NO_EDGE, gradient)
+        self.put(slot, after)
+        return before.copied() if before else None
+
+    def put(self, slot: Slot, arrived: Arrived | None) -> None:
+        before = self.slots.pop(slot, None)
+        self._kept += (arrived.bytes if arrived else 0) - (before.bytes if before else 0)
+        if arrived is not None:
+            self.slots[slot] = arrived
+
+    def trim(self, position: int) -> None:
+        """Let go of the oldest gradients that have been used, once too much is kept."""
+        while self._kept > self.keep and self._trimmed < position:
+            number = self.tape.order[self._trimmed]
+            for output_nr in self._outputs.get(number, ()):
+                self.put((number, output_nr), None)
+            self._trimmed += 1
+            self.floor = max(self.floor, self._trimmed)
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    """The memory behind a tensor: that of an expanded one is small."""
+    if tensor.layout is torch.strided:
+        return tensor.untyped_storage().nbytes()
+    return sum(part.nbytes for part in parts_of(tensor))
+
+
+def fan_in(node: int, output_nr: int, arrived: Arrived) -> FanIn:
+    """Who brings how much of the sum, and whether they agree."""
+    gradients = [gradient for _, gradient in arrived.parts]
+    total, *stats = measure([arrived.sum(), *gradients])
+    norm = total.norm if total is not None else 0.0
+    known = [part for part in stats if part is not None]
+    absmax = max((part.absmax for part in known), default=0.0)
+    finite = all(math.isfinite(part.absmax) for part in known)
+    inner = products(gradients, absmax) if gradients and finite else None
+    square = sum(map(sum, inner)) if inner else 0.0
+    shares = tuple(
+        Share(edge[0], edge[1], part.norm, sum(inner[place]) / square if inner and square > 0 else None)
+        for place, ((edge, _), part) in enumerate(zip(arrived.parts, known, strict=True))
+    )
+    return FanIn(node, output_nr, norm, shares, _cosines(inner, len(shares)), arrived.count)
+
+
+def _cosines(inner: Sequence[Sequence[float]] | None, count: int) -> tuple[tuple[float | None, ...], ...]:
+    if inner is None:
+        return ((None,) * count,) * count
+    lengths = [math.sqrt(inner[place][place]) for place in range(count)]
+
+    def cosine(i: int, j: int) -> float | None:
+        both = lengths[i] * lengths[j]
+        return max(-1.0, min(1.0, inner[i][j] / both)) if both else None
+
+    return tuple(tuple(cosine(i, j) for j in range(count)) for i in range(count))

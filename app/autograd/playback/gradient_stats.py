@@ -1,0 +1,116 @@
+"""A close look at one gradient, as plain data: the tensor itself is not kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from app.autograd.gradient_norms import measure
+from app.autograd.playback.steps import GradStats
+from app.telemetry.histogram import Histogram, histogram
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROWS, COLUMNS = 8, 8
+MOST_PICTURES = 64
+LONGEST_SIDE = 512
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`data` is `height` rows of `width` bytes: 128 is 0, 1 and 255 are minus and plus the look's `absmax`, and 0 is a
+    value that is NaN or infinite. Of larger gradients every n-th row and column is shown: `every` says which."""
+
+    height: int
+    width: int
+    data: bytes
+    every: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class GradientLook:
+    """`rows` are numbers as text from the start of the last two dimensions, `where` says of which part of the tensor.
+
+    `histogram` is of the finite values; `nan`, `positive_inf` and `negative_inf` count the others. `pictures` are one
+    for each channel of the sample at `at` (4 dimensions), or one (2 and 3 dimensions, and 1 as a single row).
+    `leading` are the sizes of the dimensions that `at` chooses in.
+    """
+
+    stats: GradStats
+    where: str
+    rows: tuple[tuple[str, ...], ...]
+    histogram: Histogram
+    nan: int
+    positive_inf: int
+    negative_inf: int
+    pictures: tuple[Picture, ...]
+    at: tuple[int, ...] = ()
+    leading: tuple[int, ...] = ()
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The bounds of the histogram's bins, one more than there are bins."""
+        low, high, bins = self.histogram.low, self.histogram.high, len(self.histogram.counts)
+        return tuple(low + (high - low) * place / bins for place in range(bins + 1))
+
+
+@torch.no_grad()
+def look_at(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> GradientLook:
+    """Look at a gradient of any shape. `at` are indices into the leading dimensions: all but the last two, and of
+    pictures with channels all but the last three; what is missing or too large is taken as 0 or the last."""
+    (stats,) = measure([gradient], scale)
+    assert stats is not None
+    dense = gradient.detach()
+    dense = dense.to_dense() if dense.layout is not torch.strided else dense
+    plain = dense.abs() if dense.is_complex() else dense
+    keep = 3 if plain.ndim >= 4 else min(plain.ndim, 2)
+    leading = tuple(plain.shape[: plain.ndim - keep])
+    chosen = tuple(min(at[d] if d < len(at) else 0, size - 1) for d, size in enumerate(leading))
+    shown = plain[chosen] if plain.numel() else plain.reshape(-1)
+    corner = dense[chosen] if dense.numel() else dense.reshape(-1)
+    while corner.ndim > 2:
+        corner = corner[0]
+    return GradientLook(
+        stats=stats,
+        where=_where(dense.ndim, chosen),
+        rows=_rows(corner),
+        histogram=histogram("", plain),
+        nan=int(plain.isnan().sum()),
+        positive_inf=int((plain == torch.inf).sum()),
+        negative_inf=int((plain == -torch.inf).sum()),
+        pictures=_pictures(shown) if plain.numel() else (),
+        at=chosen,
+        leading=leading,
+    )
+
+
+def _where(ndim: int, chosen: tuple[int, ...]) -> str:
+    """The part that the rows show, as an index."""
+    if ndim == 0:
+        return ""
+    indices = [*map(str, chosen), *["0"] * (ndim - len(chosen) - 2)]
+    return "[" + ", ".join([*indices, *([f":{ROWS}"] if ndim > 1 else []), f":{COLUMNS}"]) + "]"
+
+
+def _rows(corner: Tensor) -> tuple[tuple[str, ...], ...]:
+    if not corner.numel():
+        return ()
+    values = corner.reshape(-1, corner.shape[-1])[:ROWS, :COLUMNS] if corner.ndim else corner.reshape(1, 1)
+    return tuple(tuple(f"{value:.4g}" for value in row) for row in values.tolist())
+
+
+def _pictures(shown: Tensor) -> tuple[Picture, ...]:
+    planes = shown.reshape(1, -1) if shown.ndim < 2 else shown
+    planes = planes[None] if planes.ndim == 2 else planes[:MOST_PICTURES]
+    down, across = (-(-size // LONGEST_SIDE) for size in planes.shape[1:])
+    planes = planes[:, ::down, ::across].float().cpu()
+    finite = planes.isfinite()
+    largest = float(planes[finite].abs().max()) if bool(finite.any()) else 0.0
+    # Divided first: the inverse of a very small gradient would be infinite.
+    scaled = planes / largest if largest else torch.zeros_like(planes)
+    levels = torch.where(finite, (scaled * 127).round() + 128, 0).to(torch.uint8)
+    _, height, width = levels.shape
+    return tuple(Picture(height, width, plane.contiguous().numpy().tobytes(), (down, across)) for plane in levels)

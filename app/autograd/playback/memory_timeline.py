@@ -1,0 +1,108 @@
+"""The tape's steps in the order of backward: whose turn it is for how long, and what memory each step lets go of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
+
+from app.autograd.grouping import group_by_layer, node_keys
+from app.autograd.pictures.op_category import node_category
+from app.autograd.tape import Tape
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive steps of one layer: from `first` to before `end`. `released` are the bytes that they let go of."""
+
+    key: str
+    title: str
+    category: str
+    first: int
+    end: int
+    released: int
+
+
+T = TypeVar("T")
+
+
+def _once(tape: Tape, name: str, make: Callable[[Tape], T]) -> T:
+    """What is worked out of a tape is kept with it, as its own cached properties are."""
+    known = vars(tape)
+    if name not in known:
+        known[name] = make(tape)
+    return known[name]
+
+
+def prepare(tape: Tape) -> Tape:
+    """Work everything here out, where nobody waits for it; returns the tape."""
+    stretches(tape), held_by_step(tape), categories(tape)
+    return tape
+
+
+def released_by_step(tape: Tape) -> list[int]:
+    """Bytes of activations that each step of the order is the last to need."""
+    return _once(tape, "_released_by_step", _released_by_step)
+
+
+def _released_by_step(tape: Tape) -> list[int]:
+    steps, released = tape.steps, [0] * len(tape.order)
+    for storage in tape.storages:
+        if storage.kind == "activation":
+            released[steps[storage.freed_by]] += storage.bytes
+    return released
+
+
+def held_by_step(tape: Tape) -> list[int]:
+    """Bytes of activations that are held before each step and, last, after all of them."""
+    return _once(tape, "_held_by_step", _held_by_step)
+
+
+def _held_by_step(tape: Tape) -> list[int]:
+    return [tape.held - gone for gone in accumulate(released_by_step(tape), initial=0)]
+
+
+def stretches(tape: Tape) -> tuple[Stretch, ...]:
+    """The order cut where another layer takes its turn; a layer that is come back to has several stretches."""
+    return _once(tape, "_stretches", _stretches)
+
+
+def _stretches(tape: Tape) -> tuple[Stretch, ...]:
+    keys = node_keys(tape)
+    groups = {group.key: group for group in group_by_layer(tape)}
+    released = released_by_step(tape)
+    found: list[Stretch] = []
+    first = 0
+    for place in range(1, len(tape.order) + 1):
+        key = keys[tape.order[first]]
+        if place < len(tape.order) and keys[tape.order[place]] == key:
+            continue
+        group = groups[key]
+        found.append(Stretch(key, group.title, group.category, first, place, sum(released[first:place])))
+        first = place
+    return tuple(found)
+
+
+def categories(tape: Tape) -> list[str]:
+    """The category of each step: its layer's, or in a block its operation's own; a leaf has that of who uses it."""
+    return _once(tape, "_step_categories", _categories)
+
+
+def _categories(tape: Tape) -> list[str]:
+    found = [""] * len(tape.order)
+    for piece in stretches(tape):
+        for step in range(piece.first, piece.end):
+            node = tape.nodes[tape.order[step]]
+            if node.is_leaf:
+                users = tape.incoming.get(node.id, ())
+                node = tape.nodes[users[0].source] if users else node
+            found[step] = node_category(node.name) if piece.category == "block" else piece.category
+    return found
+
+
+def largest(pieces: tuple[Stretch, ...], most: int = 3, share: float = 0.08) -> tuple[Stretch, ...]:
+    """Those that let go of the most, of at least `share` of it all, in the order of backward."""
+    total = sum(piece.released for piece in pieces)
+    big = [piece for piece in pieces if piece.released and piece.released >= share * total]
+    return tuple(sorted(sorted(big, key=lambda piece: -piece.released)[:most], key=lambda piece: piece.first))

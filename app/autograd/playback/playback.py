@@ -1,0 +1,398 @@
+"""A backward pass played as a tape: node after node in torch's order, forwards and back again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from app.autograd.gradient_norms import measure
+from app.autograd.playback.direct_call import is_custom
+from app.autograd.playback.gradient_edits import GradEdit, edited
+from app.autograd.playback.gradient_flow import Arrived, Flow, Slot, fan_in
+from app.autograd.playback.gradient_stats import GradientLook, look_at
+from app.autograd.playback.kept_graph import LiveGraph
+from app.autograd.playback.memory_timeline import held_by_step, released_by_step
+from app.autograd.playback.node_call import Called, call, forget_recomputed, may_draw, own_grads
+from app.autograd.playback.root_gradients import seeded
+from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
+from app.util import rng
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Bytes of gradients that are kept for stepping back. Beyond them the pass is played again from its start.
+KEEP = 1 << 30
+
+
+class StepFailed(RuntimeError):
+    """A node raised. `node` and `position` say which, `layer` and `line` where it comes from."""
+
+    def __init__(self, message: str, position: int, node: int, layer: str, line: int | None) -> None:
+        super().__init__(message)
+        self.position, self.node, self.layer, self.line = position, node, layer, line
+
+
+@dataclass(frozen=True)
+class _Edited:
+    """An edit made at `position`; `before` is what stood there, `after` the gradient that replaced it."""
+
+    position: int
+    slot: Slot
+    before: Arrived | None
+    after: Tensor
+
+
+class Playback:
+    """torch's backward over a kept graph, one node at a time. `position` nodes have run; used by one thread at a time.
+
+    The gradients of leaves stay here (`gradients`); no parameter's `.grad` is touched, and hooks of tensors and nodes
+    run as in a real backward (of parameters too, but for those that run after a gradient is accumulated).
+    `seeds` are the vectors that backward starts with, one for each of `graph.ends`: a tensor of its shape, a number
+    for all its elements, or None (1 for a single element, else nothing); without them the graph's own are taken.
+    `scale` is what a gradient scaler would multiply the loss with. With `create_graph` the gradients themselves can be
+    differentiated.
+
+    Whoever makes one calls `release()`; it lets go of the graph as well.
+    """
+
+    def __init__(
+        self,
+        graph: LiveGraph,
+        *,
+        seeds: Sequence[Tensor | float | None] | None = None,
+        create_graph: bool = False,
+        scale: float = 1.0,
+        keep: int = KEEP,
+    ) -> None:
+        self.graph, self.tape = graph, graph.tape
+        self.create_graph, self.scale = create_graph, scale
+        self.position = 0
+        self.leaf_gradients: dict[int, Tensor] = {}
+        self._cancelled = threading.Event()
+        self._inside: dict[int, dict[str, Tensor]] = {}
+        self._records: list[StepRecord] = []
+        self._edits: list[_Edited] = []
+        self._draws: dict[int, bool] = {}
+        self._told: dict[tuple[int, int], GradStats] = {}
+        self._flow = Flow(self.tape, keep)
+        self._released = released_by_step(self.tape)
+        self.curve = tuple(held_by_step(self.tape))  # bytes of activations held where 0, 1, ... nodes have run
+        self._seeds = seeded(graph, graph.seeds if seeds is None else seeds, scale)
+        self._rewind()
+
+    # -- where it is ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.tape.order)
+
+    @property
+    def next_node(self) -> int | None:
+        """The node that runs next; None at the end."""
+        return self.tape.order[self.position] if self.position < len(self) else None
+
+    @property
+    def held(self) -> int:
+        """Bytes of activations that a real backward would still hold here."""
+        return self.curve[self.position]
+
+    @property
+    def kept(self) -> int:
+        """About how many bytes this playback itself keeps alive: all activations, and the gradients that were made."""
+        return 0 if self.graph.released else self.tape.held + self._flow.kept
+
+    @property
+    def records(self) -> tuple[StepRecord, ...]:
+        """The steps that were played and not stepped back, in order."""
+        return tuple(self._records)
+
+    @property
+    def edits(self) -> tuple[tuple[int, int, int], ...]:
+        """The edits that hold, as (position, node, output number)."""
+        return tuple((edit.position, *edit.slot) for edit in self._edits)
+
+    @property
+    def gradients(self) -> dict[str, Tensor]:
+        """What a real backward would by now have added to the parameters' `.grad`, by name (the first of tied ones)."""
+        found: dict[str, Tensor] = {}
+        for node, gradient in self.leaf_gradients.items():
+            if names := self.tape.nodes[node].parameters:
+                found[names[0]] = gradient
+        for inside in self._inside.values():
+            for name, gradient in inside.items():
+                found[name] = found[name] + gradient if name in found else gradient
+        return found
+
+    def result(self) -> PassResult:
+        """The steps played so far, with the norms on nodes and edges."""
+        return PassResult(self.records)
+
+    # -- going ---------------------------------------------------------------------------------------------------------
+
+    def step(self) -> StepRecord | None:
+        """Run the next node; None at the end. Raises StepFailed, and then stands where it stood."""
+        if self.next_node is None:
+            return None
+        record = self._advance()
+        self._records.append(record)
+        return record
+
+    def back(self) -> bool:
+        """Undo the last step, and edits made after it; False at the start."""
+        if not self.position:
+            return False
+        self.seek(self.position - 1)
+        return True
+
+    def seek(self, position: int) -> Stop:
+        """Go to where `position` nodes have run, in either direction; a cancel ends it early."""
+        position = max(0, min(position, len(self)))
+        if position < self.position:
+            self._go_back(position)
+        while self.position < position and not self._cancelled.is_set():
+            self.step()
+        return self._stopped("end" if self.position == len(self) else "node")
+
+    def run_to(self, node: int) -> Stop:
+        """Go to where `node` runs next, in either direction."""
+        return self.seek(self.tape.steps[node])
+
+    def run(self, until: Breaks | None = None, on_step: Callable[[StepRecord], object] | None = None) -> Stop:
+        """Play on to the end, to a break or to a `cancel()`. The node that is to run first stops nothing.
+
+        `on_step` is told of each step; where it answers False, that is a cancel.
+        """
+        until = until or Breaks()
+        before, first = stops_at(self.tape, until), True
+        while (node := self.next_node) is not None and not self._cancelled.is_set():
+            if not first and node in before:
+                return Stop(before[node], self.position, node)
+            first, record = False, self.step()
+            assert record is not None
+            go_on = on_step is None or on_step(record) is not False
+            if stop := _found(record, until):
+                return stop
+            if not go_on:
+                self._cancelled.set()
+        return self._stopped("end")
+
+    def cancel(self) -> None:
+        """Have a `run` or `seek` end after the step it is at; may be called from any thread."""
+        self._cancelled.set()
+
+    def _stopped(self, reason: str) -> Stop:
+        if self._cancelled.is_set():
+            self._cancelled.clear()
+            reason = "cancelled" if self.next_node is not None else reason
+        return Stop(reason, self.position, self.next_node)
+
+    # -- looking and changing ------------------------------------------------------------------------------------------
+
+    def gradient(self, node: int, output_nr: int = 0) -> Tensor | None:
+        """What has arrived before that output of the node so far; None if nothing has, or it is no longer kept."""
+        arrived = self._flow.slots.get((node, output_nr))
+        return arrived.sum() if arrived else None
+
+    def edge_gradient(self, source: int, slot: int) -> Tensor | None:
+        """What came over an edge; None if nothing has, or only the sum is kept."""
+        edge = next((edge for edge in self.tape.outgoing.get(source, ()) if edge.slot == slot), None)
+        arrived = self._flow.slots.get((edge.target, edge.output_nr)) if edge else None
+        return arrived.part((source, slot)) if arrived else None
+
+    def look(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> GradientLook | None:
+        """Numbers, histogram and picture of an arriving gradient. `at` chooses leading indices, such as the sample."""
+        gradient = self.gradient(node, output_nr)
+        return None if gradient is None else look_at(gradient, at, self.scale)
+
+    def look_edge(self, source: int, slot: int, at: tuple[int, ...] = ()) -> GradientLook | None:
+        """As `look`, of what came over an edge."""
+        gradient = self.edge_gradient(source, slot)
+        return None if gradient is None else look_at(gradient, at, self.scale)
+
+    def waiting(self) -> tuple[tuple[GradStats | None, ...], tuple[FanIn, ...]]:
+        """What has arrived before the node that runs next, by output number, and how it adds up."""
+        number = self.next_node
+        if number is None or self.graph.released:
+            return (), ()
+        slots = [self._flow.slots.get((number, nr)) for nr in range(len(self.graph.nodes[number]._input_metadata))]
+        arriving = measure([slot.sum() if slot else None for slot in slots], self.scale)
+        sums = tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1)
+        return tuple(arriving), sums
+
+    def edit(self, node: int, output_nr: int, change: GradEdit | Tensor) -> GradStats:
+        """Replace what has arrived before an output of a node that has not run; what arrives later is added to it.
+
+        Raises ValueError where nothing has arrived, the node has run, or a tensor of another shape is given.
+        """
+        if self.tape.steps[node] < self.position:
+            raise ValueError(f"Node {node} has run already. Step back to before it to edit its gradient.")
+        slot, arrived = (node, output_nr), self._flow.slots.get((node, output_nr))
+        gradient = arrived.sum() if arrived else None
+        if isinstance(change, GradEdit):
+            if gradient is None:
+                raise ValueError(f"No gradient has arrived at node {node} yet. Go on to a step before it.")
+            with torch.set_grad_enabled(self.create_graph):
+                after = edited(gradient, change)
+        else:
+            after = _as_gradient(change, self.graph.nodes[node]._input_metadata[output_nr])
+        self._apply(slot, after)
+        (stats,) = measure([after], self.scale)
+        assert stats is not None
+        return stats
+
+    def undo_edit(self) -> bool:
+        """Undo the last edit made at this position; False if there is none."""
+        if not self._edits or self._edits[-1].position != self.position:
+            return False
+        edit = self._edits.pop()
+        self._flow.put(edit.slot, edit.before)
+        return True
+
+    def release(self) -> None:
+        """Let go of everything, of the graph too. Twice is as good as once."""
+        self.leaf_gradients, self._inside, self._edits, self._seeds = {}, {}, [], []
+        self._flow.clear()
+        self._cancelled.set()
+        self.graph.release()
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _advance(self, measured: bool = True) -> StepRecord:
+        """Run the next node. Without `measured` the numbers of the record that is there already hold."""
+        if self.graph.released:
+            raise RuntimeError("This graph was let go of. Capture it again to play its backward pass.")
+        place = self.position
+        number = self.tape.order[place]
+        node, before = self.graph.nodes[number], torch._C._autograd._get_sequence_nr()
+        with torch.inference_mode(False), torch.set_grad_enabled(self.create_graph):
+            slots = [self._flow.slots.get((number, nr)) for nr in range(len(node._input_metadata))]
+            arriving = [arrived.sum() if arrived else None for arrived in slots]
+            called = self._call(number, arriving)
+            for edge in self.tape.outgoing.get(number, ()):
+                gradient = called.computed[edge.slot]
+                if gradient is not None:
+                    self._flow.arrive((edge.target, edge.output_nr), (number, edge.slot), gradient, place)
+        if self.tape.nodes[number].is_leaf and called.received[0] is not None:
+            self.leaf_gradients[number] = called.received[0]
+        made = torch._C._autograd._get_sequence_nr() - before - called.aside
+        record = self._record(number, slots, arriving, called, made) if measured else self._records[place]
+        self.position += 1
+        self._flow.trim(self.position)
+        return record
+
+    def _call(self, number: int, arriving: list[Tensor | None]) -> Called:
+        node = self.graph.nodes[number]
+        draws = self._draws.get(number)
+        if draws is None:
+            draws = self._draws[number] = may_draw(node)
+        try:
+            if not draws:
+                return call(node, arriving, self.create_graph)
+            with ExitStack() as around:
+                around.enter_context(rng.borrowed(number))
+                around.callback(forget_recomputed, node)
+                model = self.graph.model
+                inside = {}
+                if is_custom(node) and model is not None:
+                    inside = around.enter_context(own_grads(dict(model.named_parameters())))
+                called = call(node, arriving, self.create_graph, recomputes=True)
+        except Exception as error:
+            where = self.tape.nodes[number]
+            message = f"{where.name} of {self.tape.title_of(where)}: {type(error).__name__}: {error}"
+            raise StepFailed(message, self.position, number, where.layer, where.line) from None
+        if inside:
+            self._inside[number] = inside
+        return called
+
+    def _record(
+        self, number: int, slots: list[Arrived | None], arriving: list[Tensor | None], called: Called, made: int
+    ) -> StepRecord:
+        edges = self.tape.outgoing.get(number, ())
+        inside = self._inside.get(number, {})
+        pairs = list(zip(arriving, called.received, strict=True))
+        # What one edge brought was measured when it left.
+        told = [self._told.get(each.only(got)) if each else None for each, (_, got) in zip(slots, pairs, strict=True)]
+        new = [None if known else got for known, got in zip(told, called.received, strict=True)]
+        stats = measure([*new, *(called.computed[edge.slot] for edge in edges), *inside.values()], self.scale)
+        received = [known or fresh for known, fresh in zip(told, stats, strict=False)]
+        rest = stats[len(received) :]
+        self._told.update({(e.source, e.slot): each for e, each in zip(edges, rest, strict=False) if each})
+        return StepRecord(
+            position=self.position,
+            node=number,
+            arriving=tuple(received),
+            leaving=tuple(
+                EdgeGrad(edge.source, edge.slot, edge.target, edge.output_nr, each)
+                for edge, each in zip(edges, rest, strict=False)
+            ),
+            fan_ins=tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1),
+            seconds=called.seconds,
+            released=self._released[self.position],
+            held=self.curve[self.position + 1],
+            made=made,
+            edited=tuple(sorted({edit.slot[1] for edit in self._edits if edit.slot[0] == number})),
+            hooked=tuple(nr for nr, (given, got) in enumerate(pairs) if given is not got and got is not None),
+            inside=tuple((name, each) for name, each in zip(inside, rest[len(edges) :], strict=True) if each),
+        )
+
+    def _rewind(self) -> None:
+        """Forget all that came by playing; records and edits are the caller's."""
+        self.position, self.leaf_gradients, self._inside = 0, {}, {}
+        self._flow.clear()
+        for slot, seed in self._seeds:
+            self._flow.seed(slot, seed)
+
+    def _go_back(self, target: int) -> None:
+        """Stand at `target`, which lies before. Beyond what is kept the pass is played again, edits and all."""
+        while self.position > max(target, self._flow.floor):
+            self._undo_step()
+        if self.position == target:
+            return
+        again = [edit for edit in self._edits if edit.position <= target]
+        self._edits = []
+        self._rewind()
+        while True:
+            while again and again[0].position == self.position:
+                edit = again.pop(0)
+                self._apply(edit.slot, edit.after)
+            if self.position == target:
+                break
+            self._advance(measured=False)
+        del self._records[target:]
+
+    def _undo_step(self) -> None:
+        while self.undo_edit():
+            continue
+        self.position -= 1
+        number = self.tape.order[self.position]
+        self._flow.take_back(number)
+        self.leaf_gradients.pop(number, None)
+        self._inside.pop(number, None)
+        self._records.pop()
+
+    def _apply(self, slot: Slot, gradient: Tensor) -> None:
+        self._edits.append(_Edited(self.position, slot, self._flow.replace(slot, gradient), gradient))
+
+
+def _found(record: StepRecord, until: Breaks) -> Stop | None:
+    """Whether this step brought what is waited for."""
+    after = record.position + 1
+    if until.non_finite:
+        every = (*record.arriving, *(edge.stats for edge in record.leaving))
+        bad = sum(stats.nonfinite for stats in every if stats)
+        if bad:
+            return Stop("non_finite", after, record.node, float(bad))
+    if until.norm_above is not None and not record.worst() <= until.norm_above:
+        return Stop("norm", after, record.node, record.worst())
+    return None
+
+
+def _as_gradient(given: Tensor, metadata: object) -> Tensor:
+    shape = tuple(metadata.shape)  # type: ignore[attr-defined]
+    if tuple(given.shape) != shape:
+        raise ValueError(f"The gradient there has shape {shape}; the given tensor has {tuple(given.shape)}.")
+    return given.detach().to(metadata.device, metadata.dtype)  # type: ignore[attr-defined]

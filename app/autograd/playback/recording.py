@@ -1,0 +1,197 @@
+"""The norms of all gradients of a real backward pass, measured while it runs and fetched with one wait at its end.
+
+    with record(loss) as recorder:
+        loss.backward()
+    recorder.finish().edge_norms
+
+Hooks sit on this one graph, so a step that is not recorded costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from app.autograd.gradient_norms import norm_of, values_of
+from app.autograd.tape import Tape, TapeEdge
+from app.autograd.walk import execution_order, short_name, walk
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Nodes that hand on all elements as they are, in another shape: what leaves has the norm of what arrived. Most pooling
+# does so too, with zeros between, see `_spreads`.
+_REARRANGING = frozenset(
+    f"{name}Backward0"
+    for name in ("T", "View", "UnsafeView", "ReshapeAlias", "Alias", "Transpose", "Permute", "Squeeze", "Unsqueeze")
+) | {"SqueezeBackward1", "SqueezeBackward2", "TransposeBackward1"}
+_POOLING = frozenset({"MaxPool2DWithIndicesBackward0", "MaxPool3DWithIndicesBackward0"})
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a backward pass was like. Nodes are numbered as in the `Tape` of a capture of the same net.
+
+    `node_norms` is what arrived, by node, `edge_norms` what left, by (source, slot), both with a gradient scaler's
+    factor divided out. A node that only one edge leads to has that edge's norm.
+    """
+
+    names: tuple[str, ...]
+    edges: tuple[TapeEdge, ...]
+    roots: tuple[int, ...]
+    sequences: tuple[int, ...]
+    node_norms: FrozenMap[int, float] = field(default_factory=FrozenMap)
+    edge_norms: FrozenMap[tuple[int, int], float] = field(default_factory=FrozenMap)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The nodes in the order in which the engine ran them."""
+        return execution_order(list(self.sequences), self.edges, self.roots)
+
+    def fits(self, tape: Tape) -> bool:
+        """Whether the tape has the same nodes and edges, so that its layers and lines are these nodes' too."""
+        ours = [(e.source, e.slot, e.target, e.output_nr) for e in self.edges]
+        theirs = [(e.source, e.slot, e.target, e.output_nr) for e in tape.edges]
+        return ours == theirs and self.names == tuple(node.name for node in tape.nodes)
+
+    @property
+    def first_non_finite(self) -> int | None:
+        """The first node, as the engine ran them, from which a gradient left that is not finite."""
+        bad = {source for (source, _), norm in self.edge_norms.items() if not math.isfinite(norm)}
+        return next((node for node in self.order if node in bad), None) if bad else None
+
+
+class Recorder:
+    """Hooks on the nodes below some tensors until `finish` or the end of its `with`. `scale` is a gradient scaler's."""
+
+    def __init__(self, ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> None:
+        nodes, self._edges, self._roots = walk([ends] if isinstance(ends, torch.Tensor) else ends, shapes=False)
+        self.scale = scale
+        self._names = tuple(map(short_name, nodes))
+        self._sequences = tuple(node._sequence_nr() for node in nodes)
+        self._norms: list[Tensor] = []
+        self._what: list[tuple[int, int]] = []  # (source, slot), or (node, -1) for what arrived
+        self._sums = set(self._roots)  # where more arrives than one edge brings
+        self._handing_on = {
+            place
+            for place, name in enumerate(self._names)
+            if name in _REARRANGING or (name in _POOLING and _spreads(nodes[place]))
+        }
+        self._hooks = self._put_on(nodes)
+
+    def _put_on(self, nodes: list[Any]) -> list[Any]:
+        """What one edge alone brings is known from that edge, so most leaves need no hook."""
+        met: set[int] = set(self._roots)
+        sums, handing_on = self._sums, self._handing_on
+        slots: dict[int, list[int]] = {}
+        for edge in self._edges:
+            target, source = edge.target, edge.source
+            if target in met:
+                sums.add(target)
+            met.add(target)
+            if source not in handing_on:
+                slots.setdefault(source, []).append(edge.slot)
+        places = {**slots, **{place: slots.get(place, []) for place in sums}}
+        return [
+            nodes[place].register_hook(_measuring(self._what, self._norms, place, of, place in sums))
+            for place, of in places.items()
+        ]
+
+    def finish(self) -> Recorded:
+        """Take the hooks off and fetch what was measured; waits for the device."""
+        self.close()
+        nodes: dict[int, float] = {}
+        edges: dict[tuple[int, int], float] = {}
+        for key, value in zip(self._what, self._fetched(), strict=True):
+            if key[1] >= 0:
+                edges[key] = value
+            else:
+                nodes[key[0]] = math.hypot(nodes.get(key[0], 0.0), value)
+        # A source comes before its targets here: `walk` numbers and follows them from the ends on, but where several
+        # edges meet, and there the norm was measured.
+        sums, handing_on = self._sums, self._handing_on
+        for edge in self._edges:
+            source = edge.source
+            key = source, edge.slot
+            norm = edges.get(key)
+            if norm is None and source in handing_on and source in nodes:
+                norm = edges[key] = nodes[source]
+            if norm is not None and edge.target not in sums:
+                nodes[edge.target] = norm
+        return Recorded(
+            self._names, tuple(self._edges), self._roots, self._sequences, FrozenMap(nodes), FrozenMap(edges)
+        )
+
+    def _fetched(self) -> list[float]:
+        norms, scale = self._norms, self.scale
+        if any(norm.is_cpu for norm in norms):  # no device to wait for, or several
+            return [norm.item() for norm in norms] if scale == 1 else [norm.item() / scale for norm in norms]
+        if len({norm.device for norm in norms}) > 1:
+            norms = [norm.cpu() for norm in norms]
+        return [value / scale for value in torch.stack(norms).tolist()] if norms else []
+
+    def close(self) -> None:
+        """Take the hooks off."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def _spreads(node: Any) -> bool:
+    """Whether pooling takes each place at most once, so that its backward pass adds nothing up."""
+    kernel, stride = node._saved_kernel_size, node._saved_stride
+    apart = all(step >= size for step, size in zip(stride or kernel, kernel, strict=True))
+    return apart and all(gap == 1 for gap in node._saved_dilation)
+
+
+def _measuring(
+    what: list[tuple[int, int]], norms: list[Tensor], place: int, slots: list[int], sums: bool
+) -> Callable[[tuple[Tensor | None, ...], tuple[Tensor | None, ...]], None]:
+    """The hook: note the norms of what leaves node `place` by `slots`, and where it `sums` of what arrived."""
+    leaving = [((place, slot), slot) for slot in slots]
+    arriving = place, -1
+
+    def measure(gradients: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]) -> None:
+        if torch.is_grad_enabled():  # with `create_graph`
+            with torch.no_grad():
+                return measure(gradients, arrived)
+        before = None
+        for key, slot in leaving:
+            gradient = gradients[slot]
+            if gradient is not None:
+                what.append(key)
+                # An addition hands one gradient on to both sides.
+                norms.append(norms[-1] if gradient is before else _norm(gradient))
+                before = gradient
+        if sums:
+            for gradient in arrived:
+                if gradient is not None:
+                    what.append(arriving)
+                    norms.append(norms[-1] if gradient is before else _norm(gradient))
+                    before = gradient
+        return None
+
+    return measure
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    """Straight for what nearly all are: asking more takes as long as the norm of a small tensor."""
+    plain = gradient.dtype is torch.float32 and gradient.layout is torch.strided
+    return torch.linalg.vector_norm(gradient) if plain else norm_of(values_of(gradient))
+
+
+def record(ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> Recorder:
+    """Watch the backward pass that is about to start from `ends`: a loss, or several outputs."""
+    return Recorder(ends, scale)

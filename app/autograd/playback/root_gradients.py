@@ -1,0 +1,78 @@
+"""What a backward pass starts with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from app.autograd.walk import edge_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.autograd.playback.kept_graph import LiveGraph
+
+
+def seeded(
+    graph: LiveGraph, seeds: Sequence[Tensor | float | None] | None, scale: float
+) -> list[tuple[tuple[int, int], Tensor]]:
+    """((node, output number), gradient) for each end of the graph that has one.
+
+    Raises ValueError where `seeds` fit the ends neither in number nor in shape, and where there are none but an end of
+    several elements needs one.
+    """
+    if seeds is not None and len(seeds) != len(graph.ends):
+        raise ValueError(f"{len(graph.ends)} outputs need as many vectors, and {len(seeds)} were given.")
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    found = []
+    for number, end in enumerate(graph.ends):
+        if not end.requires_grad:
+            continue
+        seed = _seed(number, end, None if seeds is None else seeds[number], seeds is None)
+        if seed is not None:
+            node, output_nr = edge_of(end)
+            found.append(((places[node], output_nr), seed * scale if scale != 1.0 else seed))
+    if not found:
+        raise ValueError("No output is given a vector, so nothing would flow back. Give one at least.")
+    return found
+
+
+def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
+    """A vector for the vector-Jacobian product of output `place`: ones, random numbers, or 1 at `index` of the last
+    dimension and 0 elsewhere. None for an output that no gradient goes back from.
+
+    Raises ValueError for an index that the last dimension does not have.
+    """
+    if not end.requires_grad:
+        return None
+    value = end.detach()
+    if kind == "ones":
+        return torch.ones_like(value)
+    if kind == "random":
+        drawn = torch.randn(value.shape, generator=torch.Generator().manual_seed(place), dtype=torch.float64)
+        return drawn.to(value.device, value.dtype)
+    last = value.shape[-1] if value.ndim else 1
+    if not 0 <= index < last:
+        raise ValueError(f"Output {place + 1} has {last} elements in its last dimension; there is no index {index}.")
+    found = torch.zeros_like(value)
+    (found if value.ndim else found.view(1))[..., index] = 1
+    return found
+
+
+def _seed(number: int, end: Tensor, given: Tensor | float | None, needed: bool) -> Tensor | None:
+    if given is None and end.numel() == 1:
+        given = 1.0
+    if given is None:
+        if needed:
+            raise ValueError(
+                f"Output {number} has shape {tuple(end.shape)}, and backward starts from a single number or from a "
+                "vector of that shape: choose a loss, or give the vector."
+            )
+        return None
+    if isinstance(given, torch.Tensor):
+        if given.shape != end.shape:
+            raise ValueError(f"Output {number} has shape {tuple(end.shape)}; its vector has {tuple(given.shape)}.")
+        return given.detach().to(end.device, end.dtype)
+    return torch.full_like(end.detach(), float(given))

@@ -1,0 +1,105 @@
+"""A real backward pass, watched while torch runs it: every step as a `Playback` would tell it, measured on the way.
+
+Hooks sit on the nodes of this one graph and hand on what they are given, so the pass itself stays what it is: nothing
+runs twice, and what the hooks of its author print is printed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from app.autograd.gradient_norms import measure
+from app.autograd.playback.gradient_flow import Flow, fan_in
+from app.autograd.playback.memory_timeline import held_by_step, released_by_step
+from app.autograd.playback.steps import EdgeGrad, PassResult, StepRecord
+from app.autograd.tape import Tape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class PassWatch:
+    """Watches from here on until `close`; `nodes` are those of `tape`, in its order of numbers."""
+
+    def __init__(self, nodes: Sequence[Any], tape: Tape) -> None:
+        self._tape = tape
+        self._records: list[StepRecord] = []
+        self._flow = Flow(tape, 0)
+        self._began = 0.0
+        self.stopped = ""
+        self._hooks = [node.register_prehook(self._begins) for node in nodes]
+        self._hooks += [node.register_hook(partial(self._ran, number)) for number, node in enumerate(nodes)]
+
+    def __enter__(self) -> PassWatch:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.close()
+        if error is not None and not self.stopped:
+            self.stopped = f"{type(error).__name__}: {error}"
+
+    def close(self) -> None:
+        """Take the hooks off, and let go of the gradients."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._flow.clear()
+
+    def result(self) -> PassResult | None:
+        """The steps in the tape's order; None where torch ran none of them, or only some that lie apart."""
+        ran = tuple(record.node for record in self._records)
+        return PassResult(tuple(self._records)) if ran and ran == self._tape.order[: len(ran)] else None
+
+    def words(self) -> str:
+        """Why not all steps are there, "" where they are."""
+        ran, every = len(self._records), len(self._tape.order)
+        if self.stopped or ran == every:
+            return self.stopped
+        return f"torch ran {ran:,} of the {every:,} nodes: the gradients of some tensors alone were asked for."
+
+    def _begins(self, _arriving: Any) -> None:
+        self._began = perf_counter()
+
+    def _ran(self, number: int, leaving: tuple[Tensor | None, ...], arriving: tuple[Tensor | None, ...]) -> None:
+        seconds = perf_counter() - self._began
+        if self.stopped:
+            return
+        try:
+            with torch.no_grad():
+                self._records.append(self._record(number, leaving, arriving, seconds))
+        except Exception as error:  # a kind of tensor that is not known here: the pass goes on, unwatched
+            self.stopped = f"A gradient of {self._tape.nodes[number].name} cannot be measured: {error}"
+
+    def _record(
+        self, number: int, leaving: tuple[Tensor | None, ...], arriving: tuple[Tensor | None, ...], seconds: float
+    ) -> StepRecord:
+        place, edges = len(self._records), self._tape.outgoing.get(number, ())
+        slots = [self._flow.slots.get((number, output)) for output in range(len(arriving))]
+        left = [leaving[edge.slot] if edge.slot < len(leaving) else None for edge in edges]
+        stats = measure([*arriving, *left])
+        received, rest = stats[: len(arriving)], stats[len(arriving) :]
+        sums = tuple(fan_in(number, nr, each) for nr, each in enumerate(slots) if each and each.count > 1)
+        for edge, gradient in zip(edges, left, strict=True):
+            if gradient is not None:
+                self._flow.arrive((edge.target, edge.output_nr), (number, edge.slot), gradient, place)
+        for output in range(len(arriving)):
+            self._flow.put((number, output), None)
+        steps = len(self._tape.order)
+        return StepRecord(
+            position=place,
+            node=number,
+            arriving=tuple(received),
+            leaving=tuple(
+                EdgeGrad(edge.source, edge.slot, edge.target, edge.output_nr, each)
+                for edge, each in zip(edges, rest, strict=True)
+            ),
+            fan_ins=sums,
+            seconds=seconds,
+            released=released_by_step(self._tape)[place] if place < steps else 0,
+            held=held_by_step(self._tape)[min(place + 1, steps)],
+        )

@@ -1,0 +1,134 @@
+"""What the names of a snippet stand for at its end: tensors, the modules that they belong to, and their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from app.autograd import gradient_norms
+from app.autograd.snippets.snippet import NamedTensor
+from app.autograd.walk import short_name
+
+FEW = 8  # values that are written out, and members of a list that are looked at
+MOST = 400  # rows
+
+
+@dataclass
+class Names:
+    """Tensors and modules by name, in the order in which the names were first bound; a name stands before its parts."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+
+    def add(self, scope: Mapping[str, Any]) -> None:
+        """Look at what the names of a scope stand for, one list or tuple deep."""
+        for name, value in scope.items():
+            if name.startswith("__"):
+                continue
+            self._put(name, value)
+            if isinstance(value, (list, tuple)):
+                for place, part in enumerate(value[:FEW]):
+                    self._put(f"{name}[{place}]", part)
+            elif isinstance(value, dict):
+                for key, part in list(value.items())[:FEW]:
+                    self._put(f"{name}[{key!r}]", part)
+
+    def _put(self, name: str, value: Any) -> None:
+        if isinstance(value, Tensor):
+            self.tensors.setdefault(name, value)
+        elif isinstance(value, nn.Module):
+            self.modules.setdefault(name, value)
+
+    def parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Parameters of all modules, tied ones by all their names."""
+        for prefix, module in self.modules.items():
+            yield from module.named_parameters(prefix, remove_duplicate=False)
+
+    def buffers(self) -> Iterator[tuple[str, Tensor]]:
+        for prefix, module in self.modules.items():
+            yield from module.named_buffers(prefix)
+
+    def paths(self) -> dict[nn.Module, str]:
+        """The path by which each module is reached, such as `model.layer1.0`."""
+        found: dict[nn.Module, str] = {}
+        for prefix, module in self.modules.items():
+            for path, part in module.named_modules(prefix=prefix):
+                found.setdefault(part, path)
+        return found
+
+    def of_tensors(self) -> dict[int, tuple[str, ...]]:
+        """`id` of a tensor -> its names; parameters of modules by their paths, behind names of their own."""
+        return _gathered((id(tensor), name) for name, tensor in (*self.tensors.items(), *self.parameters()))
+
+    def of_results(self) -> dict[Any, tuple[str, ...]]:
+        """Autograd node -> names of the tensors that it made."""
+        made = ((tensor.grad_fn, name) for name, tensor in self.tensors.items() if "[" not in name)
+        return _gathered((node, name) for node, name in made if node is not None)
+
+    def rows(self) -> tuple[NamedTensor, ...]:
+        """Every tensor with what autograd knows of it; parameters of modules last."""
+        every = {**dict(self.parameters()), **self.tensors}
+        order = [*self.tensors, *(name for name in every if name not in self.tensors)]
+        return tuple(row_of(name, every[name]) for name in order[:MOST])
+
+
+def _gathered(pairs: Iterable[tuple[Any, str]]) -> dict[Any, tuple[str, ...]]:
+    found: dict[Any, tuple[str, ...]] = {}
+    for key, name in pairs:
+        found[key] = (*found.get(key, ()), name)
+    return found
+
+
+def row_of(name: str, tensor: Tensor) -> NamedTensor:
+    """A tensor as plain data; of one that cannot be read (a lazy parameter, one within vmap) what is known of it."""
+    try:
+        return _row(name, tensor)
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
+        dtype, why = str(tensor.dtype).removeprefix("torch."), str(error).partition("\n")[0]
+        return NamedTensor(name, (), dtype, tensor.requires_grad, tensor.is_leaf, values=f"cannot be read: {why}")
+
+
+def _row(name: str, tensor: Tensor) -> NamedTensor:
+    # Asking a tensor that is no leaf for its .grad makes torch warn, unless it was told to keep it.
+    grad = tensor.grad if tensor.is_leaf or tensor.retains_grad else None
+    norm = None
+    if grad is not None:
+        norm = float(torch.linalg.vector_norm(gradient_norms.values_of(grad).double()))
+    return NamedTensor(
+        name,
+        tuple(map(int, tensor.shape)),
+        str(tensor.dtype).removeprefix("torch."),
+        tensor.requires_grad,
+        tensor.is_leaf,
+        short_name(tensor.grad_fn) if tensor.grad_fn is not None else "",
+        values_of(tensor),
+        "" if grad is None else values_of(grad),
+        norm,
+        bool(tensor.retains_grad),
+        None if tensor.is_inference() else int(tensor._version),
+    )
+
+
+def values_of(tensor: Tensor) -> str:
+    """The first values, `[1.5, 2, …]`; "" for one that cannot be read so.
+
+    >>> values_of(torch.tensor([[1.0, 2.5]])), values_of(torch.tensor(3)), values_of(torch.arange(20))
+    ('[1, 2.5]', '3', '[0, 1, 2, 3, 4, 5, 6, 7, …]')
+    """
+    if tensor.is_meta or tensor.layout is not torch.strided or not tensor.numel():
+        return ""
+    plain = tensor.dequantize() if tensor.is_quantized else tensor
+    flat = plain.detach().reshape(-1)[:FEW].tolist()
+    if tensor.dim() == 0:
+        return _number(flat[0])
+    rest = ["…"] if tensor.numel() > FEW else []
+    return f"[{', '.join([*map(_number, flat), *rest])}]"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) and math.isfinite(value) else str(value)

@@ -1,0 +1,349 @@
+"""Runs a snippet in this process, which is one that was made for it, and says what came of it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import linecache
+import re
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from time import perf_counter, process_time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from app.autograd import layers
+from app.autograd.batch import Subject
+from app.autograd.diagnostics.report import findings, gradcheck, gradcheck_function
+from app.autograd.playback.full_backward import play_through
+from app.autograd.playback.kept_graph import LiveGraph
+from app.autograd.snippets import tape as snippet_tape
+from app.autograd.snippets.names import Names
+from app.autograd.snippets.snippet import Ending, Graph, Snippet, SnippetAnswer, SnippetError
+from app.autograd.snippets.tape import MOST_NODES, MOST_PLAYED, PATIENCE, SnippetRecorder, SnippetSource
+from app.autograd.walk import walk
+from app.util.torchvision_import import mend_torchvision
+
+SEED = 0
+LAST = "_"  # the name under which the value of a last expression is kept, as at Python's prompt
+MOST_GRAPHS = 24
+DEAF = "Lines and layers are not known: torch.compile compiles nothing while they are noted."
+NOT_SEEN = (
+    "A backward pass freed this graph before it could be watched: name the tensor that backward() starts from, or give "
+    "it retain_graph=True."
+)
+LISTENING = {str(snippet_tape.__file__), str(layers.__file__)}  # frames of ours between a line and torch
+NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "bad_alloc", "out of memory")
+
+
+def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetAnswer:
+    """Run the text from its first line; `execute(tree, filename, scope)` compiles and runs it.
+
+    What it prints goes to this process's stdout and stderr. torch's generator starts from 0, so that the same text
+    gives the same numbers. Nothing that the text raises comes through.
+    """
+    session = _Session(snippet)
+    began = perf_counter()
+    with _as_main(session.module, snippet.folder):
+        error = session.run(execute)
+    return session.answer(error, perf_counter() - began)
+
+
+@contextlib.contextmanager
+def _as_main(module: types.ModuleType, folder: str) -> Iterator[None]:
+    """Where dataclasses and torch look a class's module up, and where the imports of the text are looked for."""
+    before, path = sys.modules.get(module.__name__), list(sys.path)
+    sys.modules[module.__name__] = module
+    if folder:
+        sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        del sys.modules[module.__name__]
+        if before is not None:
+            sys.modules[module.__name__] = before
+
+
+class _Session:
+    """One text as it runs, and what it leaves."""
+
+    def __init__(self, snippet: Snippet) -> None:
+        self._snippet = snippet
+        self._source = SnippetSource(snippet.text, name=snippet.name)
+        self.module = types.ModuleType("__main__" if not snippet.function else snippet.name.removesuffix(".py"))
+        self.module.__file__ = snippet.name
+        self._scope = self.module.__dict__
+        self._local: dict[str, Any] = {}
+        self._results: dict[str, Tensor] = {}
+        self._made: Any = None
+        self._inputs: tuple[Tensor, ...] = ()
+        self._last = ""
+        if not snippet.function:
+            self._scope.update(torch=torch, nn=nn, F=nn.functional)
+        self._given = set(self._scope)
+        self._recorder = SnippetRecorder(self._source, self._names, deaf=_compiles(snippet.text), watch=snippet.play)
+
+    def run(self, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetError | None:
+        name, text = self._source.filename, self._snippet.text
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        mend_torchvision()
+        torch.manual_seed(SEED)
+        try:
+            tree = ast.parse(text, name)
+            if not self._snippet.function:
+                self._keep_last(tree, text)
+            with self._recorder:
+                execute(tree, name, self._scope)
+                if self._snippet.function:
+                    self._call()
+            if self._last and self._scope.get(LAST) is not None:
+                print(repr(self._scope[LAST]))
+        except BaseException as error:  # whatever a person's own text raises is told to that person
+            return self._error(error)
+        return None
+
+    def _keep_last(self, tree: ast.Module, text: str) -> None:
+        """Give the value of a last expression a name."""
+        if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+            return
+        last = tree.body[-1]
+        self._last = " ".join((ast.get_source_segment(text, last) or LAST).split())
+        tree.body[-1] = ast.copy_location(ast.Assign([ast.Name(LAST, ast.Store())], last.value), last)
+        ast.fix_missing_locations(tree)
+
+    def _call(self) -> None:
+        """Call the function that is asked for, and what it gives back if that is a module or a function."""
+        name, function = self._snippet.function, self._scope.get(self._snippet.function)
+        if not callable(function):
+            raise LookupError(f"{self._snippet.name} has no function {name}")
+        self._inputs = inputs = tuple(_drawn(shape, dtype) for shape, dtype in self._snippet.inputs)
+        if not inputs and not _wants_nothing(function):
+            raise TypeError(f"{name} takes arguments: say what with --input 1x3x32x32")
+        self._made = function
+        with _locals_of(getattr(function, "__code__", None), self._local):
+            made = function() if _wants_nothing(function) else function(*inputs)
+        if not isinstance(made, Tensor) and callable(made):
+            if not inputs:
+                raise TypeError(f"{name} gives back {type(made).__name__}: say what that takes with --input 1x3x32x32")
+            if isinstance(made, nn.Module):
+                self._local = {name: made}
+            self._made = made
+            self._local.update({f"input{place or ''}": one for place, one in enumerate(inputs)})
+            torch.manual_seed(SEED)  # as before each run of it that findings and gradcheck take
+            made = made(*inputs)
+        found = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
+        if not found:
+            raise TypeError(f"{name} gives back {type(made).__name__}, and no tensor is in it")
+        self._results = {name if not place else f"{name}[{place}]": one for place, one in enumerate(found)}
+
+    def _names(self) -> Names:
+        names = Names()
+        names.add({name: value for name, value in self._scope.items() if name not in self._given and name != LAST})
+        names.add(self._local)
+        return names
+
+    def _error(self, error: BaseException) -> SnippetError:
+        """What was raised, with the innermost line of the text and the traceback from its first line on."""
+        name, kind = self._source.filename, type(error).__name__
+        words = str(error) or (f"the snippet calls {kind}" if isinstance(error, SystemExit) else "")
+        if isinstance(error, SyntaxError) and error.filename == name:
+            return SnippetError(kind, error.msg, error.lineno, "".join(traceback.format_exception_only(error)))
+        frames = list(traceback.walk_tb(error.__traceback__))
+        own = [place for place, (frame, _) in enumerate(frames) if frame.f_code.co_filename == name]
+        line = frames[own[-1]][1] if own else None
+        skipped = own[0] if own else 0
+        chain = traceback.TracebackException.from_exception(error)
+        told = [frame for frame in list(chain.stack)[skipped:] if frame.filename not in LISTENING]
+        chain.stack = traceback.StackSummary.from_list(told)
+        return SnippetError(kind, words, line, "".join(chain.format()))
+
+    # -- what it leaves -----------------------------------------------------------------------------------------------
+
+    def answer(self, error: SnippetError | None, seconds: float) -> SnippetAnswer:
+        names = self._names()
+        last = self._scope.get(LAST) if self._last else None
+        ends = self._ends(names, last)
+        graphs: list[Graph] = []
+        nodes = 0
+        unread = ""
+        for name, tensor in ends.items():
+            try:
+                graph = self._graph(name, tensor, names)
+            except Exception as problem:  # a kind of tensor that is not known here: the rest is told all the same
+                unread = unread or f"The graph of {name} cannot be read: {problem}."
+                continue
+            nodes += len(graph.tape.nodes)
+            if graphs and (nodes > MOST_NODES or len(graphs) == MOST_GRAPHS):
+                break
+            graphs.append(graph)
+        rows = names.rows()
+        if self._snippet.play:
+            graphs = self._played(graphs, ends)
+        told, found = self._looked_into() if error is None else ([], 0)
+        words = unread
+        if not words and graphs and _compiles(self._snippet.text):
+            words = DEAF
+        elif not (words or graphs or error):
+            words = _why_no_graph(names)
+        return SnippetAnswer(
+            _ending(error), words, rows, tuple(graphs), error, "", seconds, tuple(told), found
+        )  # fmt: skip
+
+    def _played(self, graphs: list[Graph], ends: dict[str, Tensor]) -> list[Graph]:
+        """The graphs with the backward pass that the text had torch run, or with one that is run now.
+
+        Hooks of the text's own run in that as well; what they print does not count.
+        """
+        until, found = process_time() + PATIENCE, []
+        for graph in graphs:
+            if graph.played is None and not graph.stopped and graph.freed_at is None:
+                if len(graph.tape.nodes) > MOST_PLAYED:
+                    graph = replace(graph, stopped=_too_many(graph))
+                elif process_time() >= until:
+                    words = f"The graphs before it took the {PATIENCE:.0f} seconds that playing may take."
+                    graph = replace(graph, stopped=words)
+                else:
+                    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                        graph = self._played_now(graph, ends[graph.name])
+            elif graph.played is None and graph.freed_at is not None and not graph.stopped:
+                graph = replace(graph, stopped=_too_many(graph) if len(graph.tape.nodes) > MOST_PLAYED else NOT_SEEN)
+            found.append(graph)
+        return found
+
+    def _played_now(self, graph: Graph, tensor: Tensor) -> Graph:
+        """From ones where the tensor is no single number."""
+        live = LiveGraph(graph.tape, walk([tensor])[0], [tensor], nn.Module(), (), None)
+        try:
+            played, stopped = play_through(live, ones=True)
+        except Exception as error:  # hooks and Functions of a person's own raise what they like
+            return replace(graph, stopped=f"Backward cannot be played: {type(error).__name__}: {error}")
+        return replace(graph, played=played, stopped=stopped)
+
+    def _looked_into(self) -> tuple[list[str], int]:
+        """What the detectives and the gradient check say of what the function is or gave back."""
+        snippet, made = self._snippet, self._made
+        if not snippet.findings and snippet.gradcheck is None:
+            return [], 0
+        lines: list[str] = []
+        found = 0
+        try:
+            if isinstance(made, nn.Module):
+                subject = Subject(made, self._inputs, source=self._source, train=made.training, seed=SEED)
+                asked = [partial(findings, subject)] if snippet.findings else []
+                if snippet.gradcheck is not None:
+                    asked.append(partial(gradcheck, subject, snippet.gradcheck))
+            elif snippet.findings or snippet.gradcheck or not self._inputs:
+                return [f"error: {snippet.function} gives back no nn.Module; that is what is looked into, "
+                        "and --gradcheck alone takes a function that has --input."], 1  # fmt: skip
+            else:
+                asked = [partial(gradcheck_function, made, self._inputs, snippet.function)]
+            for ask in asked:
+                more, count = ask()
+                lines, found = lines + more, found + count
+        except Exception as error:  # the person's own code runs there, and may raise what it likes
+            return [*lines, f"error: {error or type(error).__name__}"], found + 1
+        return lines, found
+
+    def _ends(self, names: Names, last: Any) -> dict[str, Tensor]:
+        """Tensors with a graph, by name: the result of a function, a last expression, `loss`, the one that a backward
+        pass began at last, then the newest first."""
+        found = {name: one for name, one in self._results.items() if one.grad_fn is not None}
+        for tensor in tree_leaves(last):
+            if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
+                known = next((name for name, one in names.tensors.items() if one is tensor), self._last)
+                found.setdefault(known, tensor)
+        named = {name: one for name, one in names.tensors.items() if one.grad_fn is not None}
+        if "loss" in named:
+            found.setdefault("loss", named["loss"])
+        begun = {number: place for place, number in enumerate(self._recorder.begun)}
+
+        def rank(item: tuple[str, Tensor]) -> tuple[int, int]:
+            assert item[1].grad_fn is not None
+            number = item[1].grad_fn._sequence_nr()
+            return begun.get(number, -1), number
+
+        for name, tensor in sorted(named.items(), key=rank, reverse=True):
+            if not any(tensor is one for one in found.values()):
+                found[name] = tensor
+        return found
+
+    def _graph(self, name: str, tensor: Tensor, names: Names) -> Graph:
+        tape, freed = self._recorder.tape_of(tensor, names)
+        before = self._recorder.before_backward(tensor)
+        played, stopped = before.played if before is not None else (None, "")
+        if not freed:
+            return Graph(name, tape, None, played, stopped if played is not None else "")
+        if before is None:
+            return Graph(name, tape, 0)
+        return Graph(name, before.tape, before.line, played, stopped)
+
+
+def _too_many(graph: Graph) -> str:
+    return f"The graph has {len(graph.tape.nodes):,} nodes, and of a file those of up to {MOST_PLAYED:,} are played."
+
+
+def _ending(error: SnippetError | None) -> Ending:
+    if error is None:
+        return "done"
+    full = error.kind == "MemoryError" or any(words in error.message for words in NO_MEMORY)
+    return "memory" if full else "failed"
+
+
+def _why_no_graph(names: Names) -> str:
+    """Why nothing has a grad_fn."""
+    every = [*names.tensors.values(), *(parameter for _, parameter in names.parameters())]
+    if not every:
+        return "No name of the snippet stands for a tensor."
+    if not any(tensor.requires_grad for tensor in every):
+        return "No tensor of the snippet requires a gradient, so torch recorded no graph. Give one requires_grad=True."
+    return "No tensor that has a name was computed from one that requires a gradient, so there is no graph to show."
+
+
+def _compiles(text: str) -> bool:
+    """Whether a text asks for torch.compile.
+
+    >>> _compiles("net = torch.compile(net)"), _compiles("import re; re.compile('x')")
+    (True, False)
+    """
+    return re.search(r"\btorch\s*\.\s*compile\b|\bimport compile\b", text) is not None
+
+
+def _drawn(shape: tuple[int, ...], dtype: str) -> Tensor:
+    kind = getattr(torch, dtype)
+    return torch.randn(shape, dtype=kind) if kind.is_floating_point else torch.zeros(shape, dtype=kind)
+
+
+def _wants_nothing(function: Any) -> bool:
+    """Whether it can be called without an argument."""
+    import inspect
+
+    try:
+        wanted = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return all(one.default is not one.empty or one.kind in fixed for one in wanted)
+
+
+@contextlib.contextmanager
+def _locals_of(code: Any, found: dict[str, Any]) -> Iterator[None]:
+    """Keep what the names of a function stand for when it returns."""
+
+    def look(frame: Any, event: str, _argument: Any) -> None:
+        if event == "return" and frame.f_code is code:
+            found.update(frame.f_locals)
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)

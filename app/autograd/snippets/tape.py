@@ -1,0 +1,285 @@
+"""Which line and which module of a snippet made a backward node, and the tape below any of its tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import process_time
+from types import FrameType
+from typing import Any
+
+import torch
+from msgspec.structs import replace as with_values
+from torch.overrides import TorchFunctionMode
+
+from app.autograd.capture import record_of, with_leaves_placed
+from app.autograd.layers import Origin, OriginRecorder
+from app.autograd.memory import SavedReader, StorageTable, is_freed
+from app.autograd.partial_pass import part_of
+from app.autograd.playback.steps import PassResult
+from app.autograd.playback.watched_backward import PassWatch
+from app.autograd.snippets.names import Names
+from app.autograd.tape import Label, Tape, TapeNode, below, numbers_below
+from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
+from app.source.generated import Source
+from app.util.frozen import FrozenMap
+
+LONGEST = 34  # letters of a line that name a group
+KEPT = 64  # graphs as they were before a backward pass
+PATIENCE = 3.0  # seconds of work that looking at them may take
+MOST_NODES = 20_000  # of a graph that is looked at there
+MOST_PLAYED = 2_000  # of one whose backward pass is measured step by step
+_BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
+_BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
+
+
+@dataclass(frozen=True)
+class SnippetSource(Source):
+    """The text of a snippet under the name that its tracebacks show."""
+
+    name: str = "snippet"
+
+    @property
+    def filename(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Before:
+    """A graph as it was right before `line` started a backward pass; `watch` has that pass, if it was watched.
+
+    Where the pass began above this graph, `number` has the number here of each of its nodes that lies in the graph.
+    """
+
+    tape: Tape
+    line: int
+    watch: PassWatch | None = None
+    number: Mapping[int, int] | None = None
+
+    @property
+    def played(self) -> tuple[PassResult | None, str]:
+        """The pass through this graph, and why it ended before its last step or cannot be told, "" for neither."""
+        if self.watch is None:
+            return None, ""
+        passed, words = self.watch.result(), self.watch.words()
+        if passed is not None and self.number is not None:
+            passed = part_of(passed, self.number, self.tape)
+            words = "" if passed is not None and len(passed.records) == len(self.tape.order) else words
+        return passed, words
+
+
+class SnippetRecorder(OriginRecorder):
+    """A context in which a snippet runs. `names()` looks up what its names stand for at the moment.
+
+    Modules are not known before it runs, so every call of any module is heard of; their paths are looked up when a
+    tape is made. Right before a line of the snippet starts a backward pass, the graph is looked at as it is then.
+
+    With `deaf` nothing is heard of, and lines and layers stay unknown: beside a listener torch.compile does nothing.
+    With `watch` each step of such a pass is measured while torch runs it.
+    """
+
+    def __init__(
+        self, source: SnippetSource, names: Callable[[], Names], deaf: bool = False, watch: bool = False
+    ) -> None:
+        super().__init__(torch.nn.Module(), source)
+        self._deaf, self._watches = deaf, watch
+        self._text, self._look = source, names
+        self._started = torch._C._autograd._get_sequence_nr()
+        self._numbers = _Numbers()
+        self._paths: dict[str, str] = {}
+        self._backward: Any = None
+        self._spent = 0.0
+        self._earlier: deque[Before] = deque(maxlen=KEPT)
+        self.begun: list[int] = []
+        self.unread: list[str] = []
+
+    def __enter__(self) -> SnippetRecorder:
+        if self._deaf:
+            return self
+        super().__enter__()
+        self._names = self._numbers
+        everywhere = torch.nn.modules.module
+        self._hooks.append(everywhere.register_module_forward_pre_hook(self._before))
+        self._hooks.append(everywhere.register_module_forward_hook(self._after, always_call=True))
+        self._backward = _backward_mode(self)
+        self._backward.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._deaf:
+            return
+        self._backward.__exit__(*error)
+        self._names = {}
+        super().__exit__(*error)
+
+    def origin(self, number: int) -> Origin:
+        found = super().origin(number)
+        return replace(found, layer=self._paths.get(found.layer, "")) if found.layer else found
+
+    def starts_backward(self, tensors: Sequence[Any], frame: FrameType | None) -> PassWatch | None:
+        """A backward pass from these tensors is about to start; keep the graph as it is, if a line asked for it.
+
+        What is answered watches the pass, and is to be closed behind it.
+        """
+        while frame is not None and frame.f_code.co_filename in _BETWEEN:
+            frame = frame.f_back
+        if frame is None or frame.f_code.co_filename != self._text.filename:
+            return None
+        watch = None
+        began = process_time()
+        for tensor in tensors:
+            if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
+                self.begun.append(tensor.grad_fn._sequence_nr())
+                if self._spent < PATIENCE:
+                    watch = self._keep(tensor, frame.f_lineno, self._watches and len(tensors) == 1)
+        self._spent += process_time() - began
+        return watch
+
+    def _keep(self, tensor: torch.Tensor, line: int, watches: bool) -> PassWatch | None:
+        watch = None
+        try:
+            tape, freed = self.tape_of(tensor)
+            if watches and not freed and len(tape.nodes) <= MOST_PLAYED:
+                watch = PassWatch(walk([tensor], shapes=False)[0], tape)
+        except Exception as error:  # what cannot be read must not end the snippet; it is told when it is read again
+            self.unread.append(str(error))
+        else:
+            if not freed:
+                self._earlier.append(Before(tape, line, watch))
+        return watch
+
+    def before_backward(self, tensor: torch.Tensor) -> Before | None:
+        """The graph below a tensor as it was before the newest backward pass that went through it."""
+        assert tensor.grad_fn is not None
+        number = tensor.grad_fn._sequence_nr() - self._started
+        for one in reversed(self._earlier):
+            node = next((each.id for each in one.tape.nodes if each.sequence == number), None)
+            if node is not None:
+                inside = None if node == one.tape.roots[0] else numbers_below(one.tape, node)
+                return Before(below(one.tape, node, _number(tensor)), one.line, one.watch, inside)
+        return None
+
+    def tape_of(self, tensor: torch.Tensor, names: Names | None = None) -> tuple[Tape, bool]:
+        """The graph below a tensor that has a grad_fn, and whether a backward pass has freed some of it."""
+        names = self._look() if names is None else names
+        self._learn_paths(names)
+        self._known.clear()
+        nodes, edges, roots = walk([tensor])
+        order = execution_order([node._sequence_nr() for node in nodes], edges, roots)
+        table = StorageTable()
+        leaves = [node.variable for node in nodes if is_accumulate(node)]
+        parameters = [*leaves, *(parameter for _, parameter in names.parameters())]
+        table.mark(filter(_has_storage, parameters), "parameter")
+        table.mark((buffer for _, buffer in names.buffers()), "buffer")
+        table.mark((one for one in names.tensors.values() if one.is_leaf and _has_storage(one)), "input")
+        reader, called = SavedReader(table, may_be_freed=True), names.of_tensors()
+        span = (self._started, LEAF_SEQUENCE)
+        records = [record_of(place, node, self, span, reader, called) for place, node in enumerate(nodes)]
+        results = names.of_results()
+        records = [
+            with_values(record, variables=results.get(node, ()), line=self._caller(node) or record.line)
+            for record, node in zip(records, nodes, strict=True)
+        ]
+        records, labels = _by_line(records, self._text.text)
+        tape = Tape(
+            nodes=with_leaves_placed(records, edges, self),
+            edges=tuple(edges),
+            roots=roots,
+            order=order,
+            storages=table.storages({node: step for step, node in enumerate(order)}),
+            loss=_number(tensor),
+            train=True,
+            layers=FrozenMap({path: type(module).__name__ for module, path in names.paths().items()}),
+            labels=labels,
+            text=self._text.text,
+        )
+        return tape, any(map(is_freed, nodes))
+
+    def _caller(self, node: Any) -> int | None:
+        """The line that applied a Function of the snippet's own; its operations ran within that, at lines of forward.
+
+        None for every other node.
+        """
+        forward = getattr(getattr(type(node), "_forward_cls", None), "forward", None)
+        code = getattr(forward, "__code__", None)
+        if code is None or code.co_filename != self._text.filename:
+            return None
+        within = {line for _, _, line in code.co_lines()}
+        lines = self._lines_at(node._sequence_nr())
+        inner = max((place for place, line in enumerate(lines) if line in within), default=-1)
+        return lines[inner + 1] if inner + 1 < len(lines) else None
+
+    def _learn_paths(self, names: Names) -> None:
+        """By which paths the modules that were called are reached; one without a name goes by that of its class."""
+        paths = names.paths()
+        for module, number in self._numbers.items():
+            path = paths.get(module)
+            if path is not None or number not in self._paths:
+                self._paths[number] = path or type(module).__name__
+
+
+def _number(tensor: torch.Tensor) -> float | None:
+    """The value of a tensor of one element; None for any other, and for one without values."""
+    if tensor.is_meta or tensor.is_complex() or tensor.numel() != 1:
+        return None
+    return float(tensor.detach())
+
+
+def _has_storage(tensor: torch.Tensor) -> bool:
+    """Not that of a lazy parameter, nor of a tensor within vmap."""
+    try:
+        return tensor.layout is not torch.strided or tensor.untyped_storage() is not None
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+class _Numbers(dict):
+    """A name for every module that is asked about."""
+
+    def __missing__(self, module: torch.nn.Module) -> str:
+        self[module] = name = f"#{len(self)}"
+        return name
+
+
+def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
+    class BackwardMode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = kwargs or {}
+            if func in _BACKWARD and recorder.listening:
+                of = args[0] if args else given.get("tensors", given.get("outputs"))
+                watch = recorder.starts_backward(of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1))
+                if watch is not None:
+                    with watch:
+                        return func(*args, **given)
+            return func(*args, **given)
+
+    return BackwardMode()
+
+
+def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], FrozenMap[str, Label]]:
+    """Nodes that no module made, each marked with its line; a line that is come back to is marked anew each time."""
+    lines = text.splitlines()
+    runs: dict[int, int] = {}
+    labels: dict[str, Label] = {}
+    marked = list(records)
+    previous: int | None = None
+    for record in sorted((one for one in records if not one.is_leaf), key=lambda one: one.sequence or 0):
+        line = None if record.layer else record.line
+        if line is not None:
+            if line != previous:
+                runs[line] = runs.get(line, 0) + 1
+            key = f"line:{line}" + (f"#{runs[line]}" if runs[line] > 1 else "")
+            labels[key] = Label(_title(lines, line, runs[line]))
+            marked[record.id] = with_values(record, node=key)
+        previous = line
+    return marked, FrozenMap(labels)
+
+
+def _title(lines: list[str], line: int, run: int) -> str:
+    """What is written there, cut where it is long, and how often it was come to."""
+    words = lines[line - 1].strip() if line <= len(lines) else f"line {line}"
+    words = words.partition("  #")[0].rstrip()
+    words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+    return words if run == 1 else f"{words} · {run}"

@@ -1,0 +1,124 @@
+"""Where an operation is asked for: the layer that runs, the drawing's node, the line of the text or of a file."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from app.autograd.layers import OriginRecorder
+from app.autograd.walk import LEAF_SEQUENCE
+from app.source.generated import Source
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Place:
+    """`op` is torch's name of the operation ("detach"); `layer` the innermost module's path, `call` counts its calls.
+
+    `node` is the drawing's node. `line` is that of the generated text, or of `file` where there is one; `code` is the
+    line less its indentation. `in_loss` says that the net had answered already.
+    """
+
+    op: str = ""
+    layer: str = ""
+    call: int = 0
+    node: str | None = None
+    line: int | None = None
+    code: str = ""
+    file: str = ""
+    in_loss: bool = False
+
+    @property
+    def where(self) -> str:
+        """For a sentence: "at line 12" or "in layer conv1" or "in the loss"."""
+        if self.line is not None:
+            named = self.file and not self.file.startswith("<")  # lines that a person typed stand in no file
+            return f"at line {self.line}" + (f" of {Path(self.file).name}" if named else "")
+        if self.layer:
+            return f"in layer {self.layer}"
+        return "in the loss" if self.in_loss else "in the net"
+
+
+class Places:
+    """A context around a forward pass and its loss; `here` answers while it runs.
+
+    With a `source` lines are those of its text, else those of the innermost frame that is neither torch's nor ours.
+    """
+
+    def __init__(self, model: nn.Module | None = None, source: Source | None = None) -> None:
+        self.origins = OriginRecorder(model, source)
+        self._source = source
+        self._has_model = model is not None
+        self._spans: list[tuple[int, int, Place]] = []
+
+    def __enter__(self) -> Places:
+        self.origins.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.origins.__exit__(*error)
+
+    def here(self, frame: FrameType | None, op: str = "") -> Place:
+        """The place that `frame` was called from."""
+        origin = self.origins.here(frame)
+        in_loss = self._has_model and not self.origins.running
+        if self._source is not None:
+            code = self._code(origin.line)
+            return Place(op, origin.layer, origin.call, origin.node, origin.line, code, "", in_loss)
+        file, line = _user_line(frame)
+        code = linecache.getline(file, line).strip() if line else ""
+        return Place(op, origin.layer, origin.call, None, line or None, code, file, in_loss)
+
+
+    def note(self, started: int, ended: int, place: Place) -> None:
+        """An operation asked for at `place` began when autograd's counter was `started`, and ended at `ended`."""
+        if ended > started:
+            self._spans.append((started, ended, place))
+
+    def of(self, node: Any) -> Place:
+        """Where the operation of a backward node was asked for; an empty place for a leaf."""
+        number = node._sequence_nr()
+        if number == LEAF_SEQUENCE:
+            return Place()
+        at = bisect_right(self._spans, number, key=lambda span: span[0]) - 1
+        if at >= 0 and number < self._spans[at][1]:
+            return self._spans[at][2]
+        # A custom Function takes its number first; what it runs makes no nodes.
+        origin = self.origins.origin(number)
+        return Place("", origin.layer, origin.call, origin.node, origin.line, self._code(origin.line))
+
+    def _code(self, line: int | None) -> str:
+        return linecache.getline(self._source.filename, line).strip() if self._source and line else ""
+
+
+def _user_line(frame: FrameType | None) -> tuple[str, int]:
+    """File and line of the innermost frame that belongs to a person; ("", 0) if there is none."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not _is_ours(name):
+            return name, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+@cache
+def _is_ours(filename: str) -> bool:
+    """Files of torch and of this program, and the frozen parts of Python."""
+    if filename.startswith("<tapedeck"):
+        return False
+    return filename.startswith((*_packages(), "<frozen", "<string>"))
+
+
+@cache
+def _packages() -> tuple[str, ...]:
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "app")]
+    own = Path(linecache.__file__).parent / "contextlib"  # a decorator such as no_grad calls through it
+    return (*(f"{Path(file).parent}/" for file in files if file), str(own))

@@ -1,0 +1,313 @@
+"""What can be put on the canvas: one `OpSpec` per operation, read off torch.
+
+The specs are made by `introspect` and kept in `resources/catalog.json`, so that the window can draw nodes and forms
+before torch is loaded. With another torch than the one the snapshot was read from, they are read anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from app.builder import literals
+from app.builder.graph import Graph, Node
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+
+if TYPE_CHECKING:
+    from app.builder.blocks import Block
+
+SNAPSHOT = "catalog.json"
+
+# What a wire may carry into a parameter of a kind.
+_WIRED_KINDS = {
+    "int": "number", "float": "number", "bool": "number", "number": "number", "ints": "number or tuple",
+    "index": "tensor or number",
+}  # fmt: skip
+_PART = re.compile(r"(?P<param>[A-Za-z_]\w*)(?P<item>\[\d{1,2}\])?(?P<part>\.(?:start|stop|step))?")
+
+
+class UnknownOp(KeyError):
+    """An op that this catalog does not have."""
+
+    def __str__(self) -> str:
+        return f"there is no op {self.args[0]!r} in the catalog"
+
+
+@dataclass(frozen=True)
+class Port:
+    """Where a wire ends. `kind` is "tensor", "number", "tuple", several of them ("tensor or number") or "any"; a
+    variadic port takes an ordered list of wires.
+
+    What arrives at a `named` port is written with its name. A `wired` port is a parameter, `dim`, or a part of one,
+    `size[0]`, `index[1].stop`, that a wire gives instead of a literal.
+    """
+
+    name: str
+    kind: str = "tensor"
+    required: bool = True
+    variadic: bool = False
+    named: bool = False
+    wired: bool = False
+
+    @property
+    def param(self) -> str:
+        """The parameter that a wired port gives, or a part of."""
+        return re.split(r"[.[]", self.name, maxsplit=1)[0] if self.wired else ""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One argument of a constructor or of a call.
+
+    `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0), "dtype",
+    "equation" (of `einsum`), "number" (whole or not, or a truth value), "index" (what stands between brackets),
+    "tensor" (numbers in tuples) or "value" (a number, a text, a truth value, or a tuple of them). A parameter that
+    bears the name of a port is what that port has without a wire.
+    `choices` are the words that are allowed (beside numbers, for "ints"). `start` is what a new node gets where the
+    signature has no default. `call` marks arguments of `forward` rather than of the constructor. `positional`
+    arguments are written without their name. With `holes` None may stand for some of several numbers.
+    """
+
+    name: str
+    kind: str
+    default: Any = None
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    auto: bool = False
+    count: int = 1
+    optional: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    start: Any = None
+    call: bool = False
+    positional: bool = False
+    holes: bool = False
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """One operation. `target` is its place in torch as text, looked up only for keys of the catalog.
+
+    `outputs_by` is the parameter that decides how many of the outputs come, "" where all do.
+    What torch's documentation says of it is not kept here but asked of the installed torch: `introspect.documentation`.
+    """
+
+    key: str
+    kind: str
+    target: str
+    label: str
+    category: str
+    stem: str
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = (Port("output"),)
+    params: tuple[Param, ...] = ()
+    outputs_by: str = ""
+    # What a block is, and every block that it contains; not part of the snapshot.
+    definition: Block | None = field(default=None, compare=False, repr=False)
+    contains: tuple[Block, ...] = field(default=(), compare=False, repr=False)
+
+    @cached_property
+    def _params(self) -> dict[str, Param]:
+        return {param.name: param for param in self.params}
+
+    def param(self, name: str) -> Param | None:
+        return self._params.get(name)
+
+    def input(self, name: str) -> Port | None:
+        return next((port for port in self.inputs if port.name == name), None)
+
+    @cached_property
+    def input_names(self) -> frozenset[str]:
+        """The names of its own inputs, without parameters that are wired."""
+        return frozenset(port.name for port in self.inputs if not port.wired)
+
+    @cached_property
+    def operands(self) -> frozenset[str]:
+        """The inputs that a parameter can stand in for."""
+        return self.input_names.intersection(self._params)
+
+    def operand(self, port: str) -> Param | None:
+        """The parameter that stands in for an unconnected port: `other` of `x * 0.5`."""
+        return self._params.get(port) if port in self.operands else None
+
+    def wirable(self, name: str) -> Port | None:
+        """The port that gives a parameter, or a part of one, from a wire; None if it can only be typed.
+
+        What decides weights or how many outputs there are, words and dtypes are typed.
+        """
+        if name in self.input_names or not (found := _PART.fullmatch(name)):
+            return None
+        param = self._params.get(found["param"])
+        if param is None or param.name == self.outputs_by or param.name not in self._given_at_the_call:
+            return None
+        if name != param.name:  # a part of it
+            whole = param.kind == "index" or (param.kind == "ints" and found["part"] is None)
+            given = "tensor or number" if param.kind == "index" and found["part"] is None else "number"
+            return Port(name, given, required=False, named=True, wired=True) if whole else None
+        kind = _WIRED_KINDS.get(param.kind)
+        if param.kind == "ints" and param.count == 0 and param.required:
+            kind = "tuple"
+        return Port(name, kind, required=False, named=True, wired=True) if kind else None
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether 1, 1.0 and True, which are equal, give it different types."""
+        return any(param.kind in ("number", "tensor", "value") for param in self.params)
+
+    @cached_property
+    def _given_at_the_call(self) -> frozenset[str]:
+        if self.kind in ("function", "method", "operator"):
+            return frozenset(self._params)
+        return frozenset(param.name for param in self.params if param.call and self.kind == "module")
+
+    def starting_params(self) -> FrozenMap[str, Any]:
+        """What a new node is given so that it can run: values for arguments without a default."""
+        return FrozenMap({p.name: p.start for p in self.params if p.start is not None})
+
+    def outputs_given(self, params: Mapping[str, Any]) -> int:
+        """How many outputs the call returns: a flag adds the second, a number says it, sizes are one for each."""
+        param = self.param(self.outputs_by)
+        if param is None:
+            return len(self.outputs)
+        value = params.get(param.name, param.default)
+        count = len(value) if isinstance(value, tuple) else value + 1 if isinstance(value, bool) else value
+        return min(count, len(self.outputs)) if isinstance(count, int) and count > 0 else 1
+
+    def value(self, node: Node, name: str) -> Any:
+        """The parameter of a node, its default where it is not set."""
+        param = self.param(name)
+        return node.params.get(name, param.default if param else None)
+
+
+class Catalog(Mapping[str, OpSpec]):
+    """Specs by key, in palette order."""
+
+    def __init__(self, specs: tuple[OpSpec, ...], torch_version: str) -> None:
+        self._specs = {spec.key: spec for spec in specs}
+        self.torch_version = torch_version
+
+    def __getitem__(self, key: str) -> OpSpec:
+        try:
+            return self._specs[key]
+        except KeyError:
+            raise UnknownOp(key) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._specs
+
+    def plus(self, specs: Iterable[OpSpec]) -> Catalog:
+        """This catalog and further specs; one of the same key takes the place of the old."""
+        return Catalog((*self._specs.values(), *specs), self.torch_version)
+
+    def _with_wires(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
+        """The spec with a port for every parameter that a wire gives; one that a literal stands in for may be bare."""
+        names = dict.fromkeys(edge.port for edge in graph.into(node.id) if edge.port not in spec.input_names)
+        more = tuple(port for name in names if (port := spec.wirable(name)))
+        typed = {name for name in spec.operands if node.params.get(name) is not None}
+        if not more and not typed:
+            return spec
+        own = tuple(replace(port, required=False) if port.name in typed else port for port in spec.inputs)
+        return replace(spec, inputs=(*own, *more))
+
+    def _with_outputs(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
+        """The spec with the outputs that the node's parameters ask for, and those that wires still hang on."""
+        if not spec.outputs_by:
+            return spec
+        wired = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
+        count = max(spec.outputs_given(node.params), wired)
+        return spec if count >= len(spec.outputs) else replace(spec, outputs=spec.outputs[:count])
+
+    def of(self, graph: Graph, node: Node) -> OpSpec:
+        """The spec of a node; for an unknown op a placeholder with the ports that its wires use."""
+        if node.op in self._specs:
+            return self._with_outputs(self._with_wires(self._specs[node.op], graph, node), graph, node)
+        ports = tuple(dict.fromkeys(edge.port for edge in graph.into(node.id)))
+        outputs = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
+        return OpSpec(
+            key=node.op,
+            kind="unknown",
+            target="",
+            label=node.op,
+            category="block",
+            stem="unknown",
+            inputs=tuple(Port(name, required=False) for name in ports),
+            outputs=tuple(Port(f"output{i}" if i else "output") for i in range(outputs)),
+        )
+
+
+def installed_torch() -> str:
+    """The version of the torch distribution without its local part, "" if there is none. Does not import torch."""
+    try:
+        return metadata.version("torch").partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+@cache
+def catalog() -> Catalog:
+    """The catalog of the installed torch: from the snapshot where it fits, else read off torch (seconds)."""
+    raw = msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())
+    if raw["torch"] == installed_torch():
+        return load(raw)
+    from app.builder.catalog.introspect import read_catalog
+
+    return read_catalog()
+
+
+def snapshot_fits() -> bool:
+    """Whether `catalog()` answers without importing torch."""
+    return msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())["torch"] == installed_torch()
+
+
+def load(raw: dict[str, Any]) -> Catalog:
+    """A catalog from the plain data that `dump` made."""
+    return Catalog(tuple(_spec(record) for record in raw["ops"]), raw["torch"])
+
+
+def dump(catalog: Catalog) -> dict[str, Any]:
+    """Plain data for the snapshot; fields at their defaults are left out."""
+    return {"torch": catalog.torch_version, "ops": [_record(spec) for spec in catalog.values()]}
+
+
+def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, spec_field in value.__dataclass_fields__.items():
+        item = getattr(value, name)
+        if name in ("definition", "contains"):
+            continue
+        if item == spec_field.default and type(item) is type(spec_field.default):
+            continue
+        if name in ("inputs", "outputs") or (name == "params"):
+            record[name] = [_record(part) for part in item]
+        else:
+            record[name] = literals.encode(item)
+    return record
+
+
+def _spec(record: dict[str, Any]) -> OpSpec:
+    plain = _values({k: v for k, v in record.items() if k not in ("inputs", "outputs", "params")})
+    spec = OpSpec(
+        **plain,
+        inputs=tuple(Port(**_values(port)) for port in record.get("inputs", ())),
+        params=tuple(Param(**_values(param)) for param in record.get("params", ())),
+    )
+    if "outputs" in record:
+        spec = replace(spec, outputs=tuple(Port(**_values(port)) for port in record["outputs"]))
+    return spec
+
+
+def _values(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: literals.decode(value) for name, value in record.items()}

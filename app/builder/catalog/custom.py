@@ -1,0 +1,344 @@
+"""Layers of a person's own: files of Python whose classes are ops of the catalog, `custom.my_layers:Swish`.
+
+A file is read, never run, until its text is trusted (`layer_files.allow`). Until then its classes have ports and
+parameters like others, but the kind "unknown", so nothing asks for their shapes. What they are is part of `target`,
+the hash of the text too: what is remembered of a class is forgotten when the file is edited.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import stat
+import sys
+import tokenize
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from app.builder.catalog.catalog import Catalog, OpSpec, catalog
+from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
+from app.builder.graph import Graph
+from app.builder.names import identifier
+from app.source import layer_files
+from app.source.layer_files import LayerFile, LayerFileError
+
+PREFIX = "custom."
+TARGET = "custom:"
+LARGEST_FILE = 1 << 20
+_NOT_NOW = "waiting:"
+# What stands beside an exported net.
+_TAKEN = frozenset({"model", "train", "app"}) | sys.stdlib_module_names
+_PACKAGES = frozenset({"torch", "torchvision", "numpy", "sklearn", "safetensors", "scipy"})
+_KEPT = 8
+
+
+@dataclass(frozen=True)
+class CustomFile:
+    """One file of layers as it is now. `problem` says why nothing of it can be used, "" if it can.
+
+    `path` is where it was looked for; `file` its text, None if there is none that can be read.
+    """
+
+    path: Path
+    module: str
+    file: LayerFile | None = None
+    classes: tuple[LayerClass, ...] = ()
+    problem: str = ""
+    trusted: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @cached_property
+    def specs(self) -> tuple[OpSpec, ...]:
+        """An op for every class. Those that cannot be used now have the kind "unknown"."""
+        return tuple(_spec(self, one) for one in self.classes)
+
+    def class_of(self, op: str) -> LayerClass | None:
+        """The class that an op of this file stands for."""
+        return next((one for one in self.classes if self.key(one) == op), None)
+
+    def key(self, one: LayerClass) -> str:
+        return f"{PREFIX}{self.module}:{one.name}"
+
+
+def is_custom(op: str) -> bool:
+    """Whether an op is a class of a file of layers."""
+    return op.startswith(PREFIX)
+
+
+def module_of(op: str) -> str:
+    """The module that a custom op's class is imported from.
+
+    >>> module_of("custom.my_layers:Swish")
+    'my_layers'
+    """
+    return op.removeprefix(PREFIX).partition(":")[0]
+
+
+def module_name(path: Path) -> str:
+    """The name that a file is imported by: its stem, made one that hides no other module.
+
+    >>> module_name(Path("my layers.py")), module_name(Path("math.py"))
+    ('my_layers', 'math_layers')
+    """
+    word = identifier(path.stem, "layers").encode("ascii", "ignore").decode() or "layers"
+    word = word if word.isidentifier() else "layers"
+    return f"{word}_layers" if word in _TAKEN | _PACKAGES else word
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of layers. Raises LayerFileError with what is wrong with it."""
+    if path.suffix != ".py":
+        raise LayerFileError(f"{path.name} is no Python file; its name must end in .py")
+    if str(path).startswith(("\\\\", "//")):
+        raise LayerFileError(f"{path} is on another machine; copy it to this one first")
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise LayerFileError(f"{path.name} is no ordinary file")
+        with path.open("rb") as opened:
+            data = opened.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise LayerFileError(f"{path.name} is not there. It was looked for in {path.parent}") from None
+    except (OSError, ValueError) as error:
+        raise LayerFileError(f"{path.name} cannot be read: {getattr(error, 'strerror', '') or error}") from error
+    if len(data) > LARGEST_FILE:
+        raise LayerFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, which no file of layers is")
+    return _decoded(data, path.name)
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """The text as it will run and be exported: UTF-8, whatever the file says of itself."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode("utf-8-sig")
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise LayerFileError(f"{name} is not in UTF-8; save it in that encoding") from error
+    if not encoding.startswith("utf-8") and not text.isascii():
+        raise LayerFileError(f"{name} says that it is in {encoding}; save it in UTF-8 and take that line away")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile:
+    """What a file has to give. Raises nothing: what is wrong with it is its `problem`."""
+    module = module_name(path)
+    try:
+        text = read_text(path)
+    except LayerFileError as error:
+        return CustomFile(path, module, problem=str(error))
+    file = LayerFile.of(module, text, str(path))
+    try:
+        classes = _classes(text) if ops is None else read_classes(text, ops)
+    except BadLayers as error:
+        return CustomFile(path, module, file, problem=f"{path.name}: {error}")
+    words = "" if classes else f"{path.name} has no class of nn.Module or autograd.Function"
+    return CustomFile(path, module, file, classes, words, layer_files.allowed(file.sha256))
+
+
+@lru_cache(maxsize=64)
+def _classes(text: str) -> tuple[LayerClass, ...]:
+    """Kept, since a folder that is watched may tell of changes that are none of the file's. Raises BadLayers."""
+    return read_classes(text, catalog())
+
+
+def read_files(paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = None) -> tuple[CustomFile, ...]:
+    """All files of a project. Of two that would be imported by one name, the second is not used and says so."""
+    found: list[CustomFile] = []
+    _reasons.clear()
+    for path in map(Path, paths):
+        one = read_file(path, ops)
+        other = next((known for known in found if known.module.casefold() == one.module.casefold()), None)
+        if other is not None:
+            words = f"{one.path} would be imported as {one.module}, as {other.path} is; give one another name"
+            one = CustomFile(path, one.module, one.file, problem=words)
+        else:
+            _reasons[one.module] = one.problem or f"{one.name} has no such class now"
+        found.append(one)
+    return tuple(found)
+
+
+# --- Specs ------------------------------------------------------------------------------------------------------
+
+_known: dict[str, tuple[LayerFile, LayerClass]] = {}  # by target
+_reasons: dict[str, str] = {}  # by module: why a class is not there
+_made: list[tuple[Catalog, tuple[CustomFile, ...], Catalog]] = []
+
+
+def with_custom(base: Catalog, files: tuple[CustomFile, ...]) -> Catalog:
+    """The catalog with an op for every class. Asked again for the same values it gives the same catalog."""
+    specs = [spec for file in files for spec in file.specs]
+    if not specs:
+        return base
+    for known, kept, made in _made:
+        if known is base and kept == files:
+            return made
+    made = base.plus(specs)
+    _made[:] = [(base, files, made), *_made[: _KEPT - 1]]
+    return made
+
+
+def _spec(one: CustomFile, layer: LayerClass) -> OpSpec:
+    assert one.file is not None
+    usable = one.trusted and not layer.reason
+    target = f"{TARGET if usable else TARGET + _NOT_NOW}{one.file.sha256}:{one.module}:{layer.name}"
+    _known[target] = (one.file, layer)
+    return OpSpec(
+        key=one.key(layer),
+        kind=("module" if layer.kind == "module" else "function") if usable else "unknown",
+        target=target,
+        label=layer.name,
+        category="block",
+        stem=re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", layer.name).lower(),
+        inputs=layer.inputs,
+        outputs=layer.outputs,
+        params=layer.params,
+    )
+
+
+def file_of(spec: OpSpec) -> LayerFile | None:
+    """The file that an op's class stands in; None for other ops."""
+    known = _known.get(spec.target)
+    return known[0] if known else None
+
+
+def class_of(spec: OpSpec) -> LayerClass | None:
+    """What was read of an op's class; None for other ops."""
+    known = _known.get(spec.target)
+    return known[1] if known else None
+
+
+def is_function(spec: OpSpec) -> bool:
+    """Whether an op is an `autograd.Function` of a person's own, called by `apply`."""
+    known = class_of(spec)
+    return known is not None and known.kind == "function"
+
+
+def why_not(spec: OpSpec) -> tuple[str, str] | None:
+    """What stands in the way of a custom op, and what to do; None if nothing does.
+
+    Asked of placeholders too, whose file or class is gone.
+    """
+    if not is_custom(spec.key) or spec.kind != "unknown":
+        return None
+    known, name = _known.get(spec.target), spec.key.partition(":")[2]
+    if known is None:
+        words = _reasons.get(module_of(spec.key))
+        if words is None:
+            return f"{module_of(spec.key)}.py is no part of this project", f"Add the file that has {name} to My layers."
+        return f"{name} cannot be used: {words}", "What is set on it is kept. Put the file back, or add it again."
+    file, layer = known
+    called = Path(file.path).name or file.name
+    if layer.reason:
+        return f"{layer.name} of {called} cannot be used: {layer.reason}", "Change the class; the file is read again."
+    return f"{called} is not trusted yet", f"Nothing of it has been run. Look at it, and trust it to use {layer.name}."
+
+
+def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
+    """Why a call of a custom op does not run, and what to do; None for other ops."""
+    file = file_of(spec)
+    if file is None:
+        return None
+    if layer_files.failure(file):
+        return words, "None of its classes can be used until it runs. Change the file; it is read again."
+    return f"{name} does not run: {words}", f"That is what {spec.label} of {file.name} says of what arrives at it."
+
+
+def documentation(key: str) -> tuple[str, str]:
+    """The first line of a class's docstring, and what is to be known of the class beside it."""
+    found = [(file, layer) for target, (file, layer) in _known.items() if _key(file, layer) == key]
+    if not found:
+        raise KeyError(key)
+    file, layer = found[-1]
+    text = f"A class of {file.path or file.name}, line {layer.line}."
+    if layer.kept:
+        text += f" {', '.join(layer.kept)} keep the default that the class gives them."
+    return layer.summary or f"{layer.name} of {file.name}.", text
+
+
+def _key(file: LayerFile, layer: LayerClass) -> str:
+    return f"{PREFIX}{file.module}:{layer.name}"
+
+
+# --- Running ----------------------------------------------------------------------------------------------------
+
+
+def resolve(target: str) -> Callable[..., Any]:
+    """The class behind the target of a custom op, or what applies it if it is a Function.
+
+    Raises layer_files.Untrusted, and LayerFileError if the file does not run.
+    """
+    if target not in _known or target.startswith(TARGET + _NOT_NOW):
+        raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is of a file that is not trusted")
+    file, layer = _known[target]
+    found = layer_files.attribute(file, layer.name)
+    if not inspect.isclass(found):
+        raise LayerFileError(f"{layer.name} of {file.name} is no class once the file has run")
+    return _Applied(found, layer) if layer.kind == "function" else found
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """`Function.apply`, which takes nothing by name, called with names."""
+
+    function: Any
+    layer: LayerClass
+
+    def __call__(self, *tensors: Any, **named: Any) -> Any:
+        ports = (port.name for port in self.layer.inputs if port.name not in named)
+        given = {**dict(zip(ports, tensors, strict=False)), **named}
+        return self.function.apply(*row(self.layer, given, lambda param: param.default))
+
+
+def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], Any], nothing: Any = None) -> list[Any]:
+    """The arguments of `apply` in their order, up to the last one given; `default` fills what lies between.
+
+    `nothing` stands for an input in between that nothing arrives at.
+    """
+    params = {param.name: param for param in layer.params}
+    last = max((n for n, name in enumerate(layer.order) if name in given), default=-1)
+    return [
+        given[name] if name in given else default(params[name]) if name in params else nothing
+        for name in layer.order[: last + 1]
+    ]
+
+
+# --- Source -----------------------------------------------------------------------------------------------------
+
+
+def local_names(specs: Iterable[OpSpec], taken: Iterable[str]) -> dict[str, str]:
+    """What each class is called in the text, by op: its own name, or one with a number where that is taken."""
+    used, names = set(taken), dict[str, str]()
+    for spec in specs:
+        if spec.key in names or spec.kind == "unknown" or file_of(spec) is None:
+            continue
+        name, number = spec.label, 2
+        while name in used:
+            name, number = f"{spec.label}{number}", number + 1
+        used.add(name)
+        names[spec.key] = name
+    return names
+
+
+def import_lines(names: Mapping[str, str]) -> list[str]:
+    """`from my_layers import Swish`, a line a file."""
+    found: dict[str, list[str]] = {}
+    for key, local in names.items():
+        own = key.partition(":")[2]
+        found.setdefault(module_of(key), []).append(own if own == local else f"{own} as {local}")
+    return [f"from {module} import {', '.join(sorted(words))}" for module, words in sorted(found.items())]
+
+
+def files_of(specs: Iterable[OpSpec]) -> tuple[LayerFile, ...]:
+    """The files that ops need, each once, in the order of their names."""
+    found = {file.module: file for spec in specs if (file := file_of(spec)) is not None and spec.kind != "unknown"}
+    return tuple(found[module] for module in sorted(found))
+
+
+def used_in(graph: Graph, one: CustomFile) -> tuple[str, ...]:
+    """The nodes of a graph whose class is in a file."""
+    return tuple(node.id for node in graph.nodes.values() if is_custom(node.op) and module_of(node.op) == one.module)

@@ -1,0 +1,315 @@
+"""What the arguments of a person's own class are: parameters with an editor, or ports, from annotations and defaults.
+
+All of it is read off the syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.builder.catalog.catalog import Param, Port
+from app.builder.literals import DTYPES, BadLiteral, DType, encode
+from app.builder.params import ParamError, check_param
+
+_PLAIN = {"int": "int", "float": "float", "bool": "bool", "str": "str", "builtins.int": "int", "typing.Any": "value",
+          "object": "value", "numbers.Number": "float", "numbers.Real": "float", "torch.dtype": "dtype"}  # fmt: skip
+_ROWS = re.compile(r"(builtins\.)?(tuple|list)|typing\.(Tuple|List|Sequence|Iterable)"
+                   r"|collections\.abc\.(Sequence|Iterable)|torch\.Size")  # fmt: skip
+_SIZES = re.compile(r"_size_(\d|any)(_opt)?_t")
+_TENSOR = ("torch.Tensor", "torch.FloatTensor", "torch.LongTensor", "torch.nn.Parameter")
+_NUMBERS = {"math.inf": math.inf, "math.pi": math.pi, "math.e": math.e, "math.nan": math.nan, "torch.inf": math.inf,
+            "torch.pi": math.pi, "torch.nan": math.nan, "numpy.inf": math.inf, "numpy.pi": math.pi}  # fmt: skip
+
+
+class Unusable(ValueError):
+    """A class that cannot be a layer here; the words say why."""
+
+
+class _Unknown:
+    """An expression whose value only running the file would tell."""
+
+
+UNKNOWN = _Unknown()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names of the file mean: `imported` by dotted name, `constants` by expression, `stars` are whole modules."""
+
+    imported: dict[str, str]
+    constants: dict[str, ast.expr] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+
+    def dotted(self, node: ast.expr) -> str:
+        """The full name of what an expression names, "" for other expressions."""
+        if isinstance(node, ast.Attribute):
+            outer = self.dotted(node.value)
+            return f"{outer}.{node.attr}" if outer else ""
+        if not isinstance(node, ast.Name):
+            return ""
+        if node.id in self.imported:
+            return self.imported[node.id]
+        return f"torch.nn.{node.id}" if "torch.nn" in self.stars and node.id[:1].isupper() else node.id
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """The value of a literal, of a name that the file sets once to one, or of a dtype; else UNKNOWN."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self.value(node.operand, depth)
+            return -inner if type(inner) in (int, float) else UNKNOWN
+        if isinstance(node, ast.Tuple | ast.List):
+            items = tuple(self.value(item, depth) for item in node.elts)
+            return UNKNOWN if any(item is UNKNOWN for item in items) else _kept(items)
+        if isinstance(node, ast.Constant):
+            return _kept(node.value)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "float" and len(node.args) == 1:
+            inner = self.value(node.args[0], depth)
+            return _float(inner)
+        name = self.dotted(node)
+        if name in self.constants and depth < 8:
+            return self.value(self.constants[name], depth + 1)
+        if name.startswith("torch.") and name.removeprefix("torch.") in DTYPES:
+            return DType(name.removeprefix("torch."))
+        return _NUMBERS.get(name, UNKNOWN)
+
+
+def _kept(value: Any) -> Any:
+    """The value, if a project can keep it."""
+    try:
+        encode(value)
+    except BadLiteral:
+        return UNKNOWN
+    return value
+
+
+def _float(value: Any) -> Any:
+    try:
+        return float(value) if type(value) in (str, int, float) else UNKNOWN
+    except ValueError:
+        return UNKNOWN
+
+
+@dataclass(frozen=True)
+class Given:
+    """One argument of a function as it is written. `keyword` arguments stand behind `*`, `bare` ones before `/`."""
+
+    name: str
+    annotation: ast.expr | None
+    default: ast.expr | None
+    keyword: bool = False
+    bare: bool = False
+
+
+def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
+    """The arguments of a function behind the first `skip` (`self`, `ctx`). Raises Unusable for `*args` of `forward`."""
+    spec = function.args
+    if spec.vararg and function.name == "forward":
+        raise Unusable(f"forward takes *{spec.vararg.arg}; give its inputs names")
+    plain = [*spec.posonlyargs, *spec.args]
+    defaults = [*[None] * (len(plain) - len(spec.defaults)), *spec.defaults]
+    found = [
+        Given(arg.arg, arg.annotation, default, bare=number < len(spec.posonlyargs))
+        for number, (arg, default) in enumerate(zip(plain, defaults, strict=True))
+    ][skip:]
+    pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    return (*found, *(Given(arg.arg, arg.annotation, default, keyword=True) for arg, default in pairs))
+
+
+def constructor_params(given: tuple[Given, ...], scope: Scope) -> tuple[tuple[Param, ...], tuple[str, ...]]:
+    """Parameters of a constructor, and the arguments that keep a default which no form can show. Raises Unusable."""
+    params: list[Param] = []
+    kept = []
+    for one in given:
+        param = _param(one, scope)
+        if param is None:
+            if one.default is None:
+                what = f": {ast.unparse(one.annotation)}" if one.annotation else ""
+                raise Unusable(f"{one.name}{what} of __init__ cannot be set in a form; give it a default")
+            kept.append(one.name)
+        else:
+            leading = param.required and not one.keyword and not kept and all(p.positional for p in params)
+            params.append(replace(param, positional=leading))
+    return tuple(params), tuple(kept)
+
+
+def forward_ports(
+    given: tuple[Given, ...], scope: Scope, taken: frozenset[str], by_name: bool = True
+) -> tuple[tuple[Port, ...], tuple[Param, ...], tuple[str, ...]]:
+    """Ports, parameters of the call and what keeps its default. `taken` are names of the constructor's parameters.
+
+    With `by_name` arguments behind the first parameter are given by name. Raises Unusable.
+    """
+    ports: list[Port] = []
+    params: list[Param] = []
+    kept = []
+    for one in given:
+        param, required = _call_param(one, scope), one.default is None
+        clash = one.name in taken
+        if param is not None and not clash and not (one.bare and by_name):
+            params.append(replace(param, call=True, positional=False))
+        elif param is not None and required:
+            raise Unusable(f"{one.name} is an argument of __init__ and of forward; give one of them another name")
+        elif not required and (clash or (one.bare and by_name) or param is not None):
+            kept.append(one.name)
+        else:
+            named = by_name and (one.keyword or bool(params) or not required)
+            if clash and named:
+                raise Unusable(f"{one.name} is an argument of __init__ and of forward; give one of them another name")
+            name = f"{one.name}_" if clash else one.name
+            ports.append(Port(name, _port_kind(one, scope), required=required, named=named))
+    if not by_name and _gap(given, ports):
+        raise Unusable("an input of forward without a default stands behind one with a default")
+    return tuple(ports), tuple(params), tuple(kept)
+
+
+def _gap(given: tuple[Given, ...], ports: list[Port]) -> bool:
+    """Python itself refuses that; ports that are optional must not leave holes in the row."""
+    names = {port.name for port in ports}
+    optional = False
+    for one in given:
+        if one.name in names and one.default is not None:
+            optional = True
+        elif optional and one.default is None:
+            return True
+    return False
+
+
+def _call_param(one: Given, scope: Scope) -> Param | None:
+    """The parameter that an argument of `forward` is, if its annotation or its default says a plain value."""
+    default = scope.value(one.default) if one.default is not None else UNKNOWN
+    if one.annotation is None and (default is UNKNOWN or default is None):
+        return None
+    if one.annotation is not None:
+        facts = _facts(one.annotation, scope)
+        if facts is None and (default is None or default is UNKNOWN):
+            return None
+        if _port_kind(one, scope) != "any":
+            return None
+    return _param(one, scope)
+
+
+def _port_kind(one: Given, scope: Scope) -> str:
+    if one.annotation is None:
+        return "any"
+    members = _members(one.annotation, scope)
+    if any(scope.dotted(member) in _TENSOR for member in members):
+        return "tensor"
+    rows = [member for member in members if isinstance(member, ast.Subscript)]
+    texts = (scope.dotted(part) for row in rows for part in ast.walk(row) if isinstance(part, ast.Name | ast.Attribute))
+    return "tuple" if rows and any(text in _TENSOR for text in texts) else "any"
+
+
+def _param(one: Given, scope: Scope) -> Param | None:
+    """The parameter with its editor; None for what cannot be kept as a literal."""
+    required = one.default is None
+    default = None if one.default is None else scope.value(one.default)
+    if default is UNKNOWN:
+        return None
+    facts = _facts(one.annotation, scope) if one.annotation is not None else _guess(default, required)
+    if facts is None:
+        if required or default is None:
+            return None
+        facts = _guess(default, required)
+    if facts.get("kind") == "float" and type(default) is int:
+        default = float(default)
+    facts = {**facts, "optional": facts.get("optional", False) or (default is None and not required)}
+    param = Param(one.name, default=default, required=required, **facts)
+    if not required and not _fits(param, default):
+        param = Param(one.name, "value", default=default, optional=default is None)
+    return param if required or _fits(param, default) else None
+
+
+def _fits(param: Param, value: Any) -> bool:
+    try:
+        check_param(param, value)
+    except ParamError:
+        return False
+    return True
+
+
+def _guess(default: Any, required: bool) -> dict[str, Any]:
+    """The kind of an argument without an annotation."""
+    if required or default is None:
+        return {"kind": "value"}
+    if isinstance(default, DType):
+        return {"kind": "dtype"}
+    if isinstance(default, tuple):
+        whole = bool(default) and all(type(item) is int for item in default)
+        return {"kind": "ints", "count": 0} if whole else {"kind": "value"}
+    return {"kind": type(default).__name__}
+
+
+def _members(annotation: ast.expr, scope: Scope) -> list[ast.expr]:
+    """The members of a union, of quoted and of `Annotated` ones too."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return _members(ast.parse(annotation.value, mode="eval").body, scope)
+        except SyntaxError:
+            return [annotation]
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        return [*_members(annotation.left, scope), *_members(annotation.right, scope)]
+    if isinstance(annotation, ast.Subscript):
+        outer = scope.dotted(annotation.value).rpartition(".")[2]
+        inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        if outer == "Optional":
+            return [*_members(inner[0], scope), ast.Constant(None)]
+        if outer == "Union":
+            return [member for part in inner for member in _members(part, scope)]
+        if outer in ("Annotated", "Final") and inner:
+            return _members(inner[0], scope)
+    if isinstance(annotation, ast.Name) and annotation.id in scope.constants:  # Size = int | tuple[int, int]
+        named = scope.constants[annotation.id]
+        if isinstance(named, ast.BinOp | ast.Subscript | ast.Name) and ast.unparse(named) != annotation.id:
+            return _members(named, Scope(scope.imported, {}, scope.stars))
+    return [annotation]
+
+
+def _facts(annotation: ast.expr, scope: Scope) -> dict[str, Any] | None:
+    """Kind, count, choices and whether None is allowed; None for what is no plain value."""
+    members = _members(annotation, scope)
+    nothing = [m for m in members if isinstance(m, ast.Constant) and m.value is None]
+    found = [_one(member, scope) for member in members if member not in nothing]
+    if not found or None in found:
+        return None
+    merged = _merged([facts for facts in found if facts is not None])
+    return {**merged, "optional": bool(nothing) or any(facts and facts.get("optional") for facts in found)}
+
+
+def _one(member: ast.expr, scope: Scope) -> dict[str, Any] | None:
+    name = scope.dotted(member.value if isinstance(member, ast.Subscript) else member)
+    if sizes := _SIZES.fullmatch(name.rpartition(".")[2]):
+        return {"kind": "value"} if sizes[1] == "any" else {"kind": "ints", "count": int(sizes[1])}
+    if not isinstance(member, ast.Subscript):
+        return {"kind": "value"} if _ROWS.fullmatch(name) else {"kind": _PLAIN[name]} if name in _PLAIN else None
+    inner = member.slice.elts if isinstance(member.slice, ast.Tuple) else [member.slice]
+    if name.rpartition(".")[2] == "Literal":
+        values = [scope.value(item) for item in inner]
+        words = tuple(value for value in values if type(value) is str)
+        if words and all(type(value) is str or value is None for value in values):
+            return {"kind": "choice", "choices": words, "optional": None in values}
+        return None if UNKNOWN in values else {"kind": "value"}
+    if not _ROWS.fullmatch(name):
+        return None
+    parts = [_facts(item, scope) for item in inner if not (isinstance(item, ast.Constant) and item.value is Ellipsis)]
+    if not parts or None in parts:
+        return None
+    if any(part is None or part["kind"] != "int" or part["optional"] for part in parts):
+        return {"kind": "value"}
+    fixed = "uple" in name and len(parts) == len(inner)
+    return {"kind": "ints", "count": len(parts) if fixed else 0}
+
+
+def _merged(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """One editor for all members of a union."""
+    kinds = [facts["kind"] for facts in found]
+    if len(found) == 1:
+        return found[0]
+    if set(kinds) == {"int", "float"}:
+        return {"kind": "float"}
+    rows = [facts for facts in found if facts["kind"] == "ints"]
+    if len(rows) == 1 and len(found) == 2 and "int" in kinds and rows[0]["count"]:
+        return {"kind": "ints", "count": rows[0]["count"]}
+    return {"kind": "value"}

@@ -1,0 +1,134 @@
+"""How the parameters of a layer are initialised: the functions of `torch.nn.init`, and what they have against a layer.
+
+The table stands here so that a form can show it before torch is loaded; a test holds it against torch's signatures.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from app.builder.catalog.catalog import OpSpec, Param
+from app.builder.graph import Init
+from app.builder.params import ParamError, check_param
+from app.util.frozen import FrozenMap
+
+
+def _number(name: str, default: float | None = None, **more: Any) -> Param:
+    return Param(name, "float", default, required=default is None, start=None if default is not None else 0.0, **more)
+
+
+_KAIMING = (
+    _number("a", 0),
+    Param("mode", "choice", "fan_in", choices=("fan_in", "fan_out")),
+    Param(
+        "nonlinearity",
+        "choice",
+        "leaky_relu",
+        choices=("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+                 "sigmoid", "tanh", "relu", "leaky_relu", "selu"),
+    ),
+)  # fmt: skip
+_GAIN = (_number("gain", 1.0),)
+
+FUNCTIONS: dict[str, tuple[Param, ...]] = {
+    "kaiming_normal_": _KAIMING,
+    "kaiming_uniform_": _KAIMING,
+    "xavier_normal_": _GAIN,
+    "xavier_uniform_": _GAIN,
+    "trunc_normal_": (_number("mean", 0.0), _number("std", 1.0), _number("a", -2.0), _number("b", 2.0)),
+    "normal_": (_number("mean", 0.0), _number("std", 1.0)),
+    "uniform_": (_number("a", 0.0), _number("b", 1.0)),
+    "orthogonal_": (_number("gain", 1),),
+    "zeros_": (),
+    "ones_": (),
+    "constant_": (_number("val"),),
+    "eye_": (),
+    "dirac_": (Param("groups", "int", 1, minimum=1),),
+    "sparse_": (_number("sparsity", minimum=0, maximum=1), _number("std", 0.01)),
+}
+
+
+def check_inits(inits: Mapping[str, Init]) -> None:
+    """Raise ParamError unless every name is one of a parameter (`weight`, `self_attn.in_proj_weight`, "" of what is a
+    parameter itself), and every function one of the table with arguments that it takes. What passes can be written into
+    source."""
+    for name, init in inits.items():
+        if name and (not name.replace(".", "_").isidentifier() or not all(map(_is_name, name.split(".")))):
+            raise ParamError(f"{name!r:.60} is no name of a parameter")
+        if init.name not in FUNCTIONS:
+            raise ParamError(f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}")
+        known = {param.name: param for param in FUNCTIONS[init.name]}
+        for key, value in init.params.items():
+            if key not in known:
+                raise ParamError(f"{init.name} has no argument {key!r:.40}")
+            check_param(known[key], value)
+        absent = [param.name for param in known.values() if param.required and param.name not in init.params]
+        if absent:
+            raise ParamError(f"{init.name} wants {' and '.join(absent)}")
+
+
+def _is_name(part: str) -> bool:
+    # A number is an item of a Sequential or a ModuleList, which `self.x.0` could not be written for.
+    return part.isidentifier() and not keyword.iskeyword(part)
+
+
+_LARGEST = 1 << 20
+_memo: dict[tuple[Any, ...], str] = {}
+_lock = threading.Lock()
+
+
+def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The parameters of a layer that can be initialised by name, with their shapes; none for what owns none."""
+    if spec.kind not in ("module", "parameter"):
+        return {}
+    import torch
+
+    from app.builder.shapes.meta_calls import Call
+
+    if spec.kind == "parameter":
+        shape = resolved.get("shape")
+        return {"": tuple(shape) if isinstance(shape, tuple) else ()}
+    with torch.device("meta"):
+        module = Call.of(spec, resolved).target
+    return {name: tuple(p.shape) for name, p in module.named_parameters() if all(map(_is_name, name.split(".")))}
+
+
+def refusal(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -> str:
+    """Why an initialisation cannot be, in torch's words; "" if it can."""
+    key = (spec.key, spec.target, resolved, name, init)
+    with _lock:
+        if key in _memo:
+            return _memo[key]
+    words = _tried(spec, resolved, name, init)
+    with _lock:
+        if len(_memo) > 4096:
+            _memo.clear()
+        _memo[key] = words
+    return words
+
+
+def _tried(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -> str:
+    import torch
+
+    try:
+        check_inits({name or "weight": init})
+    except ParamError as error:
+        return str(error)
+    shapes = parameter_shapes(spec, resolved)
+    if name not in shapes:
+        return f"there is no parameter {name}; there are {', '.join(shapes) or 'none'}"
+    function = getattr(torch.nn.init, init.name)
+    shape = shapes[name]
+    sizes = shape if math.prod(shape) <= _LARGEST else tuple(min(size, 64) for size in shape)
+    # A generator of its own: the numbers of a run that goes on beside it are not touched.
+    own = {"generator": torch.Generator()} if "generator" in inspect.signature(function).parameters else {}
+    try:
+        function(torch.empty(sizes), **init.params, **own)
+    except Exception as error:  # torch's words are the answer
+        return str(error).partition("\n")[0] or type(error).__name__
+    return ""

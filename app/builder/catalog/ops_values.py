@@ -1,0 +1,247 @@
+"""Ops that are written by hand, for there is no signature to read: values of their own, numbers, tuples, brackets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.builder.catalog.catalog import OpSpec, Param, Port
+from app.builder.codegen.free_tensors import BUFFER_FILLS, FILLS
+from app.builder.literals import DType, Slice
+
+PARTS = 16
+FACTS = ("min", "max", "eps", "tiny")  # of torch.finfo
+
+_SHAPE = Param("shape", "ints", required=True, count=0, minimum=0, start=(1, 64))
+_FLOAT32 = DType("float32")
+_FILLED = (
+    Param("value", "number", default=1.0),
+    Param("std", "float", default=1.0, minimum=0),
+    Param("low", "float", default=0.0),
+    Param("high", "float", default=1.0),
+)
+_FILL_VALUE = Param("fill_value", "number", required=True, start=1.0, positional=True)
+_TENSOR, _ANY = Port("input"), "any"
+_OPERAND = "tensor or number"
+
+
+def _spec(key: str, kind: str, category: str, label: str = "", **more: Any) -> OpSpec:
+    name = key.rpartition(".")[2]
+    return OpSpec(key, kind, more.pop("target", ""), label or name, category, more.pop("stem", name), **more)
+
+
+SPECS: dict[str, OpSpec] = {
+    spec.key: spec
+    for spec in (
+        _spec("number", "number", "io", "Number", inputs=(), outputs=(Port("output", "number"),),
+              params=(Param("value", "number", required=True, start=1),)),
+        _spec("constant", "buffer", "io", "Constant", inputs=(), params=(
+            Param("value", "tensor", required=True, start=(1.0, 2.0)),
+            Param("dtype", "dtype", optional=True),
+            Param("persistent", "bool", default=True))),
+        _spec("packed", "buffer", "io", "Packed values", inputs=(), params=(
+            Param("values", "packed", required=True, start="c-muNXs~BsU~m8c1cLzp"),
+            Param("shape", "ints", required=True, count=0, minimum=0, start=(2,)),
+            Param("dtype", "dtype", default=_FLOAT32), Param("persistent", "bool", default=True))),
+        _spec("parameter", "parameter", "io", "Parameter", stem="param", inputs=(), params=(
+            _SHAPE, Param("fill", "choice", default="zeros", choices=FILLS), *_FILLED,
+            Param("dtype", "dtype", default=_FLOAT32), Param("requires_grad", "bool", default=True))),
+        _spec("buffer", "buffer", "io", "Buffer", inputs=(), params=(
+            _SHAPE, Param("fill", "choice", default="zeros", choices=BUFFER_FILLS), *_FILLED,
+            Param("dtype", "dtype", default=_FLOAT32), Param("persistent", "bool", default=True))),
+        _spec("Tensor.size", "method", "shape", target="torch.Tensor.size", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),),
+              params=(Param("dim", "int", required=True, start=0, positional=True),)),
+        _spec("Tensor.shape", "operator", "shape", target="own.shape", inputs=(_TENSOR,),
+              outputs=(Port("output", "tuple"),)),
+        _spec("Tensor.dim", "method", "shape", target="torch.Tensor.dim", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),)),
+        _spec("Tensor.numel", "method", "shape", target="torch.Tensor.numel", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),)),
+        _spec("torch.finfo", "operator", "shape", target="own.finfo", inputs=(_TENSOR,),
+              outputs=(Port("output", "number"),),
+              params=(Param("fact", "choice", required=True, choices=FACTS, start="min"),)),
+        _spec("operator.getitem", "operator", "shape", "getitem", target="operator.getitem", stem="item",
+              inputs=(Port("input", "tensor or tuple"),), outputs=(Port("output", _ANY),),
+              params=(Param("index", "index", required=True, optional=True, start=(Slice(), 0)),)),
+        _spec("operator.setitem", "operator", "shape", "setitem", target="own.setitem", stem="filled",
+              inputs=(_TENSOR, Port("value", _OPERAND)), params=(
+            Param("index", "index", required=True, optional=True, start=Slice()),
+            Param("value", "number", optional=True))),
+        _spec("unpack", "operator", "shape", target="own.unpack", inputs=(Port("input", "tuple"),),
+              outputs=tuple(Port(f"item{i}", _ANY) for i in range(PARTS)), outputs_by="count",
+              params=(Param("count", "int", required=True, start=2, minimum=1, maximum=PARTS),)),
+        _spec("tuple", "operator", "shape", target="own.pack", inputs=(Port("items", _ANY, variadic=True),),
+              outputs=(Port("output", "tuple"),)),
+        *(_spec(f"Tensor.{name}", "method", "shape", target=f"torch.Tensor.{name}", inputs=(_TENSOR,), params=(
+            Param("size", "ints", required=True, count=0, minimum=0, start=(4, 4), positional=True), *more))
+          for name, more in (("new_zeros", ()), ("new_ones", ()), ("new_full", (_FILL_VALUE,)))),
+        _spec("Tensor.type_as", "method", "shape", target="torch.Tensor.type_as", inputs=(_TENSOR, Port("other"))),
+        _spec("Tensor.float", "method", "shape", target="torch.Tensor.float", inputs=(_TENSOR,)),
+        _spec("Tensor.long", "method", "shape", target="torch.Tensor.long", inputs=(_TENSOR,)),
+        _spec("Tensor.requires_grad_", "method", "shape", target="torch.Tensor.requires_grad_", inputs=(_TENSOR,),
+              params=(Param("requires_grad", "bool", default=True),)),
+        *(_spec(f"operator.{name}", "operator", "merge", target=f"operator.{name}",
+                inputs=(Port("input", _OPERAND), Port("other", _OPERAND)), outputs=(Port("output", _OPERAND),),
+                params=(Param("input", "number", optional=True), Param("other", "number", optional=True)))
+          for name in ("floordiv", "mod", "pow")),
+        _spec("ops.StochasticDepth", "module", "drop", target="torchvision.ops.StochasticDepth",
+              stem="stochastic_depth", inputs=(Port("input"),), params=(
+            Param("p", "float", required=True, minimum=0, maximum=1, start=0.1, positional=True),
+            Param("mode", "choice", required=True, choices=("batch", "row"), start="row", positional=True))),
+        _spec("F.batch_norm", "function", "norm", target="own.batch_norm",
+              inputs=(_TENSOR, *(Port(name, required=False) for name in (
+                  "running_mean", "running_var", "weight", "bias", "num_batches_tracked"))),
+              params=(Param("training", "bool", None, optional=True), Param("momentum", "float", default=0.1),
+                      Param("eps", "float", default=1e-5, minimum=0))),
+        _spec("operator.neg", "operator", "merge", target="operator.neg", inputs=(Port("input", _OPERAND),),
+              outputs=(Port("output", _OPERAND),)),
+    )
+}  # fmt: skip
+
+# The functions behind `own.`; what `operator` and torch do not have under a name of one word.
+OWN: dict[str, Any] = {
+    "shape": lambda tensor: tensor.shape,
+    "setitem": lambda tensor, value, index: _filled(tensor, value, index),
+    "unpack": lambda values, count: _taken_apart(values, count),
+    "pack": lambda items: tuple(items),
+    "finfo": lambda tensor, fact: _float_fact(tensor, fact),
+    "batch_norm": lambda input, **given: _normalised(input, **given),
+}
+
+
+def _normalised(input: Any, **given: Any) -> Any:
+    """What `F.batch_norm` gives, without a value computed or a statistic moved."""
+    if input.dim() < 2:
+        raise ValueError(f"expected at least 2 dimensions, and {input.dim()} arrive")
+    for name in ("running_mean", "running_var", "weight", "bias"):
+        held = given.get(name)
+        if held is not None and held.numel() != input.shape[1]:
+            raise ValueError(f"{name} should contain {input.shape[1]} elements, not {held.numel()}")
+    return input.clone()
+
+
+def _float_fact(tensor: Any, fact: str) -> float:
+    import torch
+
+    return float(getattr(torch.finfo(tensor.dtype), fact))
+
+
+def _filled(tensor: Any, value: Any, index: Any) -> Any:
+    copied = tensor.clone()
+    copied[index] = value
+    return copied
+
+
+def _taken_apart(values: Any, count: int) -> tuple[Any, ...]:
+    if len(values) != count:
+        raise ValueError(f"count is {count}, and {len(values)} values arrive")
+    return tuple(values)
+
+
+# What each is for and what its arguments are, where torch says nothing.
+WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "F.batch_norm": (
+        "Batch normalization with statistics and weights that are wired: buffers and parameters of the net.",
+        "While training it takes the statistics of the batch and moves the running ones, if they are wired.",
+        {
+            "training": "None follows the net; True always takes the statistics of the batch, False never.",
+            "momentum": "How much of the running statistics is replaced by those of a batch.",
+            "eps": "Added to the variance, so that nothing is divided by zero.",
+        },
+    ),
+    "number": (
+        "A number, for parameters and operands that are wired.",
+        "It stands in the code where it is used.",
+        {"value": "A whole number, one with a point, or True or False."},
+    ),
+    "constant": (
+        "A small tensor that is typed, such as the weights of a filter.",
+        "It is kept as a buffer, so it moves to the device with the network and stands in its state_dict.",
+        {
+            "value": "Numbers in brackets, rows of one length: [[1, 2], [3, 4]].",
+            "dtype": "Type of the values; None takes it from them, int64 for whole numbers.",
+            "persistent": "Whether it stands in the state_dict.",
+        },
+    ),
+    "packed": (
+        "A tensor of many values, such as a table of places, kept as a compressed text.",
+        "It is kept as a buffer. A model that is imported brings it; it is looked at rather than typed.",
+        {
+            "values": "The bytes of the tensor, compressed by zlib and written in base 85.",
+            "shape": "Its sizes.",
+            "dtype": "Type of the values.",
+            "persistent": "Whether it stands in the state_dict.",
+        },
+    ),
+    "parameter": (
+        "A free nn.Parameter: a tensor that the optimizer learns, such as positions or a class token.",
+        "It takes nothing and gives the same tensor to every sample; add or multiply it, or expand it over the batch.",
+        {
+            "shape": "Its sizes, as torch.zeros takes them. There is no batch in it.",
+            "fill": "What it holds at first.",
+            "value": "The number that fill='full' writes everywhere.",
+            "std": "The standard deviation for fill='normal'.",
+            "low": "The lower end for fill='uniform'.",
+            "high": "The upper end for fill='uniform'.",
+            "dtype": "Type of the values.",
+            "requires_grad": "Whether it learns.",
+        },
+    ),
+    "buffer": (
+        "A tensor that belongs to the network and does not learn, such as a mask.",
+        "It moves to the device with the network and stands in its state_dict.",
+        {
+            "shape": "Its sizes, as torch.zeros takes them. There is no batch in it.",
+            "fill": "What it holds.",
+            "value": "The number that fill='full' writes everywhere.",
+            "std": "The standard deviation for fill='normal'.",
+            "low": "The lower end for fill='uniform'.",
+            "high": "The upper end for fill='uniform'.",
+            "dtype": "Type of the values.",
+            "persistent": "Whether it stands in the state_dict.",
+        },
+    ),
+    "ops.StochasticDepth": (
+        "torchvision's stochastic depth: while training, leaves a whole branch out by chance.",
+        "It stands at the end of a residual branch; the expected value stays what it was.",
+        {
+            "p": "How likely a branch is left out.",
+            "mode": "batch leaves it out for all samples at once, row for each sample by itself.",
+        },
+    ),
+    **{
+        f"Tensor.new_{what}": (
+            f"A new tensor filled with {words}, of the dtype and on the device of the one that arrives.",
+            "What arrives gives these two alone; the sizes are typed or wired.",
+            {"size": "Its sizes.", "fill_value": "What it is filled with."},
+        )
+        for what, words in (("zeros", "zeros"), ("ones", "ones"), ("full", "fill_value"))
+    },
+    "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is that of the batch.", {"dim": "Which size."}),
+    "torch.finfo": (
+        "A limit of the dtype of a tensor, as a number: torch.finfo(x.dtype).min.",
+        "The smallest number is what masks of attention are filled with.",
+        {"fact": "The smallest and the largest number, the step behind 1, and the smallest above 0."},
+    ),
+    "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is that of the batch.", {}),
+    "operator.getitem": (
+        "What stands at an index: x[:, 0], x[..., 1:3], or an item of a tuple.",
+        "A number takes one place away, a slice keeps some of them, None adds a dimension, ... stands for all between.",
+        {"index": "What stands between the brackets."},
+    ),
+    "operator.setitem": (
+        "A copy of a tensor with other values at an index: x[:, 0] = value.",
+        "The tensor that arrives stays as it was, so that backward finds what it saved.",
+        {"index": "What stands between the brackets.", "value": "A number, or a tensor that fits there."},
+    ),
+    "unpack": (
+        "Takes a tuple apart, such as the (h_n, c_n) of an LSTM or a shape.",
+        "Each of its values comes out of a port of its own.",
+        {"count": "How many values there are."},
+    ),
+    "tuple": (
+        "Puts values together to one, such as the (h_0, c_0) that an LSTM takes.",
+        "The order is that of the wires.",
+        {},
+    ),
+}

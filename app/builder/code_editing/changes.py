@@ -1,0 +1,174 @@
+"""What typing in the text does to a project: one small change each, as a value, and how it is applied."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from app.builder import names
+from app.builder.catalog.catalog import Catalog
+from app.builder.catalog.inits import FUNCTIONS, check_inits
+from app.builder.code_editing.values import UNSET, CannotEdit, Reading
+from app.builder.edits import block_params, blocks, edits
+from app.builder.graph import Init
+from app.builder.literals import to_code
+from app.builder.sheet import changed
+from app.util.frozen import FrozenMap
+
+W = TypeVar("W", bound=blocks.Whole)
+
+
+@dataclass(frozen=True)
+class Change:
+    """On the sheet of a block, "" for the network's."""
+
+    sheet: str
+
+    @property
+    def words(self) -> str:
+        raise AssertionError
+
+
+@dataclass(frozen=True)
+class OnNode(Change):
+    """Of a node; `who` is its name for the words."""
+
+    node: str
+    who: str
+
+
+@dataclass(frozen=True)
+class Parameter(OnNode):
+    """A parameter of a node; UNSET is its default."""
+
+    name: str
+    value: Any
+
+    @property
+    def words(self) -> str:
+        to = "back to its default" if self.value is UNSET else f"to {_short(to_code(self.value))}"
+        return f"Set {self.name} of {self.who} {to}"
+
+
+@dataclass(frozen=True)
+class Renamed(OnNode):
+    name: str
+
+    @property
+    def words(self) -> str:
+        return f"Rename {self.who} to {self.name}"
+
+
+@dataclass(frozen=True)
+class Repeated(OnNode):
+    count: int
+
+    @property
+    def words(self) -> str:
+        return f"Repeat {self.who} ×{self.count}"
+
+
+@dataclass(frozen=True)
+class Frozen(OnNode):
+    on: bool
+
+    @property
+    def words(self) -> str:
+        return f"{'Freeze' if self.on else 'Unfreeze'} {self.who}"
+
+
+@dataclass(frozen=True)
+class Default(Change):
+    """What instances of the block have that do not set a parameter themselves."""
+
+    name: str
+    value: Any
+
+    @property
+    def words(self) -> str:
+        return f"Set the default of {self.name} to {_short(to_code(self.value))}"
+
+
+@dataclass(frozen=True)
+class OutputKey(Change):
+    node: str
+    key: str
+
+    @property
+    def words(self) -> str:
+        return f"Return it under {_short(to_code(self.key))}"
+
+
+@dataclass(frozen=True)
+class Initialised(Change):
+    """How a parameter of a layer is initialised."""
+
+    node: str
+    parameter: str
+    init: Init
+
+    @property
+    def words(self) -> str:
+        return f"Initialise {self.parameter or 'the values'} by {self.init.name}"
+
+    @classmethod
+    def read(
+        cls, sheet: str, node: str, parameter: str, function: ast.Attribute, values: Any, reading: Reading
+    ) -> Initialised:
+        """From a call of `torch.nn.init`. Raises CannotEdit, and ParamError for what is missing."""
+        if function.attr not in FUNCTIONS:
+            raise CannotEdit(f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}", function)
+        known = {param.name: param for param in FUNCTIONS[function.attr]}
+        params = {}
+        for name, tree in values:
+            if name not in known:
+                has = ", ".join(known) or "no arguments"
+                raise CannotEdit(f"{function.attr} has no argument {name}; it has {has}", tree)
+            params[name] = reading.value(known[name], tree)
+        init = Init(function.attr, FrozenMap(params))
+        check_inits({parameter or "weight": init})
+        return cls(sheet, node, parameter, init)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def applied(project: W, ops: Catalog, change: Change) -> W:
+    """The project after a change. Raises BlockError, GraphError."""
+    if isinstance(change, Default):
+        return block_params.set_default(project, change.sheet, change.name, change.value)
+    sheet: Any = blocks.sheet_named(project, change.sheet)
+    graph = sheet.graph
+    match change:
+        case Parameter(node=node, name=name, value=value):
+            param = ops.of(graph, graph.owner(node)).param(name)
+            plain = param is not None and not param.required and repr(value) == repr(param.default)
+            graph = graph.without_param(node, name) if value is UNSET or plain else graph.with_param(node, name, value)
+        case Renamed(node=node, name=name):
+            graph = graph.with_name(node, name)
+        case OutputKey(node=node, key=key):
+            graph = graph.with_param(node, "key", key)
+        case Initialised(node=node, parameter=parameter, init=init):
+            owner = graph.owner(node)
+            graph = graph.with_node(replace(owner, inits=owner.inits.set(parameter, init)))
+        case Repeated(node=node, count=count):
+            return _put(project, change.sheet, blocks.set_repeat(sheet, ops, node, count))
+        case Frozen(node=node, on=on):
+            return _put(project, change.sheet, edits.flagged(sheet, [node], "frozen", on))
+    return _put(project, change.sheet, changed(sheet, graph=graph))
+
+
+def _put(project: W, name: str, sheet: Any) -> W:
+    return blocks.with_sheet(project, name, sheet)
+
+
+def check_layer_name(name: str, taken: set[str], at: ast.AST) -> None:
+    """Raise CannotEdit unless a layer of a class can be called so, and its attribute is exactly that."""
+    if name in names.module_attributes():
+        raise CannotEdit(f"Every nn.Module has {name} already; choose another name", at)
+    if name in taken:
+        raise CannotEdit(f"{name} is in use in this class already", at)
+    if names.written(name) != name:
+        raise CannotEdit(f"A layer cannot be called {name}; {names.written(name)} would do", at)

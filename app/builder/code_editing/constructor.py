@@ -1,0 +1,280 @@
+"""What was typed in the constructor of a class: the arguments of modules, how often they stand there, their names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.builder.blocks import Block, block_of
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.code_editing.changes import Change, Frozen, Parameter, Renamed, Repeated, check_layer_name
+from app.builder.code_editing.values import Arguments, CannotEdit, Reading, said, same
+from app.builder.codegen.free_tensors import expression
+from app.builder.edits.blocks import Whole
+from app.builder.graph import Graph, Node
+from app.builder.names import Names, reserved_variables
+from app.source.generated import ClassText
+
+_CONTAINERS = ("nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Sequential")
+STRUCTURE = "Which layers there are is drawn: put them on the canvas"
+
+
+@dataclass(frozen=True)
+class ConstructorReader:
+    """Holds statements of `__init__` against what was typed. `sheet` is the name of the block, `text` its lines."""
+
+    project: Whole
+    ops: Catalog
+    sheet: str
+    text: ClassText
+    reading: Reading
+
+    @property
+    def graph(self) -> Graph:
+        return self.project.blocks[self.sheet].graph if self.sheet else self.project.graph
+
+    def assigned(self, was: ast.expr, old: ast.expr, now: ast.expr, new: ast.expr) -> Iterator[Change]:
+        """An attribute that is given a module, or a container of modules."""
+        if not isinstance(was, ast.Attribute):
+            if not same(was, now):
+                raise CannotEdit("Rename the layer in the inspector", now)
+            raise CannotEdit("Edit this one in the inspector", new)
+        paths = self.paths()
+        if not same(was, now):
+            yield self._renamed(was, now, paths)
+        yield from self._made(was.attr, old, new, paths)
+
+    def paths(self) -> dict[str, Node]:
+        """The node whose module is at each attribute path."""
+        nodes = self.graph.nodes
+        return {path: self.graph.owner(node) for node, path in self.text.modules.items() if node in nodes}
+
+    def _renamed(self, was: ast.Attribute, now: ast.expr, paths: Mapping[str, Node]) -> Change:
+        if not (isinstance(now, ast.Attribute) and same(was.value, now.value)):
+            raise CannotEdit(f"{said(was)} can have another name; that it is an attribute of self stays", now)
+        return self.renamed(was.attr, now.attr, now, paths)
+
+    def renamed(self, old: str, new: str, at: ast.AST, paths: Mapping[str, Node]) -> Change:
+        """Another name for the layer at an attribute. Raises CannotEdit."""
+        if old not in paths:
+            raise CannotEdit(f"{old} holds several layers: rename them one by one, as {old}.name, in the inspector", at)
+        taken = {path.split(".")[0] for path in paths} | set(self.reading.names)
+        check_layer_name(new, taken, at)
+        return Renamed(self.sheet, paths[old].id, paths[old].name, new)
+
+    # --- Modules and what they are in
+
+    def _made(self, path: str, old: ast.expr, new: ast.expr, paths: Mapping[str, Node]) -> Iterator[Change]:
+        if path in paths:
+            yield from self._whole(paths[path], self.graph, old, new, self.text, self.sheet)
+            return
+        if same(old, new):
+            return
+        match old, new:
+            case (
+                ast.Call(func=was, args=[ast.List(elts=before)]),
+                ast.Call(func=now, args=[ast.List(elts=after)]),
+            ) if same(was, now):
+                if len(before) != len(after):
+                    raise CannotEdit(STRUCTURE, new)
+                number = 0
+                for one, other in zip(before, after, strict=True):
+                    yield from self._made(f"{path}.{number}", *self._alike(one, other), paths)
+                    number += _count(one)
+            case (
+                ast.Call(func=was, args=[ast.Dict(keys=keys, values=before)]),
+                ast.Call(func=now, args=[ast.Dict(keys=others, values=after)]),
+            ) if same(was, now):
+                if len(keys) != len(others) or not all(map(same, keys, others)):
+                    raise CannotEdit("The keys are the names of the layers: rename them in the inspector", new)
+                for key, one, other in zip(keys, before, after, strict=True):
+                    assert isinstance(key, ast.Constant)
+                    yield from self._made(f"{path}.{key.value!s}", one, other, paths)
+            case _:
+                raise CannotEdit(STRUCTURE, new)
+
+    def _alike(self, old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """One of several equal layers, each of which is a node."""
+        if isinstance(old, ast.Starred) and not same(old, new):
+            raise CannotEdit("These are several nodes that are alike: change them in the inspector", new)
+        return old, new
+
+    def _whole(
+        self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
+    ) -> Iterator[Change]:
+        """What makes the module of a node, all its repetitions, frozen or not."""
+        if same(old, new):
+            return
+        old, frozen = _thawed(old)
+        new, freeze = _thawed(new)
+        if frozen != freeze:
+            yield Frozen(sheet, node.id, node.name, freeze)
+        if node.repeat == 1:
+            yield from self._one(node, graph, old, new, text, sheet)
+            return
+        (before, counts), (after, others) = _items(old), _items(new)
+        if sum(counts) != node.repeat or len(before) != len(after):
+            raise CannotEdit("How often it stands there is the number in range", new)
+        if counts != others:
+            yield Repeated(sheet, node.id, node.name, sum(others))
+        for one, other in zip(before, after, strict=True):
+            yield from self._one(node, graph, one, other, text, sheet)
+
+    def _one(
+        self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
+    ) -> Iterator[Change]:
+        """One module: of a class, of torch, or a `nn.Sequential` in the place of a block."""
+        if same(old, new):
+            return
+        spec = self.ops.of(graph, node)
+        if not (isinstance(old, ast.Call) and isinstance(new, ast.Call)):
+            raise CannotEdit(STRUCTURE, new)
+        if not same(old.func, new.func):
+            raise CannotEdit(f"{said(old.func)} is the kind of the node: replace it on the canvas", new.func)
+        if node.id in text.placed:
+            yield from self._placed(spec.definition, old, new, text.placed[node.id][0])
+        elif spec.kind in ("parameter", "buffer"):
+            yield from self._tensor(node, spec, old, new, sheet)
+        else:
+            reading = self.reading if sheet == self.sheet else Reading({p: p for p in self._params(sheet)})
+            if spec.kind == "block":
+                yield from self._instance(node, spec, old, new, sheet, reading)
+                return
+            arguments = Arguments(graph, node, spec, reading, at_call=False)
+            for name, value in arguments.changes(old, new):
+                yield Parameter(sheet, node.id, node.name, name, value)
+
+    def _params(self, sheet: str) -> list[str]:
+        return [param.name for param in self.project.blocks[sheet].params] if sheet else []
+
+    def _instance(
+        self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str, reading: Reading
+    ) -> Iterator[Change]:
+        """An instance of a block: the parameters that it exposes. What else it is given comes from what arrives."""
+        given = Names(reserved_variables())
+        known = {given.take(param.name): param for param in spec.params}
+        before = {str(word.arg): word.value for word in old.keywords}
+        after = {str(word.arg): word.value for word in new.keywords}
+        if new.args:
+            raise CannotEdit("Write each argument with its name", new.args[0])
+        for name in {**before, **after}:
+            was, now = before.get(name), after.get(name)
+            if same(was, now):
+                continue
+            if name not in known:
+                has = ", ".join(known) or "nothing"
+                words = "is taken from what arrives, and differs between the instances" if was else "is no parameter"
+                raise CannotEdit(f"{name} {words}; {block_of(node.op)} exposes {has}", now or new)
+            param = known[name]
+            value = param.default if now is None else reading.value(param, now)
+            yield Parameter(sheet, node.id, node.name, param.name, value)
+
+    def _placed(self, block: Block | None, old: ast.Call, new: ast.Call, text: ClassText) -> Iterator[Change]:
+        """A block that is written as a `nn.Sequential`: its layers, for all its instances."""
+        if block is None:
+            raise CannotEdit(STRUCTURE, new)
+        if len(old.args) != len(new.args) or new.keywords:
+            raise CannotEdit(STRUCTURE, new)
+        nodes = {int(path): block.graph.nodes[node] for node, path in text.modules.items() if node in block.graph.nodes}
+        number = 0
+        start = 0
+        items = [(one, other, _count(one)) for one, other in zip(old.args, new.args, strict=True)]
+        for one, other, count in items:
+            start = max((key for key in nodes if key <= number), default=0)
+            number += count
+            if same(one, other):
+                continue
+            node = nodes[start]
+            (was, _), (now, others) = _items_of(one), _items_of(other)
+            if others != count:
+                if node.repeat != count:
+                    raise CannotEdit("How often it stands there is the repeat of the block: see the inspector", other)
+                yield Repeated(block.name, node.id, node.name, others)
+            was, frozen = _thawed(was)
+            now, freeze = _thawed(now)
+            if frozen != freeze:
+                yield Frozen(block.name, node.id, node.name, freeze)
+            yield from self._one(node, block.graph, was, now, text, block.name)
+
+    def _tensor(self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str) -> Iterator[Change]:
+        """A free parameter or a buffer: its shape or one number, as far as it reads the same then."""
+        flags = {word.arg: word.value for word in new.keywords}
+        for word in old.keywords:
+            flags.setdefault(word.arg, ast.Constant(None))
+        for name, tree in flags.items():
+            param = spec.param(str(name))
+            if param is None or param.kind != "bool":
+                raise CannotEdit(f"{spec.label} has no argument {name} here", tree if name else new)
+            default = isinstance(tree, ast.Constant) and tree.value is None
+            value = param.default if default else self.reading.value(param, tree)
+            if value != node.params.get(param.name, param.default):
+                yield Parameter(sheet, node.id, node.name, param.name, value)
+        if len(new.args) != 1 or len(old.args) != 1:
+            raise CannotEdit(STRUCTURE, new)
+        if same(old.args[0], new.args[0]):
+            return
+        match old.args[0], new.args[0]:
+            case ast.Call(func=was, args=[_]), ast.Call(func=now, args=[numbers]) if spec.key == "constant":
+                value = spec.param("value")
+                if value is not None and same(was, now):
+                    yield Parameter(sheet, node.id, node.name, "value", self.reading.value(value, numbers))
+                    return
+        for name, value in _tried(node.params, new.args[0]):
+            text = expression(spec.key, {**node.params, name: value})
+            if same(ast.parse(text, mode="eval").body, new.args[0]):
+                yield Parameter(sheet, node.id, node.name, name, value)
+                return
+        raise CannotEdit("One size or one number at a time can be typed here; the rest is in the inspector", new)
+
+
+def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any]]:
+    """Values that a free tensor might have been given: sizes in a row, or a number for something else."""
+    numbers = [part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)]
+    for part in ast.walk(tree):
+        items = part.args if isinstance(part, ast.Call) else part.elts if isinstance(part, ast.Tuple) else []
+        sizes = [item.value for item in items if isinstance(item, ast.Constant) and type(item.value) is int]
+        for end in range(len(sizes), 0, -1):
+            yield "shape", tuple(sizes[:end])
+    for name in ("value", "std", "low", "high"):
+        for number in numbers:
+            if isinstance(number, int | float):
+                yield name, float(number)
+                yield name, -float(number)
+    for fill in ("zeros", "ones", "normal", "uniform", "eye", "arange"):
+        yield "fill", fill
+
+
+def _thawed(tree: ast.expr) -> tuple[ast.expr, bool]:
+    """A module without what freezes it, and whether something does."""
+    match tree:
+        case ast.Call(func=ast.Attribute(value=inner, attr="requires_grad_"), args=[ast.Constant(value=False)]):
+            return inner, True
+    return tree, False
+
+
+def _count(tree: ast.expr) -> int:
+    return _items_of(tree)[1]
+
+
+def _items_of(tree: ast.expr) -> tuple[ast.expr, int]:
+    """What stands in a row of modules, and how often: `*[nn.ReLU() for _ in range(3)]` is three."""
+    inner = tree.value if isinstance(tree, ast.Starred) else tree
+    if not isinstance(inner, ast.ListComp):
+        return tree, 1
+    match inner.generators[0].iter:
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as number)]):
+            return inner.elt, number
+    raise CannotEdit("How often it stands there is a whole number in range", tree)
+
+
+def _items(tree: ast.expr) -> tuple[list[ast.expr], list[int]]:
+    """The modules in the container of a repeated node, each with how often it stands there."""
+    if not (isinstance(tree, ast.Call) and ast.unparse(tree.func) in _CONTAINERS and tree.args):
+        raise CannotEdit(STRUCTURE, tree)
+    args = tree.args
+    if len(args) == 1 and isinstance(args[0], ast.List):
+        args = args[0].elts
+    pairs = [_items_of(arg) for arg in args]
+    return [one for one, _ in pairs], [count for _, count in pairs]

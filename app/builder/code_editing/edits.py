@@ -1,0 +1,180 @@
+"""A statement of the generated text, typed anew, as an edit of the drawing.
+
+Old and new are read with `ast` and held against each other. What differs has to be the value of a parameter, the name
+of a layer, or how often it is repeated; anything else is structure, and refused with where it can be changed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from app.builder.blocks import Block, BlockError
+from app.builder.catalog.catalog import Catalog
+from app.builder.code_editing.changes import Change, Default, Initialised, OutputKey, applied
+from app.builder.code_editing.constructor import ConstructorReader
+from app.builder.code_editing.forward import ForwardReader
+from app.builder.code_editing.lines import Statement, parsed, statement_at, why_not
+from app.builder.code_editing.values import CannotEdit, Reading, said, same
+from app.builder.edits.blocks import Whole, sheet_named
+from app.builder.graph import GraphError
+from app.builder.names import Names, reserved_variables
+from app.builder.params import ParamError
+from app.source.generated import ClassText, Source
+
+W = TypeVar("W", bound=Whole)
+
+
+@dataclass(frozen=True)
+class Edited(Generic[W]):
+    """The project after an edit, and what was done in words: "Set out_channels of conv1 to 64"."""
+
+    project: W
+    words: str
+
+
+def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> Edited[W] | None:
+    """The project with the statement on a line typed anew; None if that says what was there.
+
+    `typed` are the lines of the statement, with their margins. Raises CannotEdit.
+    """
+    statement = statement_at(source.text, line)
+    reason = why_not(statement, source.text, line)
+    if statement is None or reason:
+        raise CannotEdit(reason)
+    new = _read(typed, statement)
+    try:
+        changes = list(dict.fromkeys(_Class(project, ops, source, statement).changes(new)))
+        if not changes:
+            return None
+        after = project
+        for change in changes:
+            after = applied(after, ops, change)
+    except (BlockError, GraphError, ParamError) as error:
+        raise CannotEdit(str(error), new) from None
+    except RecursionError:
+        raise CannotEdit("This is nested too deep") from None
+    return Edited(after, changes[0].words if len(changes) == 1 else f"{changes[0].words}, and more in that line")
+
+
+def _read(typed: str, statement: Statement) -> ast.stmt:
+    """The statement that was typed, its places counted from its own first line."""
+    body = "\n    pass" if isinstance(statement.tree, ast.FunctionDef) else ""
+    margin = statement.tree.col_offset
+    if body:
+        body = "\n" + " " * (margin + 4) + "pass"
+    try:
+        whole = ast.parse(f"if 1:\n{typed}{body}\n").body
+    except SyntaxError as error:
+        at = ast.Pass(lineno=(error.lineno or 2) - 1, col_offset=max((error.offset or 1) - 1, 0))
+        raise CannotEdit(f"Python cannot read this: {error.msg}", at) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise CannotEdit("Python cannot read this") from None
+    assert isinstance(whole[0], ast.If)
+    if len(whole) != 1 or len(whole[0].body) != 1:
+        raise CannotEdit("One line says one thing: further nodes are put on the canvas")
+    return ast.increment_lineno(whole[0].body[0], -1)
+
+
+class _Class:
+    """One class of the text, and the sheet that it was written from."""
+
+    def __init__(self, project: Whole, ops: Catalog, source: Source, statement: Statement) -> None:
+        self.statement = statement
+        names = list(source.classes)
+        classes = [part for part in parsed(source.text).body if isinstance(part, ast.ClassDef)]
+        if len(names) != len(classes):
+            raise CannotEdit("The text is of another drawing; wait until it is written anew")
+        self.name = names[statement.number]
+        self.text: ClassText = source.classes[self.name]
+        self.sheet = sheet_named(project, self.name)
+        given, params = Names(reserved_variables()), self.sheet.params if isinstance(self.sheet, Block) else ()
+        self.reading = Reading({given.take(param.name): param.name for param in params})
+        self.constructor = ConstructorReader(project, ops, self.name, self.text, self.reading)
+        self.forward = ForwardReader(project, ops, self.name, self.text, self.reading)
+        self._tree = classes[statement.number]
+
+    def changes(self, new: ast.stmt) -> Iterator[Change]:
+        old = self.statement.tree
+        match old, new:
+            case ast.FunctionDef(), ast.FunctionDef():
+                yield from self._defaults(old, new)
+            case ast.Assign(targets=[was]), ast.Assign(targets=[now]) if self.statement.function == "__init__":
+                yield from self.constructor.assigned(was, old.value, now, new.value)
+            case ast.Expr(value=ast.Call() as was), ast.Expr(value=ast.Call() as now):
+                yield from self._called(was, now)
+            case ast.Assign(targets=[was]), ast.Assign(targets=[now]):
+                yield from self.forward.assigned(self._node(), was, old.value, now, new.value)
+            case ast.Return(value=ast.Dict() as was), ast.Return(value=ast.Dict() as now):
+                yield from self._keys(was, now)
+            case _:
+                if not same(old, new):
+                    raise CannotEdit("Which call stands here is drawn: put another node on the canvas", new)
+
+    def _node(self) -> str:
+        """The node of a line in `forward`."""
+        line = self.statement.first
+        node = next((node for node, lines in self.text.lines.items() if line in lines), None)
+        if node is None or node not in self.sheet.graph.nodes:
+            raise CannotEdit("The text is of another drawing; wait until it is written anew")
+        return node
+
+    def _defaults(self, old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[Change]:
+        """Defaults of the arguments of a block's class."""
+        before, after = old.args, new.args
+        if old.name != new.name or [a.arg for a in before.args] != [a.arg for a in after.args]:
+            raise CannotEdit("Arguments come from the parameters of the block: change them in the inspector", new)
+        if len(before.defaults) != len(after.defaults) or not same(before.vararg or after.vararg, None):
+            raise CannotEdit("Each parameter of a block has a default", new)
+        names = [a.arg for a in before.args][-len(before.defaults) :]
+        params = {param.name: param for param in getattr(self.sheet, "params", ())}
+        for name, was, now in zip(names, before.defaults, after.defaults, strict=True):
+            if not same(was, now):
+                param = params[self.reading.names[name]]
+                yield Default(self.name, param.name, Reading().value(param, now))
+
+    def _called(self, old: ast.Call, new: ast.Call) -> Iterator[Change]:
+        """What initialises a parameter, or puts a module into another."""
+        if isinstance(old.func, ast.Attribute) and ast.unparse(old.func.value) == "nn.init":
+            yield self._initialised(old, new)
+        elif same(old.func, new.func) and len(old.args) == len(new.args) == 2 and same(old.args[0], new.args[0]):
+            raise CannotEdit("Edit this one in the inspector", new)
+        elif not same(old, new):
+            raise CannotEdit("This line puts a layer in its place; what it is called is said by its name", new)
+
+    def _initialised(self, old: ast.Call, new: ast.Call) -> Change:
+        if not (isinstance(new.func, ast.Attribute) and new.args and same(new.args[0], old.args[0])):
+            raise CannotEdit("Which parameter is initialised is chosen in the inspector", new)
+        if ast.unparse(new.func.value) != "nn.init" or len(new.args) != 1:
+            raise CannotEdit("A function of nn.init stands here, its arguments with their names", new.func)
+        node, path = self._whose(ast.unparse(old.args[0]))
+        values = tuple((word.arg or "", word.value) for word in new.keywords)
+        owner = self.sheet.graph.owner(node)
+        parameter = next((p for p in sorted(owner.inits, key=len, reverse=True) if path.endswith(p)), "")
+        return Initialised.read(self.name, owner.id, parameter, new.func, values, self.reading)
+
+    def _whose(self, target: str) -> tuple[str, str]:
+        """The node on whose line an initialisation stands."""
+        line = self.statement.first
+        nodes = [node for node, lines in self.text.lines.items() if line in lines and node in self.sheet.graph.nodes]
+        nodes = [node for node in nodes if self.sheet.graph.owner(node).inits]
+        if not nodes:
+            raise CannotEdit("This is initialised inside a block: edit it there, in the inspector")
+        return nodes[0], target
+
+    def _keys(self, old: ast.Dict, new: ast.Dict) -> Iterator[Change]:
+        """The keys under which outputs come back."""
+        line = self.statement.first
+        nodes = [node for node, lines in self.text.lines.items() if line in lines]
+        nodes = [node for node in nodes if self.sheet.graph.nodes[node].op == "output"]
+        if len(old.keys) != len(new.keys) or len(nodes) != len(old.keys):
+            raise CannotEdit("What is returned is drawn by the wires into the outputs", new)
+        for node, was, now, value, other in zip(nodes, old.keys, new.keys, old.values, new.values, strict=True):
+            if not same(value, other):
+                raise CannotEdit(f"{said(value)} is drawn by a wire: move the wire on the canvas", other)
+            if not same(was, now):
+                if not (isinstance(now, ast.Constant) and isinstance(now.value, str)):
+                    raise CannotEdit("A key is a text in quotes", now or new)
+                yield OutputKey(self.name, node, now.value)

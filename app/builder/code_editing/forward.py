@@ -1,0 +1,143 @@
+"""What was typed in `forward`: the values that a call is given beside what wires bring."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from app.builder.catalog.catalog import OpSpec, Param
+from app.builder.code_editing.changes import Change, Parameter
+from app.builder.code_editing.constructor import ConstructorReader
+from app.builder.code_editing.values import DRAWN, UNSET, Arguments, CannotEdit, said, same
+from app.builder.graph import Graph, Node
+
+# Calls that take their sizes one by one rather than as a tuple.
+_SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size",
+           "torch.rand": "size", "torch.randn": "size"}  # fmt: skip
+_RANGES = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
+
+
+class ForwardReader(ConstructorReader):
+    """Holds statements of `forward` against what was typed."""
+
+    def assigned(  # type: ignore[override]
+        self, node_id: str, was: ast.expr, old: ast.expr, now: ast.expr, new: ast.expr
+    ) -> Iterator[Change]:
+        """A variable that is given the result of a call."""
+        caller = self.graph.nodes[node_id]
+        node, spec = self.graph.owner(node_id), self.ops.of(self.graph, caller)
+        if not same(was, now):
+            match was, now:
+                case ast.Subscript(value=a, slice=index), ast.Subscript(value=b, slice=other) if same(a, b):
+                    yield self._index(node, spec, index, other)
+                case _:
+                    raise CannotEdit("Names of values follow from the drawing; layers can be renamed", now)
+        if not same(old, new):
+            for name, value in self._value(caller, node, spec, old, new):
+                yield name if isinstance(name, Change) else Parameter(self.sheet, node.id, node.name, name, value)
+
+    def _index(self, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Change:
+        param = spec.param("index")
+        if param is None or any(isinstance(part, ast.Name) for part in ast.walk(old)):
+            raise CannotEdit(f"A part of [{said(old)}] {DRAWN}", new)
+        return Parameter(self.sheet, node.id, node.name, "index", self.reading.index(param, new))
+
+    def _value(
+        self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr
+    ) -> Iterator[tuple[Any, Any]]:
+        """Parameters with their values; or changes of other nodes, with nothing."""
+        match old, new:
+            case ast.Call(), ast.Call():
+                yield from self._call(caller, node, spec, old, new)
+            case ast.BinOp(), ast.BinOp() if type(old.op) is type(new.op):
+                for number, (was, now) in enumerate(((old.left, new.left), (old.right, new.right))):
+                    if not same(was, now):
+                        yield self._operand(node, spec, number, was, now)
+            case ast.Subscript(), ast.Subscript():
+                if not same(old.value, new.value):
+                    raise CannotEdit(f"{said(old.value)} {DRAWN}", new.value)
+                yield self._index(node, spec, old.slice, new.slice), None
+            case _:
+                raise CannotEdit(f"{said(old)} is the kind of the node: replace it on the canvas", new)
+
+    def _operand(self, node: Node, spec: OpSpec, number: int, was: ast.expr, now: ast.expr) -> tuple[Any, Any]:
+        """A number beside a sign: typed at the node, or a number node that is wired to it."""
+        port = spec.inputs[number].name
+        edge = next((edge for edge in self.graph.into(node.id) if edge.port == port), None)
+        param = spec.operand(port)
+        if edge is None and param is not None:
+            return param.name, self.reading.value(param, now)
+        source = self.graph.nodes[edge.source] if edge is not None else None
+        if source is not None and source.op == "number":
+            param = self.ops[source.op].params[0]
+            return Parameter(self.sheet, source.id, source.name, param.name, self.reading.value(param, now)), None
+        raise CannotEdit(f"{said(was)} {DRAWN}", now)
+
+    def _call(self, caller: Node, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
+        own = spec.kind in ("module", "block", "custom")
+        if not same(old.func, new.func):
+            yield self._other_function(node, old.func, new.func, own), None
+        if spec.key == "torch.arange":
+            old, new = _by_name(old), _by_name(new)
+        size = spec.param(_SPREAD.get(spec.key, ""))
+        if size is not None and not same(old, new):
+            yield from self._sizes(node, size, old, new)
+            old = ast.Call(old.func, [], old.keywords)
+            new = ast.Call(new.func, [], new.keywords)
+        arguments = Arguments(self.graph, node, spec, self.reading, at_call=True, caller=caller.id)
+        yield from arguments.changes(old, new)
+
+    def _other_function(self, node: Node, old: ast.expr, new: ast.expr, own: bool) -> Change:
+        match old, new:
+            case (
+                ast.Attribute(value=ast.Name(id="self"), attr=was),
+                ast.Attribute(value=ast.Name(id="self"), attr=now),
+            ) if own:
+                paths = self.paths()
+                if now in paths and paths[now].id != node.id:
+                    words = f"{now} is another layer: to call it here, share its module in the inspector"
+                    raise CannotEdit(words, new)
+                return self.renamed(was, now, new, paths)
+            case ast.Attribute(value=a, attr=was), ast.Attribute(value=b, attr=now) if was == now:
+                raise CannotEdit(f"{said(a)} {DRAWN}", b)
+        if own:
+            raise CannotEdit("Which layer is called is drawn; those in a container: rename them in the inspector", new)
+        raise CannotEdit(f"{said(old)} is the kind of the node: replace it on the canvas", new)
+
+    def _sizes(self, node: Node, size: Param, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
+        """Sizes that are written one by one."""
+        before, after = old.args, new.args
+        if len(before) == len(after) and all(map(same, before, after)):
+            return
+        kept = node.params.get(size.name)
+        kept = kept if isinstance(kept, tuple) and len(kept) == len(before) else None
+        wired = [i for i in range(len(before)) if self._wired(self.graph, node, size.name, i)]
+        if len(before) != len(after) and wired:
+            raise CannotEdit("Some of the sizes are drawn by wires: cut those first to have more or fewer", new)
+        items: list[Any] = []
+        for number, tree in enumerate(after):
+            if number < len(before) and same(before[number], tree) and kept is not None:
+                items.append(kept[number])
+            elif number in wired or self._wired(self.graph, node, size.name, None):
+                raise CannotEdit(f"{said(before[number])} {DRAWN}", tree)
+            else:
+                items.append(tree)
+        trees = [item if isinstance(item, ast.expr) else ast.Constant(0) for item in items]
+        read = self.reading.value(size, ast.copy_location(ast.Tuple(trees, ast.Load()), new))
+        whole = tuple(value if isinstance(item, ast.expr) else item for item, value in zip(items, read, strict=True))
+        yield size.name, whole if whole or not size.required else UNSET
+
+    @staticmethod
+    def _wired(graph: Graph, node: Node, name: str, number: int | None) -> bool:
+        port = name if number is None else f"{name}[{number}]"
+        return any(edge.port == port for edge in graph.into(node.id))
+
+
+def _by_name(call: ast.Call) -> ast.Call:
+    """A call of `torch.arange` with its bounds by name."""
+    names = _RANGES.get(len(call.args), ())
+    words = [ast.keyword(name, value) for name, value in zip(names, call.args, strict=False)]
+    for word in words:
+        ast.copy_location(word, word.value)
+    return ast.copy_location(ast.Call(call.func, [], [*words, *call.keywords]), call)

@@ -1,0 +1,218 @@
+"""What a person typed in the text of a class, as values of parameters: read with `ast`, never run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.builder.catalog.catalog import OpSpec, Param
+from app.builder.expressions import Expr, ExpressionError
+from app.builder.graph import Graph, Node
+from app.builder.literals import AUTO, DTYPES, DType
+from app.builder.params import ParamError, check_param, parse_param
+
+
+class CannotEdit(ValueError):
+    """What was typed is no edit of the drawing; says why, and at which part of the text."""
+
+    def __init__(self, words: str, at: ast.AST | None = None) -> None:
+        super().__init__(words)
+        self.at = at
+
+
+class Unset:
+    """A parameter that was taken out of the text: back to its default."""
+
+
+UNSET = Unset()
+DRAWN = "is drawn by a wire: move the wire on the canvas"
+
+
+def same(one: ast.AST | None, other: ast.AST | None) -> bool:
+    """Whether two parts of a text say the same."""
+    if one is None or other is None:
+        return one is other
+    return ast.dump(one) == ast.dump(other)
+
+
+def said(tree: ast.AST) -> str:
+    """A part of the text, short enough to stand in a sentence."""
+    text = ast.unparse(tree)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads values in a class. `names` are its arguments, each with the name of the block's parameter that it is."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, param: Param, tree: ast.expr) -> Any:
+        """The value that a parameter is given. Raises CannotEdit with what it wants."""
+        value = self._read(tree)
+        if param.kind == "float" and type(value) is int:
+            value = float(value)
+        if param.kind == "ints" and param.count == 0 and param.required and type(value) is int:
+            value = (value,)
+        try:
+            check_param(param, value)
+        except ParamError as error:
+            raise CannotEdit(str(error), tree) from None
+        return value
+
+    def index(self, param: Param, tree: ast.expr) -> Any:
+        """What stands between brackets."""
+        try:
+            text = ast.unparse(tree).removeprefix("(").removesuffix(")")
+            return parse_param(param, f"[{text}]" if isinstance(tree, ast.List) else text)
+        except ParamError as error:
+            raise CannotEdit(str(error), tree) from None
+
+    def _read(self, tree: ast.expr) -> Any:
+        match tree:
+            case ast.Constant(value=bool() | int() | float() | str() | None as value):
+                return value
+            case ast.Constant(value=value) if value is ...:
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return tuple(map(self._read, items))
+            case ast.Attribute(value=ast.Name(id="torch"), attr=name) if name in DTYPES:
+                return DType(name)
+            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" | "nan" as word)]):
+                return float(word)
+        return self._expression(tree)
+
+    def _expression(self, tree: ast.expr) -> Expr:
+        """Something computed from the parameters of the block that the class is of."""
+        try:
+            expression = Expr(ast.unparse(_Inside(self.names).visit(ast.parse(ast.unparse(tree), mode="eval").body)))
+        except ExpressionError as error:
+            raise CannotEdit(f"{said(tree)} is no value: {error}", tree) from None
+        except SyntaxError:  # a part that only stands in a row, such as *x
+            raise CannotEdit(f"{said(tree)} is no value", tree) from None
+        unknown = expression.names - set(self.names.values())
+        if unknown:
+            known = ", ".join(self.names.values())
+            has = f"the block has {known}" if known else "a value stands here, and there are no parameters to name"
+            raise CannotEdit(f"There is no parameter {min(unknown)}; {has}", tree)
+        return expression
+
+
+class _Inside(ast.NodeTransformer):
+    """Names of a class as those of the block: without `self.`, and as they were exposed."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return self.visit_Name(ast.Name(node.attr, ast.Load()))
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(self._names.get(node.id, node.id), ast.Load())
+
+
+# --- Arguments --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one call and the parameters of a node that they are. `at_call` is for calls in `forward`."""
+
+    graph: Graph
+    node: Node  # the one whose module, or function, it is
+    spec: OpSpec
+    reading: Reading
+    at_call: bool
+    caller: str = ""  # the node that calls, where it calls another's module
+
+    @property
+    def wired(self) -> frozenset[str]:
+        """The parameters and ports that wires give, or a part of."""
+        edges = self.graph.into(self.caller or self.node.id) if self.at_call or self.spec.kind != "module" else ()
+        return frozenset(edge.port.split(".")[0].split("[")[0] for edge in edges)
+
+    def _of_this_call(self, param: Param) -> bool:
+        return self.spec.kind != "module" or param.call == self.at_call
+
+    def named(self, name: str, tree: ast.AST) -> Param:
+        """The parameter that a name in the call is. Raises CannotEdit."""
+        param = self.spec.param(name)
+        if name in self.wired:
+            raise CannotEdit(f"{name} {DRAWN}, or cut it in the inspector", tree)
+        if param is None or not self._of_this_call(param):
+            known = ", ".join(p.name for p in self.spec.params if self._of_this_call(p)) or "no arguments"
+            raise CannotEdit(f"{self.spec.label} has no argument {name} here; it has {known}", tree)
+        return param
+
+    def changes(self, old: ast.Call, new: ast.Call) -> Iterator[tuple[str, Any]]:
+        """Parameters that are given other values, UNSET where they are left out. Raises CannotEdit."""
+        places = self._places(old.args)
+        if len(new.args) > len(places):
+            places += self._further(places, new)
+        taken = {place.name for place in places[: len(new.args)] if place is not None}
+        before = {word.arg: word for word in old.keywords}
+        after = {word.arg: word for word in new.keywords}
+        for number, place in enumerate(places):
+            was = old.args[number] if number < len(old.args) else None
+            now = new.args[number] if number < len(new.args) else None
+            if same(was, now):
+                continue
+            if place is None:
+                raise CannotEdit(f"{said(was or new)} {DRAWN}", now or new)
+            if now is not None:
+                yield place.name, self.reading.value(place, now)
+            elif place.name not in after:
+                yield place.name, self._left_out(place, new)
+        for name, word in after.items():
+            if name is None:
+                raise CannotEdit("Write each argument with its name", word)
+            if name in taken:
+                raise CannotEdit(f"{name} is given twice", word)
+            if name not in before or not same(before[name].value, word.value):
+                yield name, self.reading.value(self.named(name, word), word.value)
+        for name in before:
+            if name not in after and name not in taken:
+                yield str(name), self._left_out(self.named(str(name), new), new)
+
+    def _left_out(self, param: Param, at: ast.AST) -> Unset:
+        if param.required:
+            raise CannotEdit(f"{param.name} has no default, so it cannot be left out", at)
+        return UNSET
+
+    def _places(self, args: list[ast.expr]) -> list[Param | None]:
+        """Which parameter each argument by position is, None for what a wire gives."""
+        own = [p for p in self.spec.params if p.positional and self._of_this_call(p)]
+        if self.spec.kind == "module" and not self.at_call:
+            if len(own) != len(args):
+                own = [p for p in own if p.required or p.auto or p.name in self.node.params]
+            return [*own, *[None] * len(args)][: len(args)]
+        own = [p for p in self.spec.params if self._of_this_call(p) and (p.positional or self.spec.operand(p.name))]
+        own = [p for p in own if p.name not in self.wired]
+        found: list[Param | None] = []
+        for arg in args:
+            number = next((i for i, p in enumerate(own) if self._says(p, arg)), None)
+            found.append(None if number is None else own[number])
+            own = own if number is None else own[number + 1 :]
+        return found
+
+    def _says(self, param: Param, arg: ast.expr) -> bool:
+        """Whether an argument is the value that a parameter has now."""
+        try:
+            value = self.reading.value(param, arg)
+        except CannotEdit:
+            return False
+        now = self.node.params.get(param.name, param.default)
+        return now is AUTO or (isinstance(value, Expr) and isinstance(now, Expr)) or bool(value == now)
+
+    def _further(self, places: list[Param | None], new: ast.Call) -> list[Param | None]:
+        """Arguments by position behind those that were there: what Python takes them for."""
+        order = [p for p in self.spec.params if self._of_this_call(p)]
+        if places != order[: len(places)] or len(new.args) > len(order):
+            raise CannotEdit("Write a further argument with its name, such as name=2", new.args[len(places)])
+        return list(order[len(places) : len(new.args)])

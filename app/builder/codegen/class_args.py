@@ -1,0 +1,327 @@
+"""What the instances of a block differ in: the arguments of its class.
+
+A parameter that a person exposed is one. So is whatever was taken from the arriving shape and came out differently at
+two instances: `in_channels` of a block that stands behind 32 channels here and behind 64 there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.builder.blocks import Block
+from app.builder.codegen.sequential import Chains
+from app.builder.expressions import Expr, ExpressionError, computed, expressions, mapped
+from app.builder.graph import Graph, Node
+from app.builder.literals import AUTO, to_code
+from app.builder.names import Names, reserved_variables
+from app.builder.plan import Plan, Step, plan
+from app.builder.registration import OWNING
+from app.builder.shapes.shapes import Inside, StepResult, computed_plan, infer
+from app.builder.shapes.size_dependence import followed
+from app.util.frozen import FrozenMap
+
+# What a class has as an attribute: modules, and values that it owns.
+VALUES = ("parameter", "buffer")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a class. `values` has its value by inside; `param` is the exposed parameter's name, if it is."""
+
+    name: str
+    values: tuple[Any, ...]
+    param: str = ""
+    default: Any = None
+
+    def declared(self) -> str:
+        """As it stands in `def __init__`."""
+        return f"{self.name}={to_code(self.default)}" if self.param else self.name
+
+
+@dataclass
+class BlockClass:
+    """A class, and every inside that it stands for. The network itself is one without a block, of one inside.
+
+    A block that is written in place is one too, without a name, for each repetition of each instance: `insides` has
+    what it is at each inside of the class that it stands in. `chain` are its nodes, and `given` its parameters, in
+    words of that class; `turn` is the first repetition that it is for. `inner` has those that stand in it, by instance
+    and repetition; equal ones behind each other are one.
+    """
+
+    name: str
+    graph: Graph
+    block: Block | None
+    insides: list[Inside]
+    arguments: list[Argument] = field(default_factory=list)
+    texts: dict[tuple[str, int, str], str] = field(default_factory=dict)
+    stored: set[str] = field(default_factory=set)
+    imported: Mapping[str, str] = field(default_factory=dict)  # what the classes of files are called, by op
+    chain: tuple[Node, ...] = ()
+    given: Mapping[str, Any] | None = None
+    turn: int = 0
+    inner: dict[str, list[BlockClass]] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        return self.insides[0].plan
+
+    @property
+    def results(self) -> Mapping[str, StepResult]:
+        return self.insides[0].results
+
+    @property
+    def steps(self) -> list[Step]:
+        return [step for step in self.plan.steps if step.live]
+
+    def argument_at(self, inside: Inside | None, argument: Argument) -> Any:
+        """The value of an argument for one instance, AUTO where nothing is known of it."""
+        number = next((i for i, known in enumerate(self.insides) if known is inside), None)
+        return AUTO if number is None else argument.values[number]
+
+    def with_inner(self) -> Iterator[BlockClass]:
+        """The class and every block that is written in place in it, at any depth."""
+        yield self
+        for turns in self.inner.values():
+            for one in {id(turn): turn for turn in turns}.values():
+                yield from one.with_inner()
+
+    def code(self, value: Any, prefix: str = "") -> str:
+        """A value with expressions over the parameters of the class, as text; `prefix` ("self.") is for `forward`,
+        which reads what the constructor kept."""
+        for expression in expressions(value):
+            if prefix:
+                self.stored.update(self.renamed.get(name, name) for name in expression.names)
+
+        def written(value: Any) -> str:
+            if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text) and not prefix:
+                return str(value[0])  # of layers; a function may want a tuple
+            if isinstance(value, tuple):
+                items = ", ".join(map(written, value))
+                return f"({items},)" if len(value) == 1 else f"({items})"
+            return value if isinstance(value, _Text) else to_code(value)
+
+        return written(mapped(value, lambda expression: _Text(expression.code(prefix, self.renamed))))
+
+
+class _Text(str):
+    """Source already."""
+
+
+def turns_of(result: StepResult, count: int) -> Iterator[tuple[FrozenMap[str, Any], Inside | None]]:
+    """Parameters and inside of every repetition; of those that could not be looked into, those of the last that was."""
+    if not result.turns:
+        yield from ((result.resolved, None) for _ in range(count))
+        return
+    for number in range(count):
+        turn = result.turns[min(number, len(result.turns) - 1)]
+        yield turn.resolved, turn.inside
+
+
+def block_classes(walk: Plan, results: Mapping[str, StepResult], root: BlockClass) -> list[BlockClass]:
+    """Root and the classes of all blocks in it, those that others use first, their arguments settled."""
+    found = _Found(Chains(walk.catalog))
+    found.names.take(root.name)
+    found.collect(walk, results)
+    found.order.append(root)
+    for made in found.order:
+        _Settling(made, found).settle()
+    return found.order
+
+
+def unknown_inside(step: Step, block: Block, walk: Plan) -> Inside:
+    """The inside of a block of which nothing arrives."""
+    assert walk.catalog is not None
+    values = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in block.params})
+    inner = computed_plan(plan(block.graph, walk.catalog), values)
+    return Inside(inner, infer(inner, {}), values)
+
+
+class _Found:
+    """The classes of a network, in the order in which they are written, and which blocks have none."""
+
+    def __init__(self, chains: Chains) -> None:
+        self.chains = chains
+        self.classes: dict[str, BlockClass] = {}
+        self.order: list[BlockClass] = []
+        self.names = Names(reserved_variables())
+        self._seen: dict[int, Inside] = {}
+        self._unknown: dict[tuple[int, str], tuple[Any, Inside]] = {}
+
+    def collect(self, walk: Plan, results: Mapping[str, StepResult]) -> None:
+        """Find the blocks on a sheet and in them."""
+        for step in walk.steps:
+            block = step.spec.definition
+            if block is None or not step.live:
+                continue
+            turns = [turn.inside for turn in results[step.id].turns if turn.inside is not None]
+            if self.chains.of(block) is not None:
+                for inside in turns or [self.inside(step, walk, results, 0)]:
+                    if id(inside) not in self._seen:
+                        self._seen[id(inside)] = inside
+                        self.collect(inside.plan, inside.results)
+                continue
+            known = self.classes.get(block.name)
+            if not turns and known is None:
+                turns = [unknown_inside(step, block, walk)]
+            for inside in turns:
+                if known is None or not any(inside is other for other in known.insides):
+                    self.collect(inside.plan, inside.results)
+                    known = self.classes.get(block.name)
+                    if known is None:
+                        known = BlockClass(self.names.take(block.name), block.graph, block, [])
+                        self.classes[block.name] = known
+                        self.order.append(known)
+                    known.insides.append(inside)
+
+    def inside(self, step: Step, walk: Plan, results: Mapping[str, StepResult], number: int) -> Inside:
+        """What is in a repetition of a block; the same where nothing is known of it."""
+        turns = results[step.id].turns
+        inside = turns[min(number, len(turns) - 1)].inside if turns else None
+        if inside is not None:
+            return inside
+        key = id(results), step.id
+        if key not in self._unknown:
+            assert step.spec.definition is not None
+            self._unknown[key] = results, unknown_inside(step, step.spec.definition, walk)
+        return self._unknown[key][1]
+
+
+class _Settling:
+    """Finds the arguments of a class, and the text of every parameter that is not the same number everywhere."""
+
+    def __init__(self, made: BlockClass, found: _Found) -> None:
+        self._made, self._found = made, found
+        self._names = Names(reserved_variables())
+
+    def settle(self) -> None:
+        made = self._made
+        for param in made.block.params if made.block else ():
+            made.renamed[param.name] = name = self._names.take(param.name)
+            values = tuple(inside.values.get(param.name, param.default) for inside in made.insides)
+            made.arguments.append(Argument(name, values, param.name, param.default))
+        self._steps(made)
+        made.arguments.sort(key=lambda argument: bool(argument.param))
+
+    def _steps(self, part: BlockClass) -> None:
+        """Settle the steps of the class, or of a block that is written in place in it."""
+        follow = followed(part.block, part.insides[0]) if part.block else {}
+        seen: set[str] = set()
+        for step in part.steps:
+            if step.module in seen:
+                continue  # written where it is called first
+            seen.add(step.module)
+            block = step.spec.definition if step.spec.kind == "block" else None
+            chain = self._found.chains.of(block) if block is not None else None
+            if block is not None and chain is not None:
+                self._in_place(part, step, block, chain)
+            elif block is not None:
+                self._instance(part, step, self._found.classes[block.name])
+            else:
+                self._params(part, step, follow)
+
+    def _raw(self, part: BlockClass, step: Step, name: str) -> Any:
+        """The parameter as it is drawn, its expressions over the parameters of the class."""
+        node = part.graph.nodes.get(step.module) or part.graph.nodes[step.id]
+        return in_words_of(part.given, node.params.get(name))
+
+    def _params(self, part: BlockClass, step: Step, follow: Mapping[tuple[str, str], Any]) -> None:
+        columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in part.insides]
+        for param in step.spec.params:
+            raw = self._raw(part, step, param.name)
+            if not any(expressions(raw)):
+                raw = in_words_of(part.given, follow.get((step.id, param.name)))
+                found = [column[0][0].get(param.name) for column in columns]
+                if not any(expressions(raw)) or not self._holds(raw, found):
+                    self._numbers(part, step, param.name, columns)
+                    continue
+            text = self._made.code(raw, "self." if step.spec.kind not in OWNING or param.call else "")
+            for number in range(step.node.repeat):
+                part.texts[step.id, number, param.name] = text
+
+    def _holds(self, raw: Any, values: list[Any]) -> bool:
+        """Whether an expression gives at every instance what was found there."""
+        insides = self._made.insides
+        return all(computed(raw, inside.values) == value for inside, value in zip(insides, values, strict=True))
+
+    def _numbers(self, part: BlockClass, step: Step, name: str, columns: list[Any]) -> None:
+        """A parameter that came out differently at the instances is an argument."""
+        for number in range(step.node.repeat):
+            values = tuple(column[number][0].get(name, AUTO) for column in columns)
+            if any(value != values[0] for value in values):
+                part.texts[step.id, number, name] = self._argument(values, name)
+
+    def _instance(self, part: BlockClass, step: Step, inner: BlockClass) -> None:
+        columns = [list(turns_of(inside.results[step.id], step.node.repeat)) for inside in part.insides]
+        for argument in inner.arguments:
+            raw = self._raw(part, step, argument.param) if argument.param else None
+            for number in range(step.node.repeat):
+                key = (step.id, number, argument.name)
+                if argument.param:
+                    if raw is not None:
+                        part.texts[key] = f"{argument.name}={self._made.code(raw)}"
+                    continue
+                values = tuple(inner.argument_at(column[number][1], argument) for column in columns)
+                same = all(value == values[0] for value in values)
+                text = to_code(values[0]) if same else self._argument(values, argument.name)
+                part.texts[key] = f"{argument.name}={text}"
+
+    def _in_place(self, part: BlockClass, step: Step, block: Block, chain: tuple[Node, ...]) -> None:
+        """A block without a class: what its instances differ in is an argument of the class that it stands in."""
+        own = {param.name: self._raw(part, step, param.name) for param in block.params}
+        given = {param.name: param.default if own[param.name] is None else own[param.name] for param in block.params}
+        turns: list[BlockClass] = []
+        for number in range(step.node.repeat):
+            column = [self._found.inside(step, inside.plan, inside.results, number) for inside in part.insides]
+            if turns and all(one is other for one, other in zip(column, turns[-1].insides, strict=True)):
+                turns.append(turns[-1])
+                continue
+            turns.append(BlockClass("", block.graph, block, column, chain=chain, given=given, turn=number))
+            self._steps(turns[-1])
+        part.inner[step.id] = turns
+
+    def _argument(self, values: tuple[Any, ...], stem: str) -> str:
+        """The argument of the class that has these values at its instances: one that is there, or a new one."""
+        for argument in self._made.arguments:
+            if argument.values == values:
+                return argument.name
+        self._made.arguments.append(Argument(self._names.take(stem), values))
+        return self._made.arguments[-1].name
+
+
+def in_words_of(given: Mapping[str, Any] | None, value: Any) -> Any:
+    """A value over the parameters of a block that is written in place, as one over those of the class around it.
+
+    None where that cannot be said. Without `given` the value is the class's own.
+
+    >>> in_words_of({"channels": Expr("width + 1"), "times": 3}, (Expr("channels * 2"), Expr("times * 2")))
+    (Expr(text='(width + 1) * 2'), 6)
+    """
+    try:
+        return value if given is None else mapped(value, lambda expression: _put(expression, given))
+    except ExpressionError:
+        return None
+
+
+def _put(expression: Expr, given: Mapping[str, Any]) -> Any:
+    if not any(any(expressions(given.get(name))) for name in expression.names):
+        return expression.evaluate(given)
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            if node.id not in expression.names:
+                return node
+            value = given.get(node.id)
+            if isinstance(value, Expr):
+                return ast.parse(value.text.strip(), mode="eval").body
+            if type(value) is int or type(value) is float:
+                return ast.Constant(value)
+            raise ExpressionError(f"{node.id} is no number")
+
+    tree = ast.parse(expression.text.strip(), mode="eval").body
+    if isinstance(tree, ast.Name):
+        return given[tree.id]
+    return Expr(ast.unparse(Put().visit(tree)))

@@ -1,0 +1,182 @@
+"""The modules of a class as its constructor makes them: alone, repeated, in containers, initialised and frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.builder.codegen.call_code import CallWriter, wrapped
+from app.builder.codegen.class_args import BlockClass, in_words_of
+from app.builder.codegen.constructor_text import Line, Made, Owner, repeated
+from app.builder.codegen.containers import Container, assigned, attribute, statements
+from app.builder.codegen.tied_parameters import place_of
+from app.builder.plan import Step
+from app.builder.registration import registered
+
+_MARGIN = "        "
+
+
+class ConstructorWriter:
+    """Writes what `__init__` says of modules. `access` is how the module of each step is reached, `roots` are the
+    containers by attribute; `classes` are those of blocks, by name of the block."""
+
+    def __init__(
+        self,
+        made: BlockClass,
+        classes: Mapping[str, BlockClass],
+        access: Mapping[str, str],
+        roots: Mapping[str, Container],
+    ) -> None:
+        self._class, self._classes, self._access, self._roots = made, classes, access, roots
+        self._calls: dict[int, CallWriter] = {}
+
+    def write(self) -> list[Line]:
+        """The lines, module by module as they are registered; a container stands where the first in it would."""
+        owning = {step.id: step for step in registered(self._class.steps, self._class.graph.nodes)}
+        boxed = {node: (name, box) for name, box in self._roots.items() for node in box.steps()}
+        lines: list[Line] = []
+        written: set[str] = set()
+        for node, step in owning.items():
+            name, box = boxed.get(node, (node, None))
+            if box is None:
+                lines += assigned(self._access[node], self._whole(self._class, step, ())).lines(_MARGIN)
+                lines += self._inits(self._class, step, self._access[node], ())
+            elif name not in written:
+                written.add(name)
+                lines += self._box(name, box, owning)
+        return [*lines, *(line for step in owning.values() for line in self._ties(step))]
+
+    def _ties(self, step: Step) -> list[Line]:
+        """Parameters that are those of another module, which is there by now."""
+        lines: list[Line] = []
+        for name, tie in step.node.tied.items():
+            if tie.node in self._access:
+                mine, other = place_of(self._access[step.id], name), place_of(self._access[tie.node], tie.name)
+                made = Made(other, (), "", ((step.id,),))
+                lines += (made.framed(f"{mine} = ", "") if name else assigned(mine, made)).lines(_MARGIN)
+        return lines
+
+    def _box(self, name: str, box: Container, owning: Mapping[str, Step]) -> list[Line]:
+        """A container, and how what is in it is initialised."""
+
+        def made(node: str) -> Made:
+            whole = self._whole(self._class, owning[node], ())
+            return replace(whole, head="", tail=")") if owning[node].spec.kind == "buffer" else whole
+
+        lines = [line for part in statements(box, attribute(name), made) for line in part.lines(_MARGIN)]
+        inside = set(box.steps())
+        for node, step in owning.items():
+            if node in inside:
+                lines += self._inits(self._class, step, self._access[node], ())
+        return lines
+
+    # --- What makes a module
+
+    def _whole(self, part: BlockClass, step: Step, prefix: Owner) -> Made:
+        """What makes the module of a step, all its repetitions and frozen. `prefix` leads to the part."""
+        end = ".requires_grad_(False)" if step.node.frozen else ""
+        if step.node.repeat == 1:
+            return self._one(part, step, 0, prefix).framed("", end).owned((*prefix, step.id))
+        items = tuple(repeated(self._turns(part, step, prefix)))
+        rows = any(item.rows for item in items)
+        if self.chained(step):
+            return Made("nn.Sequential(", items, f"){end}", ((*prefix, step.id),), rows)
+        alone = replace(items[0], head="[") if len(items) == 1 and items[0].times else None
+        return Made("nn.ModuleList(", (alone or Made("[", items, "]", rows=rows),), f"){end}", ((*prefix, step.id),))
+
+    def _turns(self, part: BlockClass, step: Step, prefix: Owner) -> list[Made]:
+        """What makes each repetition; equal ones behind each other are made once."""
+        turns, found = part.inner.get(step.id), list[Made]()
+        for number in range(step.node.repeat):
+            same = number and turns is not None and turns[number] is turns[number - 1]
+            found.append(found[-1] if same else self._one(part, step, number, prefix))
+        return found
+
+    def chained(self, step: Step) -> bool:
+        """Whether the repetitions can be one `nn.Sequential`: one value in, and nothing else at the call."""
+        return len(step.refs()) == 1 and not self._writer(self._class).arguments(step, call=True)
+
+    def _one(self, part: BlockClass, step: Step, number: int, prefix: Owner) -> Made:
+        """What makes one module: of a class, or a `nn.Sequential` in the place of one."""
+        turns = part.inner.get(step.id)
+        if turns is not None:
+            return self._sequential(turns[number], (*prefix, (step.id, turns[number].turn)))
+        if step.spec.kind == "block":
+            inner = self._classes[step.spec.target]
+            keys = [(step.id, number, argument.name) for argument in inner.arguments]
+            return Made(f"{inner.name}(", tuple(part.texts[key] for key in keys if key in part.texts))
+        calls = self._writer(part)
+        return Made(f"{calls.constructor(step)}(", tuple(calls.arguments(step, call=False, number=number)))
+
+    def _sequential(self, part: BlockClass, prefix: Owner) -> Made:
+        """A block without a class; what is repeated in it has a place for each repetition."""
+        steps = {step.id: step for step in part.steps}
+        items: list[Made] = []
+        for node in part.chain:
+            step, owner = steps.get(node.id), (*prefix, node.id)
+            if step is None:  # muted: what stands behind it keeps its place
+                items += repeated([Made("nn.Identity(", owners=(owner,))] * node.repeat)
+                continue
+            end = ".requires_grad_(False)" if node.frozen else ""
+            items += repeated([turn.framed("", end).owned(owner) for turn in self._turns(part, step, prefix)])
+        return Made("nn.Sequential(", tuple(items), rows=True)
+
+    def _writer(self, part: BlockClass) -> CallWriter:
+        if id(part) not in self._calls:
+            self._calls[id(part)] = CallWriter(part.results, {}, {}, part.texts, self._class.imported)
+        return self._calls[id(part)]
+
+    # --- Initialisation
+
+    def _inits(self, part: BlockClass, step: Step, whose: str, prefix: Owner, loops: int = 0) -> list[Line]:
+        """What `torch.nn.init` does to the parameters of a layer, and of those in a block that has no class.
+
+        `whose` is the module, or what all its repetitions are in.
+        """
+        turns = part.inner.get(step.id)
+        if not step.node.inits and not (turns and _initialises(turns[0])):
+            return []
+        owner = (*prefix, step.id)
+        lines: list[Line] = []
+        if step.node.repeat > 1:
+            layer = self._loop_variable(loops)
+            lines.append(Line(f"{_margin(loops)}for {layer} in {whose}:", (owner,)))
+            whose, loops = layer, loops + 1
+        for parameter, init in step.node.inits.items():
+            target = f"{whose}.{parameter}" if parameter else whose
+            values = {name: in_words_of(part.given, value) for name, value in init.params.items()}
+            arguments = [target, *(f"{name}={self._class.code(value)}" for name, value in values.items())]
+            lines.append(Line(wrapped(f"{_margin(loops)}nn.init.{init.name}(", arguments, ")"), (owner,)))
+        if turns:
+            lines += self._inner_inits(turns, whose, (*prefix, (step.id, 0)), loops, owner)
+        return lines
+
+    def _inner_inits(
+        self, turns: list[BlockClass], whose: str, prefix: Owner, loops: int, outer: Owner
+    ) -> list[Line]:
+        part, key, lines = turns[0], 0, list[Line]()
+        steps = {step.id: step for step in part.steps}
+        for node in part.chain:
+            place = f"{whose}[{key}]" if node.repeat == 1 else f"{whose}[{key}:{key + node.repeat}]"
+            if node.id in steps:
+                inner = self._inits(part, steps[node.id], place, prefix, loops)
+                lines += [replace(line, owners=(*line.owners, outer)) for line in inner]
+            key += node.repeat
+        return lines
+
+    def _loop_variable(self, loops: int) -> str:
+        """`layer`, and another name in a loop in a loop."""
+        taken = {argument.name for argument in self._class.arguments}
+        names = (f"layer_{number}" if number > 1 else "layer" for number in range(1, len(taken) + loops + 2))
+        return [name for name in names if name not in taken][loops]
+
+
+def _margin(loops: int) -> str:
+    return _MARGIN + "    " * loops
+
+
+def _initialises(part: BlockClass) -> bool:
+    """Whether anything in a block that has no class is initialised."""
+    if any(step.node.inits for step in part.steps):
+        return True
+    return any(_initialises(turns[0]) for turns in part.inner.values())

@@ -1,0 +1,114 @@
+"""What makes a module, as text that is laid out: on one line, or one item a line where that would be too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from app.builder.codegen.call_code import WIDTH
+
+# A node of the class that is written, `("n1",)`, or one inside a block that stands in it: `(("n1", 0), "n2")`, where
+# the number says which of the written repetitions it is in.
+Owner = tuple[str | tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a class, and the nodes that it was written for."""
+
+    text: str
+    owners: tuple[Owner, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, *nodes: str) -> Line:
+        """A line for nodes of the class itself."""
+        return cls(text, tuple((node,) for node in nodes))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call, or a list, of `items` between `head` and `tail`.
+
+    Items that are made themselves stand in `rows`, one a line, where all of it is too long for one; others are laid out
+    as `call_code.wrapped` does. `times` says how often the only item is made, in a list.
+
+    >>> conv = Made("nn.Conv2d(", ("1", "8", "3"), ")")
+    >>> conv.flat, Made("nn.Sequential(", (conv,), ")", rows=True).framed("self.a = ", "").flat
+    ('nn.Conv2d(1, 8, 3)', 'self.a = nn.Sequential(nn.Conv2d(1, 8, 3))')
+    """
+
+    head: str
+    items: tuple[Made | str, ...] = ()
+    tail: str = ")"
+    owners: tuple[Owner, ...] = ()
+    rows: bool = False
+    times: str = ""
+
+    @cached_property
+    def flat(self) -> str:
+        """All of it on one line."""
+        return f"{self.head}{', '.join(map(_flat, self.items))}{self.times and ' '}{self.times}{self.tail}"
+
+    def framed(self, before: str, after: str) -> Made:
+        """With more text at both ends."""
+        return replace(self, head=before + self.head, tail=self.tail + after)
+
+    def owned(self, *owners: Owner) -> Made:
+        """Written for these too."""
+        return replace(self, owners=(*self.owners, *owners))
+
+    def lines(self, margin: str, end: str = "") -> Iterator[Line]:
+        """The lines of it, `end` behind the last."""
+        flat = f"{margin}{self.flat}{end}"
+        if not self.items or len(flat) <= WIDTH:
+            yield Line(flat, tuple(self._all_owners()))
+            return
+        yield Line(margin + self.head, self.owners)
+        inner = margin + "    "
+        only = self.items[0] if len(self.items) == 1 else None
+        if isinstance(only, Made) and (self.times or only.head in ("[", "{")):
+            for line in only.lines(inner):  # a list that is all that is given wants no comma
+                yield Line(line.text, (*self.owners, *line.owners))
+            if self.times:
+                yield Line(inner + self.times, self.owners)
+            yield Line(f"{margin}{self.tail}{end}", self.owners)
+            return
+        together = f"{inner}{', '.join(map(_flat, self.items))}"
+        if not self.rows and len(together) <= WIDTH:
+            yield Line(together, tuple(self._all_owners()))
+        else:
+            for item in self.items:
+                lines = item.lines(inner, ",") if isinstance(item, Made) else (Line(f"{inner}{item},"),)
+                for line in lines:
+                    yield Line(line.text, (*self.owners, *line.owners))
+        yield Line(f"{margin}{self.tail}{end}", self.owners)
+
+    def _all_owners(self) -> Iterator[Owner]:
+        yield from self.owners
+        for item in self.items:
+            if isinstance(item, Made):
+                yield from item._all_owners()
+
+
+def repeated(made: list[Made], least: int = 2, anywhere: bool = False) -> list[Made]:
+    """Modules in a row; `least` equal ones or more are written once: those at the end, or wherever they are."""
+    found: list[Made] = []
+    start = 0
+    while start < len(made):
+        end = start + 1
+        while end < len(made) and made[end].flat == made[start].flat:
+            end += 1
+        run = made[start:end]
+        if len(run) >= least and (anywhere or end == len(made)):
+            owners = tuple(dict.fromkeys(owner for one in run for owner in one.owners))
+            inner = replace(run[0], owners=owners)
+            found.append(Made("*[", (inner,), "]", owners, run[0].rows, f"for _ in range({len(run)})"))
+        else:
+            found += run
+        start = end
+    return found
+
+
+def _flat(item: Made | str) -> str:
+    return item.flat if isinstance(item, Made) else item

@@ -1,0 +1,155 @@
+"""Modules under dotted names: the lists and dictionaries of `torch.nn` that they stand in, and how each is reached.
+
+`layers.0` and `layers.1` make `self.layers = nn.ModuleList([...])`, other keys an `nn.ModuleDict`, free parameters
+alone an `nn.ParameterDict`. What none of these takes, a buffer or a key such as `keys`, stands in a plain `nn.Module`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
+
+from app.builder.codegen.constructor_text import Made, repeated
+
+LIST, DICT, PARAMETERS, MODULE = "nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Module"
+# Equal modules in a row that are written once where others stand beside them.
+_RUN = 3
+
+
+@cache
+def _refused() -> dict[str, frozenset[str]]:
+    """Keys that a dictionary cannot have: its own methods."""
+    from torch import nn
+
+    return {DICT: frozenset(dir(nn.ModuleDict())), PARAMETERS: frozenset(dir(nn.ParameterDict()))}
+
+
+@dataclass
+class Container:
+    """What has one path in common. A child is another, or the id and the kind of the step whose module it is."""
+
+    children: dict[str, Container | tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, path: list[str], step: str, kind: str) -> None:
+        container = self
+        for key in path[:-1]:
+            inner = container.children.setdefault(key, Container())
+            assert isinstance(inner, Container)
+            container = inner
+        container.children[path[-1]] = step, kind
+
+    @property
+    def form(self) -> str:
+        """The class that holds the children."""
+        kinds = {"" if isinstance(child, Container) else child[1] for child in self.children.values()}
+        if not kinds & {"parameter", "buffer"}:
+            if sorted(self.children) == sorted(map(str, range(len(self.children)))):
+                return LIST
+            return MODULE if _refused()[DICT] & self.children.keys() else DICT
+        ordered = list(self.children) == sorted(self.children)  # a ParameterDict sorts its keys, and torch goes by them
+        if kinds == {"parameter"} and ordered and not _refused()[PARAMETERS] & self.children.keys():
+            return PARAMETERS
+        return MODULE
+
+    def steps(self) -> Iterator[str]:
+        """The steps whose modules are in it."""
+        for child in self.children.values():
+            if isinstance(child, Container):
+                yield from child.steps()
+            else:
+                yield child[0]
+
+    def reached(self, access: str) -> dict[str, str]:
+        """How the module of every step in it is written."""
+        form, found = self.form, dict[str, str]()
+        for key, child in self.children.items():
+            place = _at(access, form, key)
+            if isinstance(child, Container):
+                found |= child.reached(place)
+            else:
+                found[child[0]] = place
+        return found
+
+
+def _at(access: str, form: str, key: str) -> str:
+    if form == LIST:
+        return f"{access}[{key}]"
+    if form != MODULE:
+        return f'{access}["{key}"]'
+    return f"{access}.{key}" if key.isidentifier() else f'getattr({access}, "{key}")'
+
+
+def containers(paths: Mapping[str, tuple[str, str]]) -> dict[str, Container]:
+    """The containers of a class by attribute; `paths` has the path and the kind of module by step."""
+    found: dict[str, Container] = {}
+    for step, (path, kind) in paths.items():
+        first, *others = path.split(".")
+        if others:
+            found.setdefault(first, Container()).add(others, step, kind)
+    return found
+
+
+def statements(container: Container, access: str, made: Callable[[str], Made]) -> list[Made]:
+    """What makes a container: what is given to the attribute, and what is put into it then.
+
+    `made` gives what makes the module of a step; of a buffer it is the arguments of `register_buffer`.
+    """
+    later: list[Made] = []
+    return [assigned(access, _literal(container, access, made, later)), *later]
+
+
+def attribute(key: str) -> str:
+    """How a class reads its own attribute: `self.conv1`, and `getattr` for a key that is no identifier."""
+    return _at("self", MODULE, key)
+
+
+def assigned(access: str, made: Made) -> Made:
+    """What gives an attribute its value; a key that is no identifier goes through `setattr`."""
+    if access.startswith("getattr("):
+        owner, key = access.removeprefix("getattr(").removesuffix(")").rsplit(", ", 1)
+        return Made("setattr(", (owner, key, made), rows=True)
+    return made.framed(f"{access} = ", "")
+
+
+def _literal(container: Container, access: str, made: Callable[[str], Made], later: list[Made]) -> Made:
+    form = container.form
+    if form == MODULE:
+        for key, child in container.children.items():
+            _registered(key, child, access, made, later)
+        return Made("nn.Module(")
+    items = {}
+    children = container.children
+    for key in sorted(children, key=int) if form == LIST else children:
+        child = children[key]
+        place = _at(access, form, key)
+        items[key] = _literal(child, place, made, later) if isinstance(child, Container) else made(child[0])
+    if form == LIST:
+        return _list(list(items.values()))
+    named = tuple(item.framed(f'"{key}": ', "") for key, item in items.items())
+    return Made(f"{form}(", (Made("{", named, "}", rows=True),))
+
+
+def _registered(
+    key: str, child: Container | tuple[str, str], access: str, made: Callable[[str], Made], later: list[Made]
+) -> None:
+    """Put one child into a plain module."""
+    if isinstance(child, Container):
+        mine: list[Made] = []
+        item = _literal(child, _at(access, MODULE, key), made, mine)
+        later += [item.framed(f'{access}.add_module("{key}", ', ")"), *mine]
+        return
+    step, kind = child
+    if kind == "buffer":
+        later.append(made(step).framed(f'{access}.register_buffer("{key}", ', ""))
+    else:
+        call = "register_parameter" if kind == "parameter" else "add_module"
+        later.append(Made(f"{access}.{call}(", (f'"{key}"', made(step))))
+
+
+def _list(items: list[Made]) -> Made:
+    if len(items) > 1 and all(one.flat == other.flat for one, other in pairwise(items)):
+        (once,) = repeated(items)
+        return Made(f"{LIST}(", (replace(once, head="["),))
+    return Made(f"{LIST}(", (Made("[", tuple(repeated(items, _RUN, anywhere=True)), "]", rows=True),))

@@ -1,0 +1,132 @@
+"""Tensors that a class has of its own: free parameters, buffers and constants, as values and as source.
+
+`expression` and `made` say the same in two languages; a test runs both.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from app.builder.codegen import tensor_literals
+from app.builder.literals import DType, to_code
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FILLS = ("zeros", "ones", "full", "normal", "uniform", "eye")
+# What makes no sense for what learns.
+BUFFER_FILLS = (*FILLS, "arange", "tril", "triu")
+_DEFAULTS: dict[str, Any] = {"fill": "zeros", "value": 1.0, "std": 1.0, "low": 0.0, "high": 1.0}
+
+
+def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
+    """The tensor as source. `texts` has the parameters that are no literals.
+
+    >>> expression("parameter", {"shape": (1, 64), "fill": "normal", "std": 0.02})
+    'torch.randn(1, 64) * 0.02'
+    >>> expression("constant", {"value": ((1, 2), (3, 4))})
+    'torch.tensor([[1, 2], [3, 4]])'
+    """
+    texts = texts or {}
+    if key == "constant":
+        dtype = params.get("dtype")
+        more = f", dtype={to_code(dtype)}" if dtype is not None else ""
+        return f"torch.tensor({_brackets(params['value']) if 'value' in params else '...'}{more})"
+
+    if key == "packed":
+        rest = f"{to_code(_dtype(params))}, {to_code(params.get('shape', ...))}"
+        return tensor_literals.in_source(str(params.get("values", "")), rest)
+
+    def text(name: str) -> str:
+        return texts.get(name) or to_code(params.get(name, _DEFAULTS.get(name)))
+
+    def is_default(name: str) -> bool:
+        return name not in texts and params.get(name, _DEFAULTS[name]) == _DEFAULTS[name]
+
+    whole = texts.get("shape") or to_code(params.get("shape", ...))
+    items = _items(whole)
+    sizes = ", ".join(items) or whole
+    fill, dtype = params.get("fill", "zeros"), _dtype(params)
+    natural = {"arange": "int64", "full": ""}.get(fill, "float32")
+    more = "" if dtype.name == natural else f", dtype={to_code(dtype)}"
+    if fill == "normal":
+        return f"torch.randn({sizes}{more})" + ("" if is_default("std") else f" * {text('std')}")
+    if fill == "uniform":
+        if is_default("low") and is_default("high"):
+            return f"torch.rand({sizes}{more})"
+        return f"torch.empty({sizes}{more}).uniform_({text('low')}, {text('high')})"
+    if fill == "full":
+        return f"torch.full({whole}, {text('value')}{more})"
+    if fill == "eye":
+        return f"torch.eye({items[0] if len(items) == 2 and items[0] == items[1] else sizes}{more})"
+    if fill == "arange":
+        if len(items) == 1:
+            return f"torch.arange({sizes}{more})"
+        plain = all(item.isdigit() for item in items)
+        count = str(math.prod(map(int, items))) if plain else " * ".join(map(in_brackets, items))
+        return f"torch.arange({count}{more}).view({sizes})"
+    if fill in ("tril", "triu"):
+        return f"torch.ones({sizes}{more}).{fill}()"
+    return f"torch.{fill}({sizes}{more})"
+
+
+def _items(text: str) -> list[str]:
+    """The items of a tuple as source."""
+    tree = ast.parse(text, mode="eval").body
+    return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else []
+
+
+def in_brackets(text: str) -> str:
+    """An operand as source, in brackets where a sign beside it could tear it apart.
+
+    >>> in_brackets("channels * 2"), in_brackets("self.channels"), in_brackets("-1.0")
+    ('(channels * 2)', 'self.channels', '-1.0')
+    """
+    return f"({text})" if isinstance(ast.parse(text, mode="eval").body, ast.BinOp) else text
+
+
+def _dtype(params: Mapping[str, Any]) -> DType:
+    dtype = params.get("dtype")
+    return dtype if isinstance(dtype, DType) else DType("float32")
+
+
+def _brackets(value: Any) -> str:
+    return f"[{', '.join(map(_brackets, value))}]" if isinstance(value, tuple) else to_code(value)
+
+
+def made(key: str, params: Mapping[str, Any], device: str = "meta") -> Tensor:
+    """The tensor itself; raises what torch raises, and ValueError for a shape that the filling cannot have."""
+    import torch
+
+    # Tried on the CPU, it draws from a generator of its own.
+    chance: dict[str, Any] = {} if device == "meta" else {"generator": torch.Generator(device).manual_seed(0)}
+    if key == "constant":
+        dtype = getattr(torch, params["dtype"].name) if params.get("dtype") is not None else None
+        return torch.tensor(params["value"], dtype=dtype, device=device)
+    shape, fill = tuple(params["shape"]), params.get("fill", "zeros")
+    where: dict[str, Any] = {"dtype": getattr(torch, _dtype(params).name), "device": device}
+    if key == "packed":
+        return tensor_literals.unpacked(params["values"], where["dtype"], shape, device)
+    value = {name: params.get(name, default) for name, default in _DEFAULTS.items()}
+    if fill == "normal":
+        return torch.randn(shape, **chance, **where) * value["std"]
+    if fill == "uniform":
+        if value["low"] > value["high"]:
+            raise ValueError(f"uniform wants low ({value['low']}) below high ({value['high']})")
+        return torch.empty(shape, **where).uniform_(value["low"], value["high"], **chance)
+    if fill == "full":
+        return torch.full(shape, value["value"], **where)
+    if fill == "eye":
+        if len(shape) != 2:
+            raise ValueError(f"eye wants a shape of two sizes, not {shape}")
+        return torch.eye(*shape, **where)
+    if fill == "arange":
+        return torch.arange(math.prod(shape), **where).view(shape)
+    if fill in ("tril", "triu"):
+        if len(shape) < 2:
+            raise ValueError(f"{fill} wants a shape of two sizes or more, not {shape}")
+        return getattr(torch.ones(shape, **where), fill)()
+    return (torch.ones if fill == "ones" else torch.zeros)(shape, **where)

@@ -1,0 +1,164 @@
+"""Which variable holds which value in `forward`, and which values are written where they are used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from app.builder.codegen.class_args import VALUES
+from app.builder.names import Names
+from app.builder.plan import Ref, Step
+from app.builder.registration import OWNING
+from app.builder.shapes.meta_calls import Ran
+from app.builder.shapes.shapes import StepResult
+from app.builder.value_types import NumberType, TupleType
+
+_LETTERS = ("x", "y", "z", "u", "v", "w")
+_NUMBERS = ("n", "m", "k")
+_OUTPUT_NAMES = {
+    "(h_n, c_n)": "state",
+    "h_n": "h_n",
+    "c_1": "c",
+    "attn_output_weights": "attn_weights",
+    "indices": "indices",
+}
+# Short calls that read best where they are used, if that is one place.
+_READ_IN_PLACE = ("Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "torch.finfo")
+# What takes them so; a loop over repeated modules would read them anew each time.
+_READERS = ("function", "method", "operator")
+
+
+# Arithmetic with numbers reads best as one formula, if it is a short one.
+_ARITHMETIC = frozenset(f"operator.{name}" for name in "add sub mul truediv floordiv mod pow neg".split())
+_SIGNS_IN_ONE = 3
+
+
+def in_place(steps: list[Step], results: Mapping[str, StepResult]) -> dict[str, Step]:
+    """The steps without a line of their own, by id: numbers that were typed, and sizes and parts of a formula that are
+    used once."""
+    takers: dict[Ref, list[Step]] = {}
+    for step in steps:
+        for ref in step.refs():
+            takers.setdefault(ref, []).append(step)
+    found: dict[str, Step] = {}
+    signs: dict[str, int] = {}
+    for step in steps:
+        takes = takers.get(Ref(step.id, 0), [])
+        once = len(takes) == 1 and takes[0].spec.kind in _READERS
+        if step.spec.kind == "number" or (step.spec.key in _READ_IN_PLACE and once):
+            found[step.id] = step
+        elif step.spec.key in _ARITHMETIC:
+            count = signs[step.id] = 1 + sum(signs.get(ref.node, 0) for ref in step.refs() if ref.node in found)
+            part = len(takes) == 1 and takes[0].spec.key in _ARITHMETIC and not _named(step)
+            if part and count < _SIGNS_IN_ONE and _is_number(results[step.id]):
+                found[step.id] = step
+    return found
+
+
+def _is_number(result: StepResult) -> bool:
+    return isinstance(result.outcome, Ran) and isinstance(result.outcome.outputs[0], NumberType)
+
+
+def _named(step: Step) -> bool:
+    """Whether a person gave it a name."""
+    return len(step.spec.outputs) == 1 and step.node.name.rstrip("0123456789") != step.spec.stem
+
+
+# What is made anew, so that values can be put into it as it is.
+_MADE = frozenset(
+    f"{kind}{name}" for kind in ("torch.", "Tensor.new_") for name in ("zeros", "ones", "full")
+) | {"torch.zeros_like", "torch.ones_like", "torch.full_like", "torch.clone", "operator.setitem"}  # fmt: skip
+
+
+def filled_as_they_are(steps: list[Step]) -> frozenset[str]:
+    """The steps that put values into a tensor that was made for that alone, by id: they need no copy of it."""
+    uses = Counter(ref for step in steps for ref in step.refs())
+    made = {step.id for step in steps if step.spec.key in _MADE}
+    fills = ((step.id, step.args["input"][0]) for step in steps
+             if step.spec.key == "operator.setitem" and step.args.get("input"))  # fmt: skip
+    return frozenset(step for step, whole in fills if whole.node in made and uses[whole] == 1)
+
+
+def variables(
+    steps: list[Step],
+    results: Mapping[str, StepResult],
+    inputs: Mapping[str, str],
+    names: Names,
+    owned: Mapping[Ref, str],
+    written: Callable[[Step, Mapping[Ref, str]], str],
+) -> dict[Ref, str]:
+    """The variable of every value, or what stands in its place.
+
+    One that is used for the last time gives its variable to the result, so that a chain reads `x = ...; x = ...` and
+    only what lives on beside it has a name of its own. What has a telling name, an argument, a state or a number, keeps
+    it to itself; what the module owns is `owned`; `written` is the text of what is read in place.
+    """
+    inline = in_place(steps, results)
+
+    def refs(step: Step) -> Iterator[Ref]:
+        for ref in step.refs():
+            if ref.node in inline:
+                yield from refs(inline[ref.node])
+            else:
+                yield ref
+
+    uses = Counter(ref for step in steps if step.id not in inline for ref in refs(step))
+    found = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
+    order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
+    lettered: set[str] = set()
+    spare: set[str] = set()  # letters whose values nobody reads any more
+    telling = {name for name in inputs.values() if name != "x"} | {"_", *owned.values()}
+    for step in steps:
+        if step.id in inline:
+            found[Ref(step.id, 0)] = written(step, found)
+            continue
+        if step.spec.kind in ("input", "output", *VALUES):
+            continue
+        uses.subtract(refs(step))
+        ended = {found[ref] for ref in refs(step) if uses[ref] == 0 and ref in found} - telling
+        if step.spec.key == "operator.setitem":  # two lines, and the second still reads everything but the tensor
+            ended &= {found.get(ref, "") for ref in step.args.get("input", ())}
+            ended -= {found.get(ref, "") for port, taken in step.args.items() if port != "input" for ref in taken}
+        if step.spec.kind in OWNING and step.node.repeat > 1:  # a loop, which reads the other arguments each time
+            ended &= {found.get(ref, "") for ref in step.refs()[:1]}
+            ended -= {found.get(ref, "") for ref in step.refs()[1:]}
+        # Where branches meet, the trunk goes on.
+        free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
+        spare |= ended & lettered
+        unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
+        for number, port in enumerate(step.spec.outputs):
+            ref = Ref(step.id, number)
+            own = _telling(step, results, number) or _OUTPUT_NAMES.get(port.name, "")
+            if len(unused) > 1 and unused[number] and not (number == 0 and all(unused)):
+                found[ref] = "_"
+            elif free and number == 0 and (not own or own in _OUTPUT_NAMES.values()):
+                found[ref] = free[0]
+                spare.discard(free[0])
+            elif own:
+                found[ref] = names.take(names.first_free(_NUMBERS) if own in _NUMBERS else own)
+                telling.add(found[ref])
+            elif spare - set(found.get(one, "") for one in refs(step)):
+                again = spare - set(found.get(one, "") for one in refs(step))
+                found[ref] = min(again, key=lambda name: (order.get(name, len(order)), len(name), name))
+                spare.discard(found[ref])
+            else:
+                found[ref] = names.take(names.first_free(_LETTERS))
+                lettered.add(found[ref])
+    return found
+
+
+def _telling(step: Step, results: Mapping[str, StepResult], number: int) -> str:
+    """What a number, or a tuple of them, is called; "" for any other value."""
+    outcome = results[step.id].outcome
+    known = isinstance(outcome, Ran) and number < len(outcome.outputs)
+    value = outcome.outputs[number] if isinstance(outcome, Ran) and known else None
+    if isinstance(value, TupleType):
+        sizes = bool(value.items) and all(isinstance(item, NumberType) for item in value.items)
+        return "shape" if sizes else ""
+    if not isinstance(value, NumberType) and (known or step.spec.outputs[number].kind != "number"):
+        return ""
+    if _named(step):
+        return step.node.name
+    if step.spec.key == "Tensor.size" and results[step.id].resolved.get("dim") != 0:
+        return "size"
+    return {"Tensor.dim": "rank", "Tensor.numel": "numel"}.get(step.spec.key, "n")

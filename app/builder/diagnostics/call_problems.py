@@ -1,0 +1,321 @@
+"""What is wrong with the calls of a graph, one after the other, said so that a person can mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.builder.catalog import custom, inits
+from app.builder.codegen.tied_parameters import shape_of
+from app.builder.diagnostics.context import Findings
+from app.builder.diagnostics.problems import (
+    Cure,
+    DropInit,
+    InsertBefore,
+    Keep,
+    OpenLayers,
+    Problem,
+    RemoveNode,
+    SetParam,
+    Unshare,
+    Untie,
+)
+from app.builder.explain.explain import explain, wire_cures
+from app.builder.expressions import ExpressionError, computed
+from app.builder.graph import Graph, Node
+from app.builder.literals import AUTO
+from app.builder.params import ParamError, check_node, missing
+from app.builder.plan import HOLDING, Plan, Step
+from app.builder.rules import wirable_of
+from app.builder.shapes.meta_calls import Failed, Ran
+from app.builder.shapes.shapes import StepResult
+from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
+
+
+def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
+    if not walk.loops:
+        return []
+    names = " → ".join(graph.nodes[node].name for node in walk.loops[:6])
+    reason = f"{names}: each waits for another. Remove one of their wires."
+    return [Problem("error", walk.loops[0], "These layers form a loop, so forward has no order", reason)]
+
+
+def net_problems(sheet: Findings) -> list[Problem]:
+    if not sheet.graph.nodes:
+        return [Problem("error", None, "Nothing on the canvas yet", "Drag a layer here, or press Tab to search.")]
+    kinds = {node.op for node in sheet.graph.nodes.values()}
+    what = "network" if sheet.given is None else "block"
+    problems = []
+    if "input" not in kinds:
+        problems.append(Problem("error", None, f"The {what} has no Input", "Drag an Input onto the canvas."))
+    if "output" not in kinds:
+        reason = "Drag an Output onto the canvas and connect the last layer to it."
+        problems.append(Problem("error", None, f"The {what} has no Output", reason))
+    kept = [step.node for step in sheet.walk.steps if step.kept]
+    return [*problems, _said_of_kept(kept)] if kept else problems
+
+
+def _said_of_kept(nodes: list[Node]) -> Problem:
+    """All that the class has and does not call, in one sentence: it is meant so."""
+    names = ", ".join(node.name for node in nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+    cure = Cure("Leave out of the code", tuple(Keep(node.id, False) for node in nodes))
+    reason = "The constructor makes what is kept, so the state_dict has its keys."
+    verb = "is" if len(nodes) == 1 else "are"
+    return Problem("info", nodes[0].id, f"{names} {verb} not used by forward", reason, cures=(cure,))
+
+
+def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
+    """Parameters that are those of another node, where that has none of the kind."""
+    if not step.node.tied:
+        return []
+    steps = {other.id: other for other in sheet.walk.steps if other.live}
+    for name, tie in step.node.tied.items():
+        other = steps.get(tie.node)
+        mine = shape_of(step, sheet.results[step.id], name)
+        theirs = shape_of(other, sheet.results[other.id], tie.name) if other is not None else None
+        if mine is None or mine != theirs:
+            whose = sheet.graph.nodes[tie.node].name if tie.node in sheet.graph.nodes else tie.node
+            message = f"{_named(step.node.name, name)} cannot be {_named(whose, tie.name)}"
+            reason = f"One is {_size(mine)}, and the other {_size(theirs)}; what is one tensor has one shape."
+            cure = Cure(f"Give {step.node.name} a parameter of its own", (Untie(step.id, name),))
+            return [Problem("error", step.id, message, reason, cures=(cure,))]
+    return []
+
+
+def _ties_told(step: Step, graph: Graph) -> list[Problem]:
+    """What a node has together with others, in one sentence; it is meant so."""
+    pairs = [(_named(step.node.name, name), _named(graph.nodes[tie.node].name, tie.name))
+             for name, tie in step.node.tied.items()]  # fmt: skip
+    if not pairs:
+        return []
+    more = f", and {len(pairs) - 1} more like it" if len(pairs) > 1 else ""
+    own = "parameters" if more else "a parameter"
+    cure = Cure(f"Give {step.node.name} {own} of its own", tuple(Untie(step.id, name) for name in step.node.tied))
+    reason = "One tensor under two names: it is counted once, and learns from both."
+    return [Problem("info", step.id, f"{pairs[0][0]} is tied to {pairs[0][1]}{more}", reason, cures=(cure,))]
+
+
+def _named(node: str, parameter: str) -> str:
+    return f"{node}.{parameter}" if parameter else node
+
+
+def _size(shape: tuple[int, ...] | None) -> str:
+    return "not there" if shape is None else "×".join(map(str, shape)) or "a number"
+
+
+def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
+    """What stands in the way of a module that is made and never called."""
+    if isinstance(result.outcome, Failed):
+        return [Problem("error", step.id, f"{step.node.name} cannot be made", result.outcome.error)]
+    if not isinstance(result.outcome, Ran):
+        names = " and ".join(name for name, value in result.resolved.items() if value is AUTO)
+        reason = "Nothing arrives that tells it. Set it in the inspector."
+        return [Problem("error", step.id, f"{step.node.name} is kept and wants {names or 'its parameters'}", reason)]
+    return _init_problems(step, result) or _ties_told(step, graph)
+
+
+def step_problems(step: Step, sheet: Findings) -> list[Problem]:
+    results, graph = sheet.results, sheet.graph
+    result = results[step.id]
+    if not step.live:
+        if step.spec.kind == "input" and sheet.given is not None:
+            return []  # a block may have an input that it does not need yet
+        reason = "It is left out of the code. Connect it on, or remove it."
+        cures: tuple[Cure, ...] = (Cure(f"Remove {step.node.name}", (RemoveNode(step.id),)),)
+        if step.spec.kind in HOLDING:
+            cures += (Cure(f"Keep {step.node.name} in the state_dict", (Keep(step.id),)),)
+        return [Problem("warning", step.id, f"{step.node.name} does not reach an output", reason, cures=cures)]
+    if own := custom.why_not(step.spec):
+        cure = Cure("Look at the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),))
+        return [Problem("error", step.id, *own, cures=(cure,))]
+    if step.spec.kind == "unknown":
+        reason = "It was made with another version or with layers that are not here. Its data are kept in the file."
+        return [Problem("error", step.id, f"{step.node.op!r} is not an op that this program knows", reason)]
+    bad = [] if _is_port(step, sheet) else _param_problems(step, sheet.values or {}) or _bad_ties(step, sheet)
+    if bad:
+        return bad
+    if step.kept:
+        return _kept_problems(step, result, graph)
+    unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
+    if unconnected:
+        names = " and ".join(port.name for port in unconnected)
+        message = f"Nothing arrives at {names} of {step.node.name}"
+        cures = wire_cures(step, tuple(port.name for port in unconnected), graph)
+        reason = "Drag a wire from another layer to it."
+        return [Problem("error", step.id, message, reason, port=unconnected[0].name, cures=cures)]
+    failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, Failed)), None)
+    if isinstance(result.outcome, Failed) or failed:
+        words = failed.error if failed else result.outcome.error if isinstance(result.outcome, Failed) else ""
+        if own := custom.why_failed(step.spec, step.node.name, words):
+            return [Problem("error", step.id, *own)]
+        return [explain(step, result if failed is None else _at_turn(result, failed), graph)]
+    misfit = _misfits(step, results, graph, any_kind=_is_port(step, sheet))
+    if misfit:
+        return misfit
+    if result.outcome is None:
+        return _auto_problems(step, result) or _shared_problems(step, sheet) or _repeat_problems(step, result)
+    return _init_problems(step, result) or [*_warnings(step, result, sheet), *_ties_told(step, sheet.graph)]
+
+
+def _init_problems(step: Step, result: StepResult) -> list[Problem]:
+    """Initialisations that torch refuses, or of parameters that the layer does not have."""
+    found = []
+    for name, init in step.node.inits.items():
+        words = inits.refusal(step.spec, result.resolved, name, init)
+        if words:
+            message = f"{init.name} cannot initialise {name} of {step.node.name}"
+            cure = Cure(f"Leave {name} as torch makes it", (DropInit(step.id, name),))
+            found.append(Problem("error", step.id, message, words, torch_message=words, cures=(cure,)))
+    return found
+
+
+def _at_turn(result: StepResult, failed: Failed) -> StepResult:
+    """The result of the repetition that failed."""
+    turn = next(turn for turn in result.turns if turn.outcome is failed)
+    return StepResult(turn.outcome, turn.resolved, turn.inputs)
+
+
+def _shared_problems(step: Step, sheet: Findings) -> list[Problem]:
+    """A module that is called once more with what it was not made for."""
+    if step.module not in sheet.graph.nodes or not sheet.results[step.id].inputs:
+        return []
+    called = next((other.node for other in sheet.walk.steps if other.module == step.module), step.node)
+    if called.id == step.id:
+        return []
+    first = called.name
+    arriving = next(iter(sheet.results[step.id].inputs.values()))[0]
+    message = f"{step.node.name} shares its weights with {first}, which was made for another shape than {arriving}"
+    cure = Cure(f"Give {step.node.name} weights of its own", (Unshare(step.id),))
+    return [Problem("error", step.id, message, "One module has one set of weights.", cures=(cure,))]
+
+
+def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
+    """A repeated node whose result cannot be its own input."""
+    ran = [turn.outcome for turn in result.turns if isinstance(turn.outcome, Ran)]
+    if step.node.repeat == 1 or not ran or len(ran) == step.node.repeat:
+        return []
+    given = len(ran[-1].outputs)
+    why = f"gives {given} outputs" if given != 1 else "takes no input" if not step.spec.inputs else "stops"
+    message = f"{step.node.name} {why}, so it cannot be repeated {step.node.repeat} times"
+    return [Problem("error", step.id, message, "What is repeated takes a tensor and gives one. Set repeat to 1.")]
+
+
+def _misfits(
+    step: Step, results: Mapping[str, StepResult], graph: Graph, any_kind: bool = False
+) -> list[Problem]:
+    """Wires from an output that the call does not give, or that carry a tuple where a tensor is wanted."""
+    for port in step.spec.inputs:
+        for ref in step.args.get(port.name, ()):
+            source, outcome = graph.nodes[ref.node], results[ref.node].outcome if ref.node in results else None
+            if not isinstance(outcome, Ran):
+                continue
+            if ref.output >= len(outcome.outputs):
+                message = f"{source.name} does not give output {ref.output}, which {step.node.name} takes"
+                reason = f"With the parameters it has, {source.name} gives {len(outcome.outputs)} of its outputs."
+                if source.op == "nn.MultiheadAttention":
+                    cure = Cure("Set need_weights=True", (SetParam(source.id, "need_weights", True),))
+                    return [Problem("error", step.id, message, reason, port=port.name, cures=(cure,))]
+                return [Problem("error", step.id, message, reason, port=port.name)]
+            kind = kind_of(outcome.outputs[ref.output])
+            if not any_kind and not kinds_fit(kind, port.kind):
+                message = f"{source.name} gives a {kind}, {step.node.name} wants a {port.kind} as {port.name}"
+                return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
+    return []
+
+
+def _is_port(step: Step, sheet: Findings) -> bool:
+    """Whether a step is an end of a block: an input has the shape of what arrives, an output gives any value on."""
+    return step.spec.kind in ("input", "output") and sheet.given is not None
+
+
+def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
+    for name, value in step.node.params.items():
+        try:
+            computed(value, values)
+        except ExpressionError as error:
+            where = "Set it in the inspector, or expose the parameter on the block."
+            return [Problem("error", step.id, f"{name} of {step.node.name}: {error}", where)]
+    try:
+        check_node(step.spec, step.node)
+    except ParamError as error:
+        return [Problem("error", step.id, str(error), "Set it in the inspector.")]
+    absent = missing(step.spec, step.node)
+    if absent:
+        names = " and ".join(absent)
+        return [Problem("error", step.id, f"{step.node.name} wants {names}", "Set it in the inspector.")]
+    there = {port.name for port in wirable_of(step.spec, step.node)}
+    lost = [port.name for port in step.spec.inputs if port.wired and port.name not in there]
+    if lost:
+        reason = "A wire gives it, and what is typed is shorter or of another kind now. Type more, or remove the wire."
+        return [Problem("error", step.id, f"{step.node.name} has no {lost[0]}", reason, port=lost[0])]
+    return []
+
+
+def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
+    """AUTO that finds no such dimension in a shape that is known."""
+    open_params = [p.name for p in step.spec.params if p.auto and result.resolved.get(p.name) is AUTO]
+    arrived = all(port.name in result.inputs for port in step.spec.inputs if port.required)
+    if not open_params or not arrived:
+        return []
+    shape = next(iter(result.inputs.values()))[0]
+    reason = "The dimension it is taken from is missing or is the batch. Set it in the inspector, or change the shape."
+    message = f"{step.node.name} cannot take {open_params[0]} from {shape}"
+    return [Problem("error", step.id, message, reason)]
+
+
+def _channels_first(step: Step, sheet: Findings) -> bool:
+    """Whether a picture arrives as convolutions leave it; behind a permute, channels may well stand last."""
+    steps = {other.id: other for other in sheet.walk.steps}
+    at: Step | None = step
+    while at is not None and at.refs():
+        at = steps.get(at.refs()[0].node)
+        if at is None or at.spec.key in ("nn.LayerNorm", "F.layer_norm"):
+            return False
+        if at.spec.category == "conv" or "Pool" in at.spec.key or at.spec.kind == "input":
+            return at.spec.kind != "input" or sheet.given is None
+        if at.spec.category not in ("act", "drop", "norm"):
+            return False
+    return False
+
+
+def _warnings(step: Step, result: StepResult, sheet: Findings) -> list[Problem]:
+    assert isinstance(result.outcome, Ran)
+    problems = []
+    arriving = next((values[0] for values in result.inputs.values()), None)
+    if result.outcome.fixed_batch:
+        message = f"{step.node.name} works with a batch of {result.outcome.fixed_batch} only"
+        reason = "The size is written into it, and the last batch of an epoch may be smaller. Write -1 in its place."
+        problems.append(Problem("warning", step.id, message, reason, cures=_any_batch(step)))
+    if _batch_as_time(step, arriving):
+        first = Cure("Set batch_first=True", (SetParam(step.id, "batch_first", True),))
+        reason = f"With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence."
+        message = f"{step.node.name} reads the batch as a sequence"
+        problems.append(Problem("warning", step.id, message, reason, cures=(first,)))
+    picture = arriving if isinstance(arriving, TensorType) and len(arriving.shape) == 4 else None
+    if step.spec.key == "nn.Linear" and picture and _channels_first(step, sheet):
+        flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
+        reason = f"Of {picture} it mixes the last {picture.shape[-1]} values only. Most networks flatten before."
+        message = f"{step.node.name} works on the last dimension alone"
+        problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
+    return problems
+
+
+def _any_batch(step: Step) -> tuple[Cure, ...]:
+    """-1 in the place of the batch size that is written into a view, where it has no -1 yet."""
+    for param in step.spec.params:
+        sizes = step.node.params.get(param.name)
+        if isinstance(sizes, tuple) and -1 not in sizes:
+            new = (-1, *sizes[1:])
+            return (Cure(f"Set {param.name}={new}", (SetParam(step.id, param.name, new),)),)
+    return ()
+
+
+def _batch_as_time(step: Step, arriving: ValueType | None) -> bool:
+    """torch's own default, batch_first=False, meets inputs whose first dimension is the batch."""
+    return (
+        step.spec.param("batch_first") is not None
+        and not step.spec.value(step.node, "batch_first")
+        and isinstance(arriving, TensorType)
+        and len(arriving.shape) == 3
+        and isinstance(arriving.shape[0], Dim)
+    )

@@ -1,0 +1,386 @@
+"""What runs and is most likely not meant: each said with numbers, and with a cure where one is sure to help.
+
+A warning that a good network gets is worse than none, so each check names what it leaves alone. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, RemoveNode, SetParam, TakeOut, apply_cure
+from app.builder.diagnostics.range_checks import ranges
+from app.builder.graph import Edge, Graph, Node
+from app.builder.literals import AUTO
+from app.builder.plan import Ref, passed_by
+from app.builder.rules import upstream
+from app.builder.value_types import Dim, NumberType, TensorType, TupleType, ValueType
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+# Functions of single numbers, by `plain_name`. Softplus is not here: Tanh of it is the middle of Mish.
+ACTIVATIONS = frozenset(
+    "relu relu6 leakyrelu prelu rrelu elu selu celu gelu silu mish hardswish sigmoid hardsigmoid tanh hardtanh "
+    "softsign tanhshrink".split()
+)
+NEVER_NEGATIVE = frozenset("relu relu6 sigmoid hardsigmoid".split())
+RESHAPING = frozenset("flatten unflatten view reshape squeeze unsqueeze identity contiguous".split())
+SOFTMAXES = frozenset("softmax logsoftmax softmin".split())
+# Their derivative is 0 wherever there is one.
+CUTS = frozenset({"detach"})
+STEPS = frozenset("sign sgn round floor ceil trunc heaviside zeroslike oneslike fulllike".split())
+POOLS = frozenset("maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d".split())
+
+LARGEST_LINEAR = 50_000_000
+LARGE_LINEAR, LARGE_SHARE = 10_000_000, 0.8
+# A table of words is large by right.
+LARGE = frozenset("linear bilinear conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d".split())
+
+
+@cache
+def plain_name(op: str) -> str:
+    """An op whichever way it is written: `nn.LogSoftmax` and `F.log_softmax` are both "logsoftmax"."""
+    return op.rpartition(".")[2].replace("_", "").lower().removeprefix("lazy")
+
+
+def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -> list[Problem]:
+    """What the graph alone tells of a network without errors; `runs` says whether a mended graph still runs."""
+    net = Net(analysis, ops)
+    return [
+        *ranges(net),
+        *_deaf_outputs(net),
+        *_cut_gradients(net),
+        *_large_layers(net, runs),
+        *_late_dropouts(net),
+        *_lost_biases(net),
+        *_double_activations(net),
+        *_double_linears(net),
+        *_dropped_pixels(net, runs),
+    ]
+
+
+@dataclass(frozen=True)
+class Net:
+    """A network under examination: who feeds whom, and what goes along the wires."""
+
+    analysis: Analysis
+    ops: Catalog
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph with wires that lead past muted nodes, as the values go."""
+        drawn = self.analysis.graph
+        if not any(node.muted for node in drawn.nodes.values()):
+            return drawn
+        wires = []
+        for edge in drawn.edges:
+            ref = passed_by(drawn, self.ops, Ref(edge.source, edge.output))
+            if ref is not None and not drawn.nodes[edge.target].muted:
+                wires.append(replace(edge, source=ref.node, output=ref.output))
+        return replace(drawn, edges=tuple(wires))
+
+    @cached_property
+    def live(self) -> tuple[Node, ...]:
+        """What is called for the sake of an output."""
+        walk = self.analysis.walk
+        kept = {step.id for step in walk.steps if step.kept} if walk is not None else set()
+        return tuple(n for n in self.graph.nodes.values() if n.id in self.analysis.live and n.id not in kept)
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.live if node.op == "output")
+
+    def spec(self, node: Node) -> OpSpec:
+        return self.ops.of(self.graph, node)
+
+    def param(self, node: Node, name: str) -> Any:
+        """As it is used: AUTO put in place, the default where nothing is set."""
+        resolved = self.analysis.resolved.get(node.id, FrozenMap())
+        return resolved[name] if name in resolved else self.spec(node).value(node, name)
+
+    def feeds(self, node: Node) -> tuple[Node, ...]:
+        return tuple(self.graph.nodes[edge.source] for edge in self.graph.into(node.id))
+
+    def feed(self, node: Node) -> Node | None:
+        """The one node that it takes from, None if there are several."""
+        feeds = self.feeds(node)
+        return feeds[0] if len(feeds) == 1 else None
+
+    def takers(self, node: Node) -> tuple[Node, ...]:
+        targets = dict.fromkeys(edge.target for edge in self.graph.out_of(node.id))
+        return tuple(self.graph.nodes[target] for target in targets if target in self.analysis.live)
+
+    def carried(self, edge: Edge) -> ValueType | None:
+        return self.analysis.values.get((edge.source, edge.output))
+
+    def arriving(self, node: Node) -> TensorType | None:
+        edges = self.graph.into(node.id)
+        value = self.carried(edges[0]) if edges else None
+        return value if isinstance(value, TensorType) else None
+
+    def leaving(self, node: Node) -> TensorType | None:
+        value = self.analysis.values.get((node.id, 0))
+        return value if isinstance(value, TensorType) else None
+
+    def is_dropout(self, node: Node) -> bool:
+        return self.spec(node).category == "drop"
+
+    def before(self, node: Node, passing: Callable[[Node], bool]) -> Iterator[Node]:
+        """Backwards along single wires: every node that may be passed, and the first that may not."""
+        at = self.feed(node)
+        while at is not None:
+            yield at
+            at = self.feed(at) if passing(at) else None
+
+
+def take_out(node: Node) -> Cure:
+    return Cure(f"Remove {node.name}", (TakeOut(node.id),))
+
+
+def listed(nodes: tuple[Node, ...]) -> str:
+    """Names of nodes, the first few of many."""
+    names = [node.name for node in nodes]
+    if len(names) > 3:
+        return f"{', '.join(names[:2])} and {len(names) - 2} more"
+    return " and ".join(names)
+
+
+# --- Layers that do not do what they seem to ----------------------------------------------------------------------
+
+
+def _double_activations(net: Net) -> Iterator[Problem]:
+    for node in net.live:
+        first = net.feed(node)
+        second_name = plain_name(node.op)
+        if first is None or second_name not in ACTIVATIONS or plain_name(first.op) not in ACTIVATIONS:
+            continue
+        label, shape = net.spec(node).label, net.leaving(node)
+        reason = f"{net.spec(first).label} and {label} are applied to each value of {shape} with no layer between them."
+        if second_name == "relu" and plain_name(first.op) in NEVER_NEGATIVE:
+            reason = f"Nothing that comes from {first.name} is below 0, so {label} changes no value of {shape}."
+        message = f"{node.name} follows another activation, {first.name}"
+        yield Problem("warning", node.id, message, reason, cures=(take_out(node),))
+
+
+def _double_linears(net: Net) -> Iterator[Problem]:
+    """Two Linear layers that are one. A narrow one between two wide ones is left alone: it is there to be narrow."""
+    for node in net.live:
+        if plain_name(node.op) != "linear":
+            continue
+        first = [node, *net.before(node, net.is_dropout)][-1]
+        if first is node or plain_name(first.op) != "linear" or len(net.takers(first)) > 1:
+            continue
+        wide, middle = net.param(first, "in_features"), net.param(first, "out_features")
+        narrow = net.param(node, "out_features")
+        if not all(isinstance(size, int) for size in (wide, middle, narrow)) or middle < min(wide, narrow):
+            continue
+        both = net.analysis.parameters.get(first.id, 0) + net.analysis.parameters.get(node.id, 0)
+        one = wide * narrow + (narrow if net.param(node, "bias") or net.param(first, "bias") else 0)
+        message = f"{node.name} follows {first.name} without an activation"
+        reason = (
+            f"Two linear maps {wide}→{middle}→{narrow} are one linear map {wide}→{narrow}: {one:,} parameters could "
+            f"say what these {both:,} do."
+        )
+        cure = Cure("Insert ReLU", (InsertBefore(node.id, "input", "nn.ReLU"),))
+        yield Problem("warning", node.id, message, reason, port="input", cures=(cure,))
+
+
+def _lost_biases(net: Net) -> Iterator[Problem]:
+    """BatchNorm takes the mean of each channel away, and with it what a bias adds to the channel."""
+    for node in net.live:
+        name, shape, takers = plain_name(node.op), net.leaving(node), net.takers(node)
+        conv = name in ("conv1d", "conv2d", "conv3d", "convtranspose1d", "convtranspose2d", "convtranspose3d")
+        if not conv and not (name == "linear" and shape is not None and len(shape.shape) == 2):
+            continue
+        if not takers or net.param(node, "bias") is not True:
+            continue
+        if not all(plain_name(taker.op).startswith(("batchnorm", "syncbatchnorm")) for taker in takers):
+            continue
+        count = net.param(node, "out_channels" if conv else "out_features")
+        message = f"The bias of {node.name} has no effect before {listed(takers)}"
+        reason = f"BatchNorm subtracts the mean of each channel, and {count:,} bias parameters with it."
+        cure = Cure("Set bias=False", (SetParam(node.id, "bias", False),))
+        yield Problem("warning", node.id, message, reason, cures=(cure,))
+
+
+def _late_dropouts(net: Net) -> Iterator[Problem]:
+    def passing(node: Node) -> bool:
+        alone = len(net.graph.out_of(node.id)) == 1
+        return alone and (plain_name(node.op) in RESHAPING | SOFTMAXES or net.is_dropout(node))
+
+    for output in net.outputs:
+        way = list(net.before(output, passing))
+        if not way or way[-1].op == "input":
+            continue
+        for node in way:
+            chance, shape = net.param(node, "p"), net.arriving(node)
+            if not net.is_dropout(node) or not passing(node) or not chance or shape is None:
+                continue
+            count = f" {shape.per_sample():,}" if shape.per_sample() else ""
+            message = f"{node.name} comes after the last layer"
+            reason = f"In training it changes each of the{count} values of an answer to 0 with a chance of {chance}."
+            yield Problem("warning", node.id, message, reason, cures=(take_out(node),))
+
+
+def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
+    """Windows that do not reach the end. One row or column is lost in many a good network, and is not mentioned."""
+    for node in net.live:
+        shape = net.arriving(node)
+        if plain_name(node.op) not in POOLS or shape is None or net.param(node, "ceil_mode"):
+            continue
+        dims = int(plain_name(node.op)[-2])
+        sides = [(i, size) for i, size in enumerate(shape.shape[-dims:]) if isinstance(size, int)]
+        rest, size = max(((_rest(net, node, i, size), size) for i, size in sides), default=(0, 0))
+        if rest <= 1:
+            continue
+        cure = Cure("Set ceil_mode=True", (SetParam(node.id, "ceil_mode", True),))
+        message = f"{node.name} leaves out the last {rest} of {size}"
+        reason = f"Of {shape} the windows reach {size - rest} along that side. With ceil_mode=True another one follows."
+        yield Problem("warning", node.id, message, reason, cures=(cure,) if _helps(net, cure, runs) else ())
+
+
+def _rest(net: Net, node: Node, axis: int, size: int) -> int:
+    """How many values at the end of an axis are in no window."""
+
+    def along(name: str, default: Any) -> int:
+        value = net.param(node, name) if net.spec(node).param(name) else default
+        value = default if value is None else value
+        return int(value[min(axis, len(value) - 1)]) if isinstance(value, tuple) else int(value)
+
+    window = along("kernel_size", 1)
+    step, padding = along("stride", window), along("padding", 0)
+    reach = along("dilation", 1) * (window - 1) + 1
+    if step > reach:  # made to skip
+        return 0
+    return (size + 2 * padding - reach) % step - padding
+
+
+def _helps(net: Net, cure: Cure, runs: Callable[[Graph], bool]) -> bool:
+    return runs(apply_cure(net.analysis.graph, net.ops, cure))
+
+
+def _deaf_outputs(net: Net) -> Iterator[Problem]:
+    """Outputs that no Input leads to: parameters and constants alone make them."""
+    for output in net.outputs:
+        before = upstream(net.graph, (output.id,))
+        if not before or any(net.graph.nodes[node].op == "input" for node in before):
+            continue
+        sources = tuple(node for node in net.live if node.id in before and not net.graph.into(node.id))
+        reason = f"It comes from {listed(sources)} alone, so it is the same whatever the data are."
+        cures = (Cure(f"Remove {output.name}", (RemoveNode(output.id),)),) if len(net.outputs) > 1 else ()
+        message = f"No Input reaches {output.name}"
+        yield Problem("warning", output.id, message, reason, port="input", cures=cures)
+
+
+# --- Parameters ---------------------------------------------------------------------------------------------------
+
+
+def _large_layers(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
+    total = net.analysis.total_parameters
+    for node in net.live:
+        count = net.analysis.parameters.get(node.id, 0)
+        if plain_name(node.op) not in LARGE or not _too_large(count, total):
+            continue
+        message = f"{node.name} holds {count / 1e6:,.1f} million parameters"
+        reason = (
+            f"That is {count / total:.0%} of the network and {count * 4 / 1e6:,.0f} MB as float32; gradients and the "
+            "two means that Adam keeps take three times as much again."
+        )
+        cures = tuple(cure for cure in _smaller(net, node, total - count) if _helps(net, cure, runs))
+        yield Problem("warning", node.id, message, reason, cures=cures)
+
+
+def _too_large(count: int, total: int) -> bool:
+    return count > LARGEST_LINEAR or (count > LARGE_LINEAR and count > LARGE_SHARE * total)
+
+
+def _smaller(net: Net, node: Node, others: int) -> Iterator[Cure]:
+    """An average over each channel before the Flatten in front, where that makes the layer small enough."""
+    flatten = net.feed(node) if plain_name(node.op) == "linear" else None
+    shape = net.arriving(flatten) if flatten is not None and plain_name(flatten.op) == "flatten" else None
+    pool = "nn.AdaptiveAvgPool2d"
+    if flatten is None or shape is None or len(shape.shape) != 4 or pool not in net.ops:
+        return
+    channels = shape.shape[1]
+    if not isinstance(channels, int) or len(net.takers(flatten)) != 1:
+        return
+    count = channels * net.param(node, "out_features") + net.param(node, "out_features")
+    if _too_large(count, others + count):
+        return
+    edits: tuple[Any, ...] = (InsertBefore(flatten.id, "input", pool, FrozenMap(output_size=1)),)
+    if node.params.get("in_features", AUTO) is not AUTO:
+        edits = (*edits, SetParam(node.id, "in_features", channels))
+    yield Cure("Insert AdaptiveAvgPool2d", edits)
+
+
+def _cut_gradients(net: Net) -> Iterator[Problem]:
+    """Layers from which every way to an output leads through something that has no gradient."""
+    reached = {node.id for node in net.outputs}
+    todo = list(reached)
+    while todo:
+        for edge in net.graph.into(todo.pop()):
+            source = net.graph.nodes[edge.source]
+            if source.id not in reached and _has_gradient(net.carried(edge)) and not _stops(source):
+                reached.add(source.id)
+                todo.append(source.id)
+    groups: dict[str, list[Node]] = {}
+    for node in net.live:
+        if net.analysis.parameters.get(node.id) and node.id not in reached and not node.frozen:
+            groups.setdefault(_cutter(net, node), []).append(node)
+    for cutter, nodes in groups.items():
+        yield _cut_problem(net, net.graph.nodes[cutter], tuple(nodes))
+
+
+def _stops(node: Node) -> bool:
+    return plain_name(node.op) in STEPS | CUTS
+
+
+def _has_gradient(value: ValueType | None) -> bool:
+    if isinstance(value, TupleType):
+        return any(_has_gradient(item) for item in value.items)
+    if isinstance(value, NumberType):
+        return False
+    return value is None or value.dtype.startswith(("float", "bfloat", "complex"))
+
+
+def _cutter(net: Net, start: Node) -> str:
+    """The first node after `start` whose answer has no gradient."""
+    todo, seen = [start], {start.id}
+    for node in todo:
+        values = [net.carried(edge) for edge in net.graph.out_of(node.id)]
+        if _stops(node) or (values and not any(map(_has_gradient, values))):
+            return node.id
+        fresh = [taker for taker in net.takers(node) if taker.id not in seen]
+        seen |= {taker.id for taker in fresh}
+        todo += fresh
+    return start.id
+
+
+def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
+    count = sum(net.analysis.parameters[node.id] for node in nodes)
+    value, label = net.leaving(cutter), net.spec(cutter).label
+    why = f"The derivative of {label} is 0"
+    if plain_name(cutter.op) in CUTS:
+        why = f"{label} hands on values without a way back for gradients"
+    if value is not None and not _has_gradient(value):
+        why = f"{label} gives {value.dtype}, which has no gradient"
+    verb = "keeps" if len(nodes) == 1 else "keep"
+    reason = f"{why}: {listed(nodes)} before it, with {count:,} parameters, {verb} the first values for ever."
+    last = all(taker.op == "output" for taker in net.takers(cutter))
+    same = value is not None and net.arriving(cutter) == value
+    cures = (take_out(cutter),) if net.feed(cutter) is not None and cutter not in nodes and (last or same) else ()
+    return Problem("warning", cutter.id, f"No gradient gets past {cutter.name}", reason, cures=cures)
+
+
+def spatial(shape: TensorType | None) -> int | None:
+    """How many values one sample gives to each channel, None unless the batch comes first and all else is known."""
+    if shape is None or len(shape.shape) < 2 or shape.shape[0] != Dim(1):
+        return None
+    sizes = [size for size in shape.shape[2:] if isinstance(size, int)]
+    return math.prod(sizes) if len(sizes) == len(shape.shape) - 2 else None

@@ -1,0 +1,68 @@
+"""A graph and what its calls gave, with what it takes to ask the same of a mended one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.builder.blocks import Block
+from app.builder.catalog.catalog import Catalog
+from app.builder.expressions import expressions
+from app.builder.graph import Graph
+from app.builder.plan import Plan, plan
+from app.builder.shapes.meta_calls import Ran
+from app.builder.shapes.shapes import Inside, StepResult, computed_plan, infer
+from app.builder.value_types import ValueType
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A graph and what was found of it. `given` is what arrives at the inputs of a block, `values` its parameters;
+    both are None for the network. Of the nodes in `quiet` it is known that nothing is wrong with their calls."""
+
+    graph: Graph
+    walk: Plan
+    results: Mapping[str, StepResult]
+    ops: Catalog
+    given: Mapping[str, ValueType] | None = None
+    values: Mapping[str, Any] | None = None
+    quiet: frozenset[str] = frozenset()
+
+    @classmethod
+    def network(cls, graph: Graph, ops: Catalog, earlier: Findings | None = None) -> Findings:
+        """What the calls of a network give; `earlier` is of a graph before, and what is as it was is taken from it."""
+        walk = plan(graph, ops, (earlier.graph, earlier.walk) if earlier else None)
+        known = {step.node.id: step for step in earlier.walk.steps} if earlier else {}
+        new = [step for step in walk.steps if known.get(step.node.id) is not step]
+        if any(any(map(_computes, step.node.params.values())) for step in new):
+            walk = computed_plan(walk, {})
+        if earlier is None:
+            return cls(graph, walk, infer(walk), ops)
+        results = infer(walk, None, (earlier.walk, earlier.results))
+        loud = {step.node.id for step in new}
+        loud |= {node for node, result in results.items() if earlier.results.get(node) is not result}
+        return cls(graph, walk, results, ops, quiet=earlier.quiet.intersection(results) - loud)
+
+    @classmethod
+    def block(cls, block: Block, inside: Inside, ops: Catalog) -> Findings:
+        outcomes = ((node.id, inside.results[node.id].outcome) for node in block.inputs if node.id in inside.results)
+        given = {node: outcome.outputs[0] for node, outcome in outcomes if isinstance(outcome, Ran)}
+        return cls(block.graph, inside.plan, inside.results, ops, given, inside.values)
+
+    def again(self, graph: Graph) -> tuple[Plan, Mapping[str, StepResult]]:
+        """Another graph in the place of this one."""
+        walk = plan(graph, self.ops)
+        if self.values is not None:
+            walk = computed_plan(walk, self.values)
+        return walk, infer(walk, self.given)
+
+    def runs(self, graph: Graph) -> bool:
+        """Whether every call that an output needs runs."""
+        walk, results = self.again(graph)
+        calls = [step for step in walk.steps if step.live and step.node.op != "output"]
+        return all(isinstance(results[step.id].outcome, Ran) for step in calls)
+
+
+def _computes(value: Any) -> bool:
+    return any(expressions(value))

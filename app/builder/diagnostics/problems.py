@@ -1,0 +1,254 @@
+"""What is wrong with a drawing, said so that a person can mend it, and the mending as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Edge, Graph, Node
+from app.util.frozen import FrozenMap
+
+
+@dataclass(frozen=True)
+class SetParam:
+    """Give a parameter of a node a value."""
+
+    node: str
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class InsertBefore:
+    """Put a new node on the wire into `port` of `node`, on number `index` of a port that takes several."""
+
+    node: str
+    port: str
+    op: str
+    params: FrozenMap[str, Any] = FrozenMap()
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Draw a wire from output number `output` of `source` into the free `port` of `node`."""
+
+    node: str
+    port: str
+    source: str
+    output: int = 0
+
+
+@dataclass(frozen=True)
+class RemoveNode:
+    """Take a node away."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class TakeOut:
+    """Take a node of one input off its wire; what fed it goes to all that it fed."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class ReplaceOp:
+    """Let a node do something else; its wires stay, so the new op has ports of the same names."""
+
+    node: str
+    op: str
+    params: FrozenMap[str, Any] = FrozenMap()
+
+
+@dataclass(frozen=True)
+class Thaw:
+    """Let a frozen node learn again."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class Unshare:
+    """Give a node a module of its own."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Have a node in the class that no output needs, or leave it out of the code."""
+
+    node: str
+    kept: bool = True
+
+
+@dataclass(frozen=True)
+class Untie:
+    """Give a node a parameter of its own in the place of one that another node has."""
+
+    node: str
+    name: str
+
+
+@dataclass(frozen=True)
+class OpenLayers:
+    """Look at the file that `module` is imported from, and trust it. The graph stays as it is."""
+
+    node: str
+    module: str
+
+
+@dataclass(frozen=True)
+class DropInit:
+    """Leave a parameter of a layer as its constructor made it."""
+
+    node: str
+    name: str
+
+
+@dataclass(frozen=True)
+class SetTraining:
+    """Give a setting of the training another value, because of `node`. The graph stays as it is."""
+
+    node: str
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class SetData:
+    """Give a choice of the data another value, because of `node`. The graph stays as it is."""
+
+    node: str
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class ChooseData:
+    """Let the person choose other data, because of `node`. The graph stays as it is."""
+
+    node: str
+
+
+Wiring = InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp
+OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
+Edit = OfGraph | SetTraining | SetData | OpenLayers | ChooseData
+
+
+@dataclass(frozen=True)
+class Cure:
+    """One click that mends a problem: its words and its edits."""
+
+    label: str
+    edits: tuple[Edit, ...]
+
+    @property
+    def opens(self) -> str:
+        """The module of the file of layers that is to be looked at, "" for a cure that is applied."""
+        return next((edit.module for edit in self.edits if isinstance(edit, OpenLayers)), "")
+
+    @property
+    def chooses_data(self) -> bool:
+        """Whether it leads to the choice of the data, and changes nothing by itself."""
+        return any(isinstance(edit, ChooseData) for edit in self.edits)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the training that it changes, by name."""
+        return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetTraining)}
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The choices of the data that it changes, by name."""
+        return {edit.name: edit.value for edit in self.edits if isinstance(edit, SetData)}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`severity` is "error" (the net cannot run), "warning" or "info"; `message` says what, `reason` says why.
+
+    `torch_message` is what PyTorch itself would say, where it was asked. What is wrong inside a block is said at its
+    instance, `node`, with the `path` that leads there: instances and which of their repetitions.
+    """
+
+    severity: str
+    node: str | None
+    message: str
+    reason: str = ""
+    torch_message: str = ""
+    port: str | None = None
+    cures: tuple[Cure, ...] = ()
+    path: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """Errors come first, what is merely to be known comes last."""
+        return ("error", "warning", "info").index(self.severity)
+
+
+def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
+    """The mended graph. Nodes that are no longer there are passed over."""
+    for edit in cure.edits:
+        if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining | SetData | ChooseData):
+            continue
+        if isinstance(edit, SetParam):
+            graph = graph.with_param(edit.node, edit.name, edit.value)
+        elif isinstance(edit, RemoveNode):
+            graph = graph.without_nodes([edit.node])
+        elif isinstance(edit, Unshare):
+            graph = graph.unshared(edit.node)
+        elif isinstance(edit, DropInit):
+            owner = graph.owner(edit.node)
+            graph = graph.with_node(replace(owner, inits=owner.inits.without(edit.name)))
+        elif isinstance(edit, Untie):
+            owner = graph.owner(edit.node)
+            graph = graph.with_node(replace(owner, tied=owner.tied.without(edit.name)))
+        elif isinstance(edit, Keep):
+            graph = graph.with_node(replace(graph.nodes[edit.node], kept=edit.kept))
+        elif isinstance(edit, Thaw):
+            graph = graph.with_node(replace(graph.nodes[edit.node], frozen=False))
+        elif isinstance(edit, TakeOut):
+            graph = _taken_out(graph, edit.node)
+        elif isinstance(edit, Connect):
+            graph = _connected(graph, edit)
+        elif isinstance(edit, ReplaceOp):
+            own = graph.unshared(edit.node)  # who shared its module goes on with the old op
+            graph = own.with_node(replace(own.nodes[edit.node], op=edit.op, params=edit.params))
+        else:
+            graph = _inserted(graph, catalog, edit)
+    return graph
+
+
+def _connected(graph: Graph, edit: Connect) -> Graph:
+    taken = any(edge.port == edit.port for edge in graph.into(edit.node))
+    if taken or edit.source not in graph.nodes:
+        return graph
+    return graph.with_edge(Edge(edit.source, edit.output, edit.node, edit.port))
+
+
+def _inserted(graph: Graph, catalog: Catalog, edit: InsertBefore) -> Graph:
+    at = (edit.port, edit.index)
+    wire = next((edge for edge in graph.into(edit.node) if (edge.port, edge.index) == at), None)
+    if wire is None:
+        return graph
+    spec = catalog[edit.op]
+    name = spec.stem if all(node.name != spec.stem for node in graph.nodes.values()) else graph.fresh_name(spec.stem)
+    new = Node(graph.fresh_id(), edit.op, name, spec.starting_params().update(edit.params))
+    graph = graph.without_edge(wire).with_node(new)
+    graph = graph.with_edge(Edge(wire.source, wire.output, new.id, spec.inputs[0].name))
+    return graph.with_edge(Edge(new.id, 0, wire.target, wire.port, wire.index))
+
+
+def _taken_out(graph: Graph, node: str) -> Graph:
+    feed = next(iter(graph.into(node)), None)
+    leaving = graph.out_of(node)
+    graph = graph.without_nodes([node])
+    if feed is None:
+        return graph
+    for wire in leaving:
+        graph = graph.with_edge(replace(wire, source=feed.source, output=feed.output))
+    return graph

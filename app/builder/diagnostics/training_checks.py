@@ -1,0 +1,151 @@
+"""Whether a network's last and normalising layers suit the loss and the batches it will be trained with.
+
+Beside `checks`, which asks the graph alone. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.diagnostics.checks import RESHAPING, Net, listed, plain_name, spatial, take_out
+from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, ReplaceOp, SetTraining
+from app.builder.graph import Node
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+_WITH_SIGMOID = ("BCEWithLogitsLoss", "MultiLabelSoftMarginLoss")
+_OF_LOGARITHMS = ("NLLLoss", "KLDivLoss")
+USUAL_BATCH = 16
+_RAW = ("linear", "conv", "norm")  # categories whose answers may be any number
+
+
+def training(analysis: Analysis, ops: Catalog, loss: str, batch_size: int, samples: int | None) -> list[Problem]:
+    """What loss and batches have against the net; `samples` is how many there are to train on, None if unknown."""
+    net = Net(analysis, ops)
+    return [*_loss_problems(net, loss), *_batch_norm(net, batch_size, samples)]
+
+
+def _loss_problems(net: Net, loss: str) -> Iterator[Problem]:
+    if len(net.outputs) != 1:
+        return
+    output = net.outputs[0]
+    way = list(net.before(output, lambda node: plain_name(node.op) in RESHAPING or net.is_dropout(node)))
+    if not way:
+        return
+    last = way[-1]
+    if loss == "CrossEntropyLoss":
+        yield from _before_cross_entropy(net, last)
+    elif loss in _WITH_SIGMOID:
+        yield from _before_sigmoid(net, last, loss)
+    elif loss in _OF_LOGARITHMS:
+        yield from _before_logarithms(net, output, last, loss)
+    elif loss == "BCELoss" and net.spec(last).category in _RAW:
+        message = f"BCELoss wants values between 0 and 1, {last.name} gives any"
+        reason = f"{net.spec(last).label} is not bounded, and torch stops at the first value below 0 or above 1."
+        cure = Cure("Insert Sigmoid", (InsertBefore(output.id, "input", "nn.Sigmoid"),))
+        yield Problem("warning", output.id, message, reason, cures=(cure,))
+
+
+def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
+    name = plain_name(last.op)
+    if name == "softmax":
+        shape = net.arriving(last)
+        classes = shape.shape[1] if shape is not None and len(shape.shape) > 1 else None
+        reason = "CrossEntropyLoss takes the softmax itself; of probabilities its gradients are small."
+        if isinstance(classes, int):
+            least = math.log1p((classes - 1) / math.e)
+            reason = (
+                f"CrossEntropyLoss takes the softmax itself. Of probabilities of {classes} classes its least value is "
+                f"{least:.2f}, not 0, and its gradients are small."
+            )
+        yield Problem("warning", last.id, f"{last.name} and CrossEntropyLoss both take the softmax", reason,
+                      cures=(take_out(last),))  # fmt: skip
+    elif name == "logsoftmax":
+        reason = (
+            "CrossEntropyLoss takes the logarithm of the softmax itself, and doing it twice changes nothing. Remove "
+            f"{last.name}, or keep it and choose NLLLoss under Training."
+        )
+        message = f"{last.name} and CrossEntropyLoss both take log_softmax"
+        yield Problem("warning", last.id, message, reason, cures=(take_out(last),))
+
+
+def _before_sigmoid(net: Net, last: Node, loss: str) -> Iterator[Problem]:
+    if plain_name(last.op) not in ("sigmoid", "hardsigmoid", "softmax"):
+        return
+    low, high = 0.5, 1 / (1 + math.exp(-1))
+    reason = (
+        f"{loss} takes the sigmoid itself. Of values between 0 and 1 it makes {low} to {high:.2f}, so no class can be "
+        f"given a probability below {low}."
+    )
+    message = f"{last.name} and {loss} both squeeze the answer"
+    yield Problem("warning", last.id, message, reason, cures=(take_out(last),))
+
+
+def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterator[Problem]:
+    if plain_name(last.op) == "softmax":
+        reason = f"{loss} wants their logarithms. Of probabilities NLLLoss gives −1 to 0 in place of 0 and more."
+        if loss != "NLLLoss":
+            reason = f"{loss} wants their logarithms, which lie below 0; these lie between 0 and 1."
+        op = last.op.replace("softmax", "log_softmax").replace("Softmax", "LogSoftmax")
+        cures = (Cure("Take LogSoftmax", (ReplaceOp(last.id, op, last.params),)),) if op in net.ops else ()
+        yield Problem("warning", last.id, f"{last.name} gives probabilities to {loss}", reason, cures=cures)
+    elif net.spec(last).category in _RAW:
+        shape = net.arriving(output)
+        dims = len(shape.shape) if shape is not None else 0
+        insert = InsertBefore(output.id, "input", "nn.LogSoftmax", FrozenMap(dim=1))
+        cures = (Cure("Insert LogSoftmax", (insert,)),) if dims > 1 else ()
+        reason = (
+            f"{net.spec(last).label} gives any number, a log-probability is at most 0, so the loss can fall below 0 "
+            "without end. Put LogSoftmax before the output, or choose CrossEntropyLoss under Training."
+        )
+        yield Problem("warning", output.id, f"{loss} wants log-probabilities, {last.name} gives any number", reason,
+                      cures=cures)  # fmt: skip
+
+
+def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Problem]:
+    """BatchNorm needs two values of a channel; batches of one sample give it one, or as many as there are pixels."""
+    norms = tuple(node for node in net.live if plain_name(node.op).startswith(("batchnorm", "syncbatchnorm")))
+    alone = tuple(node for node in norms if spatial(net.arriving(node)) == 1)
+    if batch_size == 1 and norms:
+        larger = _batch_of(alone or norms, _usual_batch(alone, samples))
+        if alone:
+            reason = "Of 1 sample a channel has 1 value, and torch refuses. Set batch_size under Training to 2 or more."
+            message = f"{listed(alone)} cannot train with batches of 1"
+            yield Problem("error", alone[0].id, message, reason, cures=larger)
+            return
+        count = spatial(net.arriving(norms[0]))
+        many = f" {count:,}" if count else ""
+        reason = (
+            f"Mean and variance come from the{many} values of one picture, and what is kept for validation swings with "
+            "each. Set batch_size under Training to 2 or more; 16 and more is usual."
+        )
+        message = f"{listed(norms)} would normalise over 1 sample"
+        yield Problem("warning", norms[0].id, message, reason, cures=larger)
+    elif alone and samples and samples % batch_size == 1:
+        better = _whole(samples, batch_size + 1)
+        message = f"The last batch of an epoch has 1 sample, which {listed(alone)} cannot normalise"
+        reason = (
+            f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value, and torch refuses. "
+            f"Set batch_size under Training to {better}, for example: that leaves {samples % better or better}."
+        )
+        yield Problem("error", alone[0].id, message, reason, cures=_batch_of(alone, better))
+
+
+def _whole(samples: int, start: int) -> int:
+    """The first batch size from `start` on that leaves no single sample at the end of an epoch."""
+    return next(size for size in range(start, samples + start + 2) if samples % size != 1)
+
+
+def _usual_batch(alone: tuple[Node, ...], samples: int | None) -> int:
+    if not samples:
+        return USUAL_BATCH
+    return _whole(samples, min(USUAL_BATCH, samples)) if alone else min(USUAL_BATCH, max(samples, 2))
+
+
+def _batch_of(nodes: tuple[Node, ...], size: int) -> tuple[Cure, ...]:
+    return (Cure(f"Set batch_size={size}", (SetTraining(nodes[0].id, "batch_size", size),)),)

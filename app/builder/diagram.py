@@ -1,0 +1,182 @@
+"""A sheet as a neutral picture: nodes as boxes, blocks as groups with their inside, shapes on the wires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from app.builder.blocks import Block
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Edge, Graph, Node
+from app.builder.summary import compact, detail_line, summary_line
+from app.diagram.diagram import Arrow, Box, Drawing, Group
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+# Blocks that are seen from within: those that are unfolded on their sheets, all, or none.
+Unfolded = Literal["as drawn", "all", "none"]
+# A block in a block in a block: where a file has more instances than this, those behind them stay closed.
+MOST = 5000
+
+
+class Drawn(Protocol):
+    """What is drawn of a sheet: a project, or a block."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def unfolded(self) -> frozenset[str]: ...
+
+
+@dataclass
+class _Sheet:
+    """A sheet that is seen: the network (`key` ""), or the inside of an open instance, which stands on `parent`."""
+
+    key: str
+    graph: Graph
+    unfolded: frozenset[str]
+    analysis: Analysis | None
+    parent: _Sheet | None = None
+    instance: str = ""
+    block: Block | None = None
+    inside: dict[str, _Sheet] = field(default_factory=dict)
+
+    def id_of(self, node: str) -> str:
+        return f"{self.key}/{node}" if self.key else node
+
+
+def to_drawing(
+    sheet: Drawn, catalog: Catalog, analysis: Analysis | None = None, unfolded: Unfolded = "as drawn", title: str = ""
+) -> Drawing:
+    """The picture of a sheet; `analysis` is that of this very sheet, and tells shapes and counts.
+
+    An instance that is open is a group, in which the block's own inputs and outputs are left out: wires lead through.
+    `link` is the node of the sheet that a part belongs to.
+    """
+    sheets = _sheets(_Sheet("", sheet.graph, sheet.unfolded, analysis), catalog, unfolded)
+    boxes: list[Box] = []
+    groups: list[Group] = []
+    for one in sheets:
+        if one.parent is not None:
+            groups.append(_group(one))
+        for node in _shown(one):
+            boxes.append(_box(one, node, catalog))
+    arrows = [arrow for one in sheets for arrow in _arrows(one)]
+    return Drawing(tuple(boxes), tuple(arrows), tuple(groups), "LR", title)
+
+
+def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]:
+    """The sheet and those of its open instances, outer ones first."""
+    sheets = [first]
+    for sheet in sheets:
+        for node in sheet.graph.nodes.values():
+            spec = catalog.of(sheet.graph, node)
+            is_open = unfolded == "all" or (unfolded == "as drawn" and node.id in sheet.unfolded)
+            if not is_open or spec.kind != "block" or spec.definition is None or node.muted or len(sheets) > MOST:
+                continue
+            block = spec.definition
+            known = _inside(sheet, node.id, block)
+            inner = _Sheet(sheet.id_of(node.id), block.graph, block.unfolded, known, sheet, node.id, block)
+            sheet.inside[node.id] = inner
+            sheets.append(inner)
+    return sheets
+
+
+def _inside(sheet: _Sheet, node: str, block: Block) -> Analysis | None:
+    """What is known within an instance: of the first, where it is repeated."""
+    result = sheet.analysis.results.get(node) if sheet.analysis is not None else None
+    inside = result.turns[0].inside if result is not None and result.turns else None
+    if inside is None:
+        return None
+    from app.builder.analysis import known
+
+    return known(block.graph, inside.plan, inside.results)
+
+
+def _shown(sheet: _Sheet) -> Iterator[Node]:
+    for node in sheet.graph.nodes.values():
+        passes = sheet.parent is not None and node.op in ("input", "output")
+        if node.id not in sheet.inside and not passes:
+            yield node
+
+
+def _outermost(sheet: _Sheet, node: str) -> str:
+    """The node of the sheet that is drawn which a part of it belongs to."""
+    while sheet.parent is not None:
+        sheet, node = sheet.parent, sheet.instance
+    return node
+
+
+def _count(sheet: _Sheet, node: str) -> int | None:
+    return sheet.analysis.parameters.get(node) if sheet.analysis is not None else None
+
+
+def _group(sheet: _Sheet) -> Group:
+    assert sheet.parent is not None and sheet.block is not None
+    node = sheet.parent.graph.nodes[sheet.instance]
+    repeat = sheet.parent.graph.owner(node.id).repeat
+    count = _count(sheet.parent, node.id)
+    title = f"{node.name} ×{repeat}" if repeat > 1 else node.name
+    caption = " · ".join([sheet.block.name, *([f"{compact(count)} parameters"] if count else [])])
+    link = _outermost(sheet.parent, node.id)
+    return Group(sheet.key, title, "block", sheet.parent.key or None, caption, link)
+
+
+def _box(sheet: _Sheet, node: Node, catalog: Catalog) -> Box:
+    spec = catalog.of(sheet.graph, node)
+    resolved = sheet.analysis.resolved.get(node.id, FrozenMap()) if sheet.analysis is not None else FrozenMap()
+    repeat = sheet.graph.owner(node.id).repeat
+    lines = [detail_line(spec, node, _count(sheet, node.id))]
+    lines += [word for word, holds in (("frozen", node.frozen), ("muted", node.muted)) if holds]
+    return Box(
+        sheet.id_of(node.id),
+        f"{node.name} ×{repeat}" if repeat > 1 else node.name,
+        summary_line(spec, node, resolved),
+        tuple(line for line in lines if line),
+        spec.category,
+        "folded" if spec.kind == "block" else "call",
+        sheet.key or None,
+        link=_outermost(sheet, node.id),
+    )
+
+
+def _arrows(sheet: _Sheet) -> Iterator[Arrow]:
+    """The wires that end on a sheet, each from where it comes from in truth."""
+    shown = {node.id for node in _shown(sheet)}
+    for edge in sheet.graph.edges:
+        if edge.target in shown:
+            for source in _sources(sheet, edge):
+                yield Arrow(source, sheet.id_of(edge.target), _carried(sheet, edge))
+
+
+def _carried(sheet: _Sheet, edge: Edge) -> str:
+    value = sheet.analysis.values.get((edge.source, edge.output)) if sheet.analysis is not None else None
+    return "" if value is None else str(value)
+
+
+def _sources(sheet: _Sheet, edge: Edge) -> list[str]:
+    """The boxes that a wire begins at: behind the inputs of an open block outside it, behind its outputs within it."""
+    found: dict[str, None] = {}
+    waiting: list[tuple[_Sheet, str, int]] = [(sheet, edge.source, edge.output)]
+    seen: set[tuple[int, str, int]] = set()
+    while waiting:
+        at, node, output = waiting.pop()
+        if (id(at), node, output) in seen:
+            continue
+        seen.add((id(at), node, output))
+        inner = at.inside.get(node)
+        if inner is not None and inner.block is not None:
+            outputs = inner.block.outputs
+            ends = inner.graph.into(outputs[output].id) if output < len(outputs) else ()
+            waiting += [(inner, end.source, end.output) for end in ends]
+        elif at.parent is not None and at.graph.nodes[node].op == "input":
+            port = at.graph.nodes[node].name
+            waiting += [(at.parent, end.source, end.output) for end in at.parent.graph.into(at.instance)
+                        if end.port == port]  # fmt: skip
+        else:
+            found[at.id_of(node)] = None
+    return list(found)

@@ -1,0 +1,132 @@
+"""How a size comes about inside a block: the call within that decides it, and the input that it goes back to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.dimensions.calls import Origin, Told
+from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.graph import Graph, Node
+from app.builder.value_types import Size, TensorType
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.builder.blocks import Block
+    from app.builder.shapes.shapes import Inside
+
+
+MOST = 4096  # ways that are remembered
+
+
+@dataclass(frozen=True)
+class Way:
+    """A dimension followed through the inside of a block: the last call that changes it, None if none does; then the
+    input node that it goes back to and the dimension there, None if a parameter sets it."""
+
+    told: Told | None
+    entered: tuple[Node, int] | None
+
+
+# Repetitions and equal instances share what is known of their insides; the values keep the ids from being given anew.
+_FOLLOWED: dict[tuple[int, int, int, int], tuple[Block, Inside, Way | None]] = {}
+
+
+def through(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int, size: Size
+) -> Told | None:
+    """How a dimension of a block's output comes about; None where its inside does not tell."""
+    spec = catalog.of(graph, graph.nodes[node])
+    result, block = analysis.results.get(node), spec.definition
+    if result is None or block is None or not result.turns:
+        return None
+    told, ports = None, [port.name for port in spec.inputs]
+    for number in range(len(result.turns) - 1, -1, -1):
+        inside = result.turns[number].inside
+        way = _followed(block, catalog, inside, output, dimension) if inside is not None else None
+        if way is None:
+            return None
+        told = told or way.told
+        if way.entered is None:
+            return _said(told, spec, None, size, "")
+        port, dimension = way.entered[0].name, way.entered[1]
+        if number == 0 or port != ports[0]:
+            wire = next((edge for edge in graph.into(node) if edge.port == port), None)
+            source = Origin(wire.source, wire.output, dimension) if wire is not None else None
+            return _said(told, spec, source, size, graph.nodes[wire.source].name if wire else "")
+        output = 0  # what arrives is the first output of the repetition before
+    return None
+
+
+def _said(told: Told | None, spec: OpSpec, source: Origin | None, size: Size, giver: str) -> Told | None:
+    if told is not None:
+        return Told(told.formula, told.words, source)
+    if source is None:
+        return None
+    symbol = Symbol("x", f"dim {source.dimension} of {giver}", size)
+    return Told(Formula("x", (symbol,)), f"Nothing in {spec.label} changes it.", source)
+
+
+def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> Way | None:
+    """One dimension of an output of a block back to an input of it, or to the parameter that sets it."""
+    key = (id(block), id(inside), output, dimension)
+    kept = _FOLLOWED.get(key)
+    if kept is None:
+        if len(_FOLLOWED) >= MOST:
+            _FOLLOWED.clear()
+        kept = _FOLLOWED[key] = (block, inside, _follow(block, catalog, inside, output, dimension))
+    return kept[2]
+
+
+def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> Way | None:
+    from app.builder.dimensions.dimensions import explain_dimension
+
+    graph, known = block.graph, _known(block, inside)
+    ends = block.outputs
+    if output >= len(ends):
+        return None
+    told: Told | None = None
+    spot = Origin(ends[output].id, 0, dimension)
+    seen: set[Origin] = set()
+    while spot not in seen:
+        seen.add(spot)
+        here = graph.nodes[spot.node]
+        if here.op == "input":
+            return Way(told, (here, spot.dimension))
+        story = explain_dimension(graph, catalog, known, spot.node, spot.output, spot.dimension)
+        if story is None or story.formula is None:
+            return None
+        if told is None and _size(known, story.source) != story.result:
+            told = Told(story.formula, f"{here.name} in {block.name}: {story.words}")
+        if story.source is None:
+            return Way(told, None)
+        spot = story.source
+    return None
+
+
+def _size(known: Analysis, spot: Origin | None) -> Size | None:
+    """How large a dimension was one call upstream, None where a parameter sets it."""
+    value = known.values.get((spot.node, spot.output)) if spot is not None else None
+    if spot is None or not isinstance(value, TensorType) or spot.dimension >= len(value.shape):
+        return None
+    return value.shape[spot.dimension]
+
+
+def _known(block: Block, inside: Inside) -> Analysis:
+    """What is known of the calls inside, as an analysis of the block's graph."""
+    from app.builder.analysis import Analysis
+    from app.builder.shapes.meta_calls import Ran
+    from app.source.generated import Source
+
+    values = {
+        (node, number): value
+        for node, result in inside.results.items()
+        if isinstance(result.outcome, Ran)
+        for number, value in enumerate(result.outcome.outputs)
+    }
+    values |= {(node, 0): values[ref.node, ref.output] for node, ref in inside.plan.passed.items()
+               if ref is not None and (ref.node, ref.output) in values}  # fmt: skip
+    resolved = FrozenMap({node: result.resolved for node, result in inside.results.items()})
+    return Analysis(block.graph, Source(""), FrozenMap(values), resolved, results=inside.results)

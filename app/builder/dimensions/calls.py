@@ -1,0 +1,108 @@
+"""What the rules for sizes are given, a call with what arrives, and what they answer: one `Told` a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.value_types import Dim, Size, TensorType
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One dimension of one output of a node."""
+
+    node: str
+    output: int
+    dimension: int
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A tensor that arrives at a port, from output number `output` of a node that the person calls `name`."""
+
+    node: str
+    output: int
+    name: str
+    type: TensorType
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return self.type.shape
+
+    def origin(self, dimension: int) -> Origin:
+        return Origin(self.node, self.output, dimension % max(len(self.shape), 1))
+
+    def symbol(self, letter: str, dimension: int, meaning: str = "") -> Symbol:
+        """The size of one of its dimensions as a letter."""
+        origin = self.origin(dimension)
+        return Symbol(letter, meaning or f"dim {origin.dimension} of {self.name}", self.shape[dimension])
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node as its rule sees it: parameters with AUTO put in place, what arrives by port, and what comes out."""
+
+    op: str
+    label: str
+    name: str
+    params: Mapping[str, Any]
+    inputs: Mapping[str, tuple[Arrived, ...]]
+    output: int
+    shape: tuple[Size, ...]
+    category: str = ""
+    muted: bool = False
+    repeat: int = 1
+
+    @property
+    def first(self) -> Arrived:
+        return next(iter(self.inputs.values()))[0]
+
+    def each(self, name: str, axis: int, default: int = 0) -> int:
+        """A parameter that is a number or one for each axis."""
+        value = self.params.get(name, default)
+        if isinstance(value, tuple):
+            value = value[axis] if len(value) > 1 else value[0]
+        return default if value is None else value
+
+
+@dataclass(frozen=True)
+class Told:
+    """How one dimension of an output comes about."""
+
+    formula: Formula
+    words: str
+    source: Origin | None = None
+
+
+Rule = Callable[[Call], tuple[Told, ...]]
+
+
+def kept(arrived: Arrived, dimension: int, words: str = "") -> Told:
+    """A dimension that is what it was."""
+    size = arrived.shape[dimension]
+    formula = Formula("x", (arrived.symbol("x", dimension),))
+    return Told(formula, words or (BATCH if size == Dim(1) else "Passes through unchanged."), arrived.origin(dimension))
+
+
+def set_by(meaning: str, value: Size, words: str = "", source: Origin | None = None) -> Told:
+    """A dimension that is what a parameter says."""
+    return Told(Formula("x", (Symbol("x", meaning, value),)), words or f"{meaning} sets the {value}.", source)
+
+
+BATCH = "N is the batch: as many samples come out as went in."
+
+
+def product(arrived: Arrived, dimensions: range, letter: str = "d") -> tuple[str, tuple[Symbol, ...]]:
+    """The sizes of some dimensions multiplied: the text and its letters."""
+    symbols = tuple(arrived.symbol(f"{letter}{i}", i) for i in dimensions)
+    return "*".join(symbol.letter for symbol in symbols) or "1", symbols
+
+
+def counted(number: int, word: str) -> str:
+    """`one pixel`, `two pixels`, `12 pixels`."""
+    names = ("no", "one", "two", "three", "four", "five", "six")
+    amount = names[number] if 0 <= number < len(names) else str(number)
+    return f"{amount} {word}" + ("" if number == 1 else "s")

@@ -1,0 +1,230 @@
+"""How sizes come about in convolutions and pooling.
+
+The formulas are those of PyTorch's documentation, section "Shape" of `torch.nn.Conv2d`, `torch.nn.ConvTranspose2d`,
+`torch.nn.MaxPool2d`, `torch.nn.AvgPool2d` and `torch.nn.MaxUnpool2d` (those for one and three dimensions read the
+same): h is H_in, k kernel_size, s stride, p padding, d dilation, o output_padding, each for its own axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.builder.dimensions.calls import Arrived, Call, Told, counted, kept, set_by
+from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.value_types import Size
+
+AxisRule = Callable[[Call, Arrived, int, int], Told]
+
+_CONV = "(h + 2*p - d*(k - 1) - 1)//s + 1"
+_POOL = "(h + 2*p - k)//s + 1"
+_CONV_CEIL = "ceil(h + 2*p - d*(k - 1) - 1, s) + 1"
+_POOL_CEIL = "ceil(h + 2*p - k, s) + 1"
+_TRANSPOSED = "(h - 1)*s - 2*p + d*(k - 1) + o + 1"
+_UNPOOL = "(h - 1)*s - 2*p + k"
+_LAST_WINDOW = " The last window would start in the padding, so it is left out."
+
+
+def convolution(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _channels(call), _conv_axis)
+
+
+def transposed(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _channels(call), _transposed_axis)
+
+
+def pooling(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _pool_axis)
+
+
+def adaptive(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _adaptive_axis)
+
+
+def unpooling(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _unpool_axis)
+
+
+def unfolding(call: Call) -> tuple[Told, ...]:
+    """`nn.Unfold`: (N, C, H, W) becomes (N, C·∏k, L), L the number of windows."""
+    arrived = call.first
+    c, rank = arrived.symbol("c", -3), len(arrived.shape)
+    kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
+    words = "A column holds all values of one window: channels times the pixels of the kernel."
+    column = Told(Formula("c*k0*k1", (c, *kernel)), words, arrived.origin(-3))
+    text, symbols = _places(call, arrived.shape[-2], arrived.shape[-1], arrived)
+    count = Told(Formula(text, symbols), "One column for each place of the window.", arrived.origin(-1))
+    return (*(kept(arrived, i) for i in range(rank - 3)), column, count)
+
+
+def sliding(call: Call) -> tuple[Told, ...]:
+    """`x.unfold(dimension, size, step)`: as many windows as fit, and what is in one behind all other dimensions."""
+    arrived = call.first
+    at = call.params["dimension"] % len(arrived.shape)
+    size, step = Symbol("k", "size", call.params["size"]), Symbol("s", "step", call.params["step"])
+    told = [kept(arrived, i) for i in range(len(arrived.shape))]
+    words = "As many windows as fit, each a step behind the last."
+    told[at] = Told(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
+    return (*told, set_by("size", call.params["size"], "The values of one window."))
+
+
+def _places(call: Call, height: Size, width: Size, arrived: Arrived) -> tuple[str, tuple[Symbol, ...]]:
+    """How often a window finds a place: the two counts multiplied."""
+    text, symbols = [], []
+    for axis, (letter, size) in enumerate((("h", height), ("w", width))):
+        named = _symbols(call, axis)
+        text.append(f"(({letter} + 2*p{axis} - d{axis}*(k{axis} - 1) - 1)//s{axis} + 1)")
+        symbols.append(Symbol(letter, f"dim {len(arrived.shape) - 2 + axis} of {arrived.name}", size))
+        symbols += [Symbol(f"{one.letter}{axis}", f"{one.meaning}[{axis}]", one.value) for one in named]
+    return "*".join(text), tuple(symbols)
+
+
+def folding(call: Call) -> tuple[Told, ...]:
+    """`nn.Fold`: (N, C·∏k, L) becomes (N, C, *output_size)."""
+    arrived = call.first
+    rank = len(arrived.shape)
+    kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
+    words = "Each column is laid back as a window of so many channels; where windows overlap they are added."
+    channels = Told(Formula("c/(k0*k1)", (arrived.symbol("c", rank - 2), *kernel)), words, arrived.origin(rank - 2))
+    sides = (set_by(f"output_size[{i}]", call.each("output_size", i), source=arrived.origin(-1)) for i in (0, 1))
+    return (*(kept(arrived, i) for i in range(rank - 2)), channels, *sides)
+
+
+def fractional(call: Call) -> tuple[Told, ...]:
+    return _windows(call, _same_channels(call), _fractional_axis)
+
+
+def _fractional_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    before, ratio = arrived.shape[dimension], call.params.get("output_ratio")
+    if call.params.get("output_size") is not None:
+        size = call.each("output_size", axis)
+        return set_by("output_size", size, f"output_size sets the {size}: windows of uneven steps reach over {before}.")
+    ratio = ratio[axis] if isinstance(ratio, tuple) else ratio
+    if ratio is None:
+        raise KeyError("output_ratio")
+    symbols = (arrived.symbol("h", dimension, "input size"), Symbol("r", "output_ratio", float(ratio)))
+    return Told(Formula("floor(h*r)", symbols), f"output_ratio keeps {ratio} of the {before}, rounded down.",
+                arrived.origin(dimension))  # fmt: skip
+
+
+def axes(op: str) -> int:
+    """How many dimensions a window of this op has: the digit of its name."""
+    return int(op[-2])
+
+
+def _windows(call: Call, channels: Told, axis_rule: AxisRule) -> tuple[Told, ...]:
+    arrived, count = call.first, axes(call.op)
+    first = len(arrived.shape) - count
+    before = tuple(kept(arrived, i) for i in range(first - 1))
+    return (*before, channels, *(axis_rule(call, arrived, first + axis, axis) for axis in range(count)))
+
+
+def _channels(call: Call) -> Told:
+    return set_by("out_channels", call.params["out_channels"])
+
+
+def _same_channels(call: Call) -> Told:
+    arrived = call.first
+    return kept(arrived, len(arrived.shape) - axes(call.op) - 1, "Each channel is pooled by itself.")
+
+
+def _conv_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    h = arrived.symbol("h", dimension, "input size")
+    padding = call.params.get("padding", 0)
+    if padding == "same":
+        words = f"padding='same' pads so that {_window(call)} keeps the size."
+        return kept(arrived, dimension, words)
+    p = 0 if padding == "valid" else call.each("padding", axis)
+    symbols = (h, *_symbols(call, axis, p=p))
+    return Told(Formula(_CONV, symbols), _fits(call, arrived, dimension, axis, p), arrived.origin(dimension))
+
+
+def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    kernel, p = call.each("kernel_size", axis), call.each("padding", axis)
+    s, d = call.each("stride", axis, kernel), call.each("dilation", axis, 1)
+    dilated = "dilation" in call.params
+    text = (_CONV if dilated else _POOL) if not call.params.get("ceil_mode") else _CONV_CEIL if dilated else _POOL_CEIL
+    letters = "pdks" if dilated else "pks"
+    symbols = (
+        arrived.symbol("h", dimension, "input size"),
+        *(one for one in _symbols(call, axis, p=p, s=s, d=d) if one.letter in letters),
+    )
+    words = _fits(call, arrived, dimension, axis, p, s)
+    if call.params.get("ceil_mode"):
+        size, room = Formula(text, symbols).result, arrived.shape[dimension]
+        if isinstance(size, int) and isinstance(room, int) and (size - 1) * s >= room + p:
+            text, words = f"{text} - 1", words + _LAST_WINDOW
+        elif size != Formula(_CONV if dilated else _POOL, symbols).result:
+            words += " ceil_mode counts the last one, which is cut off."
+    return Told(Formula(text, symbols), words, arrived.origin(dimension))
+
+
+def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    h = arrived.symbol("h", dimension, "input size")
+    o = Symbol("o", "output_padding", call.each("output_padding", axis))
+    symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
+    stride = call.each("stride", axis, 1)
+    words = f"{_window(call)} is laid down once for each position of the input"
+    words += f", {counted(stride, _unit(call))} apart." if stride > 1 else "."
+    if call.each("padding", axis):
+        words += f" padding cuts {counted(call.each('padding', axis), _unit(call))} from each side."
+    return Told(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
+
+
+def _unpool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    h = arrived.symbol("h", dimension, "input size")
+    stride = call.each("stride", axis, call.each("kernel_size", axis))
+    symbols = (h, *(one for one in _symbols(call, axis, s=stride) if one.letter != "d"))
+    words = "Each value goes back to the place in its window that it was taken from; the rest is zero."
+    return Told(Formula(_UNPOOL, symbols), words, arrived.origin(dimension))
+
+
+def _adaptive_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+    value = call.params["output_size"]
+    if isinstance(value, tuple):
+        value = value[axis] if len(value) > 1 else value[0]
+    if value is None:
+        return kept(arrived, dimension, "output_size is None here, which keeps the size of the input.")
+    before = arrived.shape[dimension]
+    return set_by("output_size", value, f"output_size sets the {value}, whatever arrives: here {before} are pooled.")
+
+
+def _symbols(call: Call, axis: int, **given: int) -> tuple[Symbol, ...]:
+    """p, d, k and s of an axis."""
+    names = (("p", "padding", 0), ("d", "dilation", 1), ("k", "kernel_size", 1), ("s", "stride", 1))
+    return tuple(
+        Symbol(letter, name, given[letter] if letter in given else call.each(name, axis, default))
+        for letter, name, default in names
+    )
+
+
+def _unit(call: Call) -> str:
+    return {1: "step", 2: "pixel", 3: "voxel"}[axes(call.op)]
+
+
+def _window(call: Call) -> str:
+    """`a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
+    sizes = [call.each("kernel_size", axis) for axis in range(axes(call.op))]
+    kind = "window" if "pool" in call.op.lower() else "kernel"
+    words = f"a {'×'.join(map(str, sizes))} {kind}" if len(sizes) > 1 else f"a {kind} of {sizes[0]}"
+    spread = [call.each("dilation", axis, 1) for axis in range(axes(call.op))]
+    if any(number != 1 for number in spread):
+        words += f" with dilation {spread[0] if len(set(spread)) == 1 else '×'.join(map(str, spread))}"
+    return words
+
+
+def _fits(call: Call, arrived: Arrived, dimension: int, axis: int, p: int, stride: int | None = None) -> str:
+    """What a window does to a size, as a sentence."""
+    s = stride or call.each("stride", axis, 1)
+    unit, window = _unit(call), _window(call)
+    window = "A" + window[1:]
+    around = f"with padding {p}" if p else "without padding"
+    if s > 1:
+        fitting, room = call.shape[dimension], arrived.shape[dimension]
+        held = f"{room} {unit}s" + (f" and {p} of padding on each side" if p else "")
+        return f"{window} at stride {s} fits {fitting} times into {held}."
+    trimmed = call.each("dilation", axis, 1) * (call.each("kernel_size", axis) - 1) - 2 * p
+    if not trimmed:
+        return f"{window} {around} keeps the size."
+    verb = "trims" if trimmed > 0 else "adds"
+    side = f"{counted(abs(trimmed) // 2, unit)} {'from' if trimmed > 0 else 'to'} each side"
+    return f"{window} {around} {verb} {side if trimmed % 2 == 0 else f'{counted(abs(trimmed), unit)} in all'}."

@@ -1,0 +1,276 @@
+"""Explain this dimension: the formula of a size, with letters and with the real numbers, and where it comes from.
+
+`explain_output` tells of every dimension of an output, `chain` follows one of them upstream, `aligned` shows how the
+shapes that arrive stretch to a common one. A formula is shown only if its result is the size that torch computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.dimension_rules import passed_by, rule_of, stretches
+from app.builder.dimensions import conv as windows
+from app.builder.dimensions.blocks import through
+from app.builder.dimensions.broadcasting import Aligned, line_up
+from app.builder.dimensions.calls import Arrived, Call, Origin, Rule, Told
+from app.builder.dimensions.formula import Formula
+from app.builder.graph import Graph, Node
+from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
+from app.builder.wired_params import with_part
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+__all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output", "upstream"]
+
+BY_TORCH = "As torch computes it."
+# What takes nothing and has a shape all the same.
+VALUES = ("parameter", "buffer")
+_WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
+
+
+@dataclass(frozen=True)
+class DimensionStory:
+    """One dimension of an output.
+
+    `name` is its letter in PyTorch's documentation (N, C, H, W), else its number. `formula` is None where torch's word
+    is all there is. `source` is the dimension upstream that it is made from, None where a parameter sets it.
+    """
+
+    dimension: int
+    name: str
+    result: Size
+    words: str
+    formula: Formula | None = None
+    source: Origin | None = None
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is what it was one call upstream."""
+        one = self.formula.symbols if self.formula else ()
+        return self.source is not None and len(one) == 1 and one[0].value == self.result
+
+    @property
+    def symbolic(self) -> str:
+        """The formula with letters, "" without one."""
+        return f"{self.name} = {self.formula.symbolic}" if self.formula else ""
+
+    @property
+    def numbers(self) -> str:
+        """The formula with the real numbers: `⌊(28 + 2·0 − 1·(3−1) − 1)/1⌋ + 1 = 26`."""
+        return f"{self.formula.numbers} = {self.result}" if self.formula else ""
+
+
+@dataclass(frozen=True)
+class ChainStep:
+    """A dimension on the way upstream, what was done to it there in a few words, and all of its formula or words."""
+
+    node: str
+    output: int
+    dimension: int
+    size: Size
+    words: str
+    full: str
+
+
+def explain_output(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int = 0
+) -> tuple[DimensionStory, ...]:
+    """A story for each dimension of an output; () for what is no tensor or not known. An Output tells of what it gets.
+
+    `analysis` may be of an older graph: what it does not know is not told.
+    """
+    return tuple(story for story in _stories(graph, catalog, analysis, node, output, None) if story is not None)
+
+
+def explain_dimension(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
+) -> DimensionStory | None:
+    """One of the stories of `explain_output`, None if there is none. Inside blocks this is quicker by far."""
+    stories = _stories(graph, catalog, analysis, node, output, dimension)
+    return stories[dimension] if dimension < len(stories) else None
+
+
+def _stories(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, only: int | None
+) -> tuple[DimensionStory | None, ...]:
+    here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
+    call = _call(graph, analysis, here, spec, output)
+    if call is None:
+        return ()
+    told = _told(call, spec)
+    names = _names(call, spec)
+    stories: list[DimensionStory | None] = []
+    for i, size in enumerate(call.shape):
+        if only is not None and i != only:
+            stories.append(None)
+            continue
+        one = told[i] if told else None
+        if spec.kind == "block" and not here.muted:
+            one = through(graph, catalog, analysis, node, output, i, size)
+        if one is None or one.formula.result != size:
+            words = f"Worked out inside {spec.label}; go in to see each step." if spec.kind == "block" else BY_TORCH
+            stories.append(DimensionStory(i, names[i], size, words))
+        else:
+            stories.append(DimensionStory(i, names[i], size, one.words, one.formula, one.source))
+    return tuple(stories)
+
+
+def chain(
+    graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
+) -> tuple[ChainStep, ...]:
+    """The way of a dimension upstream, this node first: to the input, or to the parameter that sets it."""
+    return tuple(upstream(graph, catalog, analysis, Origin(node, output, dimension)))
+
+
+def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) -> Iterator[ChainStep]:
+    """The steps of `chain` one by one, for who does not want all of a long way."""
+    spot: Origin | None = start
+    seen: set[Origin] = set()
+    while spot is not None and spot not in seen:
+        seen.add(spot)
+        story = explain_dimension(graph, catalog, analysis, spot.node, spot.output, spot.dimension)
+        if story is None:
+            return
+        yield ChainStep(spot.node, spot.output, spot.dimension, story.result, _in_short(story), _in_full(story))
+        spot = story.source
+
+
+def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:
+    """The shapes that arrive at an op that broadcasts, also where they clash; () elsewhere and for one tensor alone."""
+    here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
+    if here.muted or spec.category != "merge" or not stretches(here.op):
+        return ()
+    tensors = []
+    for port in spec.inputs:
+        for edge in graph.into(node):
+            value = analysis.values.get((edge.source, edge.output)) if edge.port == port.name else None
+            if isinstance(value, TensorType):
+                tensors.append((graph.nodes[edge.source].name, edge.source, value.shape))
+    return line_up(tensors)
+
+
+def _in_short(story: DimensionStory) -> str:
+    """A row of the chain: `⌊25/1⌋ + 1`, or who sets it."""
+    formula = story.formula
+    if formula is None or not formula.symbols:
+        return "as torch computes it" if formula is None else "one value is left"
+    if len(formula.symbols) > 1:
+        return formula.short
+    return "passes through" if story.passes else formula.symbolic
+
+
+def _in_full(story: DimensionStory) -> str:
+    several = story.formula is not None and len(story.formula.symbols) > 1
+    return f"{story.numbers}. {story.words}" if several else story.words
+
+
+# --- The call
+
+
+def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: int) -> Call | None:
+    """The node with all that arrives; None where a type is not known."""
+    inputs: dict[str, tuple[Arrived, ...]] = {}
+    for port in spec.inputs:
+        arriving = []
+        for edge in graph.into(node.id):
+            if edge.port == port.name:
+                value = analysis.values.get((edge.source, edge.output))
+                if isinstance(value, NumberType):
+                    continue
+                if isinstance(value, TupleType):
+                    value = _picked(value, node, output)
+                if not isinstance(value, TensorType):
+                    if port.required:
+                        return None
+                    continue
+                name = graph.nodes[edge.source].name
+                arriving.append(Arrived(edge.source, edge.output, name, value))
+        if arriving:
+            inputs[port.name] = tuple(arriving)
+    result: Any = analysis.values.get((node.id, output))
+    if spec.kind == "output" and inputs:
+        result = next(iter(inputs.values()))[0].type
+    if not isinstance(result, TensorType) or (not inputs and spec.kind not in ("input", *VALUES)):
+        return None
+    owner = graph.owner(node.id)
+    params = {param.name: spec.value(owner, param.name) for param in spec.params}
+    params.update(analysis.resolved.get(node.id, {}))
+    wired = _with_wires(graph, analysis, node, spec, params)
+    if wired is None:
+        return None
+    return Call(node.op, spec.label, node.name, wired, inputs, output, result.shape, spec.category, node.muted,
+                owner.repeat)  # fmt: skip
+
+
+def _picked(value: TupleType, node: Node, output: int) -> ValueType | None:
+    """The item of a tuple that a call gives."""
+    at = output if node.op == "unpack" else node.params.get("index") if node.op == "operator.getitem" else None
+    return value.items[at] if type(at) is int and -len(value.items) <= at < len(value.items) else None
+
+
+def _with_wires(
+    graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, params: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The parameters with what wires give; None if that is no size."""
+    wires = {edge.port: analysis.values.get((edge.source, edge.output)) for edge in graph.into(node.id)}
+    for port in spec.inputs:
+        if not port.wired:
+            continue
+        value = wires.get(port.name)
+        items = value.items if isinstance(value, TupleType) else (value,)
+        sizes = tuple(item.size if isinstance(item, NumberType) else None for item in items)
+        if None in sizes:
+            return None
+        try:
+            given = with_part(params.get(port.param), port, sizes if isinstance(value, TupleType) else sizes[0])
+        except ValueError:
+            return None
+        params = {**params, port.param: given}
+    return params
+
+
+def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
+    rule = passed_by if call.muted else rule_of(call, spec)
+    if rule is None:
+        return None
+    try:
+        told = _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
+    except (IndexError, KeyError, TypeError, ZeroDivisionError):  # arguments that torch reads in another way
+        return None
+    return told if told is not None and len(told) == len(call.shape) else None
+
+
+def _repeated(call: Call, rule: Rule) -> tuple[Told, ...] | None:
+    """Of layers that stand one behind the other, the last: the formula with what arrives there."""
+    told = rule(call)
+    for number in range(2, call.repeat + 1):
+        sizes = tuple(one.formula.result for one in told)
+        if None in sizes:
+            return None
+        before = call.first
+        shape = TensorType(tuple(size for size in sizes if size is not None), before.type.dtype)
+        port = next(iter(call.inputs))
+        arrived = replace(before, name=f"repetition {number - 1}", type=shape)
+        call = replace(call, inputs={**call.inputs, port: (arrived, *call.inputs[port][1:])})
+        told = rule(call)
+    last = f" This is the last of {call.repeat}, one behind the other."
+    changed = tuple(size != was for size, was in zip(call.shape, call.first.shape, strict=False))
+    return tuple(replace(one, words=one.words + last) if i < len(changed) and changed[i] else one
+                 for i, one in enumerate(told))  # fmt: skip
+
+
+def _names(call: Call, spec: OpSpec) -> tuple[str, ...]:
+    """The letters of PyTorch's documentation, or numbers."""
+    rank = len(call.shape)
+    count = windows.axes(call.op) if _WINDOWS.match(call.op) else {3: 1, 4: 2, 5: 3}.get(rank, 0)
+    picture = spec.category in ("conv", "io") or "ool" in call.op or "BatchNorm" in call.op
+    letters = {1: "CL", 2: "CHW", 3: "CDHW"}.get(count, "") if picture else ""
+    first = ["N"] if rank and call.shape[0] == Dim(1) else []
+    if len(first) + len(letters) == rank:
+        return (*first, *letters)
+    return (*first, *(f"dim {i}" for i in range(len(first), rank)))

@@ -1,0 +1,42 @@
+"""How sizes come about in Fourier transforms, and where complex numbers become pairs of real ones and back."""
+
+from __future__ import annotations
+
+from app.builder.dimensions.calls import Call, Told, kept, set_by
+from app.builder.dimensions.formula import Formula, Symbol
+
+
+def transformed(call: Call) -> tuple[Told, ...]:
+    """Every dimension stays as long as it is, or gets the length that is typed; of real numbers half of the last
+    transformed one is kept, or made of."""
+    name, arrived = call.op.rpartition(".")[2], call.first
+    rank = len(arrived.shape)
+    several = name.endswith(("2", "n"))
+    typed = call.params.get("s" if several else "n")
+    lengths = typed if isinstance(typed, tuple) else () if typed is None else (typed,)
+    dim = call.params.get("dim", (-2, -1) if name.endswith("2") else None if several else -1)
+    dims = dim if isinstance(dim, tuple) else range(-len(lengths or arrived.shape), 0) if dim is None else (dim,)
+    places = [one % rank for one in dims]
+    told = [kept(arrived, i, "" if i in places else "It is not transformed.") for i in range(rank)]
+    for place, length in zip(places, lengths, strict=False):
+        told[place] = set_by("s" if several else "n", length, "Cut, or filled up with zeros, before the transform.")
+    last = places[-1]
+    if name.startswith("rfft"):
+        size = lengths[-1] if lengths else arrived.shape[last]
+        formula = Formula("n // 2 + 1", (Symbol("n", "length", size),))
+        told[last] = Told(formula, "Of real numbers the other half of the frequencies is the mirror of this one.")
+    elif name.startswith("irfft") and not lengths:
+        formula = Formula("2 * (n - 1)", (Symbol("n", "frequencies", arrived.shape[last]),))
+        told[last] = Told(formula, "As long as these frequencies say, where no length is typed.")
+    return tuple(told)
+
+
+def as_pairs(call: Call) -> tuple[Told, ...]:
+    """A last dimension of two: what is real and what is imaginary."""
+    every = tuple(kept(call.first, i) for i in range(len(call.first.shape)))
+    return (*every, Told(Formula("2"), "The real part and the imaginary part."))
+
+
+def of_pairs(call: Call) -> tuple[Told, ...]:
+    """The last dimension, of pairs, is gone."""
+    return tuple(kept(call.first, i) for i in range(len(call.first.shape) - 1))

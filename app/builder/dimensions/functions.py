@@ -1,0 +1,187 @@
+"""How sizes come about in functions on tensors that split, stack, repeat or pick.
+
+Each rule follows the description of the function in PyTorch's documentation; a size that depends on more than the
+shapes is left to torch.
+"""
+
+from __future__ import annotations
+
+from app.builder.dimensions.calls import Arrived, Call, Told, kept, set_by
+from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.dimensions.shapes import stretched
+from app.builder.value_types import Dim
+
+
+def _with(arrived: Arrived, at: int, here: Told | None, words: str = "") -> tuple[Told, ...]:
+    """All dimensions as they were but one, which is gone where `here` is None."""
+    others = range(len(arrived.shape))
+    told = [here if i == at else kept(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
+    return tuple(one for one in told if one is not None)
+
+
+def _dim(call: Call, name: str = "dim", default: int = 0) -> int:
+    return call.params.get(name, default) % len(call.first.shape)
+
+
+def same(call: Call) -> tuple[Told, ...]:
+    words = f"{call.label} keeps the shape."
+    return _with(call.first, -1, None, words)
+
+
+def movedim(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    source, target = (call.params[name] for name in ("source", "destination"))
+    rank = len(arrived.shape)
+    froms = [dim % rank for dim in (source if isinstance(source, tuple) else (source,))]
+    tos = [dim % rank for dim in (target if isinstance(target, tuple) else (target,))]
+    order = [dim for dim in range(rank) if dim not in froms]
+    for to, old in sorted(zip(tos, froms, strict=True)):
+        order.insert(to, old)
+    return tuple(
+        kept(arrived, old, f"Dimension {old} comes here." if old != new else "Stays where it was.")
+        for new, old in enumerate(order)
+    )
+
+
+def squeeze(call: Call) -> tuple[Told, ...]:
+    arrived, dim = call.first, call.params.get("dim")
+    rank = len(arrived.shape)
+    named = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
+    gone = {number % rank for number in named if arrived.shape[number] == 1}
+    return tuple(kept(arrived, i) for i in range(rank) if i not in gone)
+
+
+def unsqueeze(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    at = call.params["dim"] % (len(arrived.shape) + 1)
+    told = [kept(arrived, i) for i in range(len(arrived.shape))]
+    told.insert(at, Told(Formula("1"), "A dimension of size 1 is put in here."))
+    return tuple(told)
+
+
+def expand(call: Call) -> tuple[Told, ...]:
+    arrived, sizes = call.first, call.params["size"]
+    missing = len(sizes) - len(arrived.shape)
+    told = []
+    for i, size in enumerate(sizes):
+        if i >= missing and size in (-1, arrived.shape[i - missing]):
+            told.append(kept(arrived, i - missing))
+        else:
+            source = arrived.origin(i - missing) if i >= missing else None
+            words = f"Stretches from 1 to {size}." if source else f"A new dimension: all is repeated {size} times."
+            told.append(set_by(f"size[{i}]", size, words, source))
+    return tuple(told)
+
+
+def tile(call: Call) -> tuple[Told, ...]:
+    arrived, times = call.first, call.params["dims"]
+    rank = len(arrived.shape)
+    times = (1,) * (rank - len(times)) + tuple(times)
+    told = []
+    for i, many in enumerate(times):
+        at = i - (len(times) - rank)
+        if at < 0:
+            told.append(set_by(f"dims[{i}]", many))
+        elif many == 1:
+            told.append(kept(arrived, at))
+        else:
+            symbols = (arrived.symbol("x", at), Symbol("t", "times", many))
+            told.append(Told(Formula("x*t", symbols), f"Repeated {many} times.", arrived.origin(at)))
+    return tuple(told)
+
+
+def repeat_interleave(call: Call) -> tuple[Told, ...]:
+    arrived, at, many = call.first, _dim(call), call.params["repeats"]
+    symbols = (arrived.symbol("x", at), Symbol("r", "repeats", many))
+    words = f"Each of the {arrived.shape[at]} comes {many} times in a row."
+    return _with(arrived, at, Told(Formula("x*r", symbols), words, arrived.origin(at)))
+
+
+def chunk(call: Call) -> tuple[Told, ...]:
+    arrived, at = call.first, _dim(call)
+    n, c = arrived.symbol("n", at), Symbol("c", "chunks", call.params["chunks"])
+    whole = Formula("ceil(n, c)", (n, c))
+    words = f"Piece {call.output} of {c.value} along dimension {at}."
+    if whole.result != call.shape[at]:
+        i = Symbol("i", "number of the piece", call.output)
+        whole = Formula("n - i*ceil(n, c)", (n, c, i))
+        words += " The last one is smaller."
+    return _with(arrived, at, Told(whole, words, arrived.origin(at)))
+
+
+def split(call: Call) -> tuple[Told, ...]:
+    arrived, at, sizes = call.first, _dim(call), call.params["split_size_or_sections"]
+    if isinstance(sizes, tuple):
+        name = f"split_size_or_sections[{call.output}]"
+        return _with(arrived, at, set_by(name, sizes[call.output], source=arrived.origin(at)))
+    if sizes == call.shape[at]:
+        return _with(arrived, at, set_by("split_size", sizes, source=arrived.origin(at)))
+    symbols = (arrived.symbol("n", at), Symbol("s", "split_size", sizes), Symbol("i", "number", call.output))
+    return _with(arrived, at, Told(Formula("n - i*s", symbols), "The last piece is what is left.", arrived.origin(at)))
+
+
+def select(call: Call) -> tuple[Told, ...]:
+    return _with(call.first, _dim(call), None)
+
+
+def narrow(call: Call) -> tuple[Told, ...]:
+    at = _dim(call)
+    return _with(call.first, at, set_by("length", call.params["length"], source=call.first.origin(at)))
+
+
+def topk(call: Call) -> tuple[Told, ...]:
+    at, k = _dim(call, default=-1), call.params["k"]
+    words = f"k sets the {k}: so many of the {call.first.shape[at]} are taken."
+    return _with(call.first, at, set_by("k", k, words, call.first.origin(at)))
+
+
+def stack(call: Call) -> tuple[Told, ...]:
+    tensors = call.inputs["tensors"]
+    first = tensors[0]
+    at = call.params.get("dim", 0) % (len(first.shape) + 1)
+    told = [kept(first, i, "Must be the same in all that are stacked.") for i in range(len(first.shape))]
+    told.insert(at, set_by("number of tensors", len(tensors), f"One for each of the {len(tensors)} that arrive."))
+    return tuple(told)
+
+
+def einsum(call: Call) -> tuple[Told, ...]:
+    """A letter of the result is the dimension of the first tensor that bears it."""
+    left, _, right = call.params["equation"].replace(" ", "").partition("->")
+    bearers: dict[str, tuple[Arrived, int]] = {}
+    for letters, tensor in zip(left.split(","), call.inputs["tensors"], strict=True):
+        for i, letter in enumerate(letters):
+            bearers.setdefault(letter, (tensor, i))
+    summed = "".join(sorted(set(bearers) - set(right)))
+    tail = f" Summed over {', '.join(summed)}." if summed else ""
+    return tuple(kept(*bearers[letter], f"{letter} of {bearers[letter][0].name}.{tail}") for letter in right)
+
+
+def attention(call: Call) -> tuple[Told, ...]:
+    """`F.scaled_dot_product_attention`: query (..., L, E), key (..., S, E) and value (..., S, Ev) give (..., L, Ev)."""
+    query, value = call.inputs["query"][0], call.inputs["value"][0]
+    rows = kept(query, len(query.shape) - 2, f"A row for each position of {query.name}.")
+    columns = kept(value, len(value.shape) - 1, f"As wide as {value.name}.")
+    return (*stretched((query, value), cut=2), rows, columns)
+
+
+def one_hot(call: Call) -> tuple[Told, ...]:
+    return (*(kept(call.first, i) for i in range(len(call.first.shape))), set_by("num_classes", call.shape[-1]))
+
+
+def compared(call: Call) -> tuple[Told, ...]:
+    """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both stretch to a common shape, one dimension is summed away."""
+    tensors = tuple(many[0] for many in call.inputs.values())
+    told = stretched(tensors)
+    at = call.params.get("dim", 1) if "dim" in call.params else -1
+    if call.params.get("keepdim"):
+        told[at] = Told(Formula("1"), "keepdim=True leaves a 1 where the vectors were.", told[at].source)
+    else:
+        del told[at]
+    return tuple(told)
+
+
+def gather(call: Call) -> tuple[Told, ...]:
+    """`torch.gather`: one value for each index, so the shape is that of `index`."""
+    index = call.inputs["index"][0]
+    words = f"One value is picked for each index of {index.name}."
+    return tuple(kept(index, i, "" if size == Dim(1) else words) for i, size in enumerate(index.shape))

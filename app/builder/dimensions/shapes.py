@@ -1,0 +1,183 @@
+"""How sizes come about in ops that rearrange, reduce or join.
+
+Each rule follows the section "Shape" or the description of the op in PyTorch's documentation: `torch.nn.Flatten`,
+`torch.nn.Unflatten`, `torch.Tensor.view`, `torch.permute`, `torch.mean`, `torch.cat`, `torch.matmul`, and the note on
+broadcasting semantics.
+"""
+
+from __future__ import annotations
+
+import math
+from string import ascii_lowercase
+
+from app.builder.dimensions.calls import Arrived, Call, Origin, Told, kept, product, set_by
+from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.value_types import Dim, Size
+
+
+def flatten(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    rank = len(arrived.shape)
+    start, end = (call.params.get(name, default) % rank for name, default in (("start_dim", 1), ("end_dim", -1)))
+    text, symbols = product(arrived, range(start, end + 1))
+    sizes = " × ".join(str(symbol.value) for symbol in symbols)
+    words = f"{sizes} values are laid out in one row." if start < end else "There is a single dimension to flatten."
+    telling = max((i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end)
+    merged = Told(Formula(text, symbols), words, arrived.origin(telling))
+    return (*(kept(arrived, i) for i in range(start)), merged, *(kept(arrived, i) for i in range(end + 1, rank)))
+
+
+def unflatten(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    rank = len(arrived.shape)
+    at = call.params["dim"] % rank
+    sizes = tuple(call.params["unflattened_size"])
+    result = call.shape[at : at + len(sizes)]
+    inner = _given(sizes, result, "unflattened_size", arrived, range(at, at + 1))
+    return (*(kept(arrived, i) for i in range(at)), *inner, *(kept(arrived, i) for i in range(at + 1, rank)))
+
+
+def view(call: Call) -> tuple[Told, ...]:
+    name = "size" if "size" in call.params else "shape"
+    arrived = call.first
+    return _given(tuple(call.params[name]), call.shape, name, arrived, range(len(arrived.shape)))
+
+
+def _given(
+    sizes: tuple[int, ...], result: tuple[Size, ...], name: str, arrived: Arrived, dimensions: range
+) -> tuple[Told, ...]:
+    """Sizes that are written down; one of them may be −1: what is left of the dimensions that it divides."""
+    told = []
+    for place, size in enumerate(sizes):
+        meaning = f"{name}[{place}]"
+        source = _same_place(result, place, arrived, dimensions)
+        if size != -1:
+            told.append(set_by(meaning, size, source=source))
+            continue
+        text, symbols = product(arrived, dimensions)
+        others = tuple(Symbol(f"s{i}", f"{name}[{i}]", other) for i, other in enumerate(sizes) if i != place)
+        if others:
+            text += f"/({'*'.join(symbol.letter for symbol in others)})"
+        used = " × ".join(str(symbol.value) for symbol in others)
+        words = "−1 stands for what is left: all values" + (f" divided by {used}." if used else ".")
+        told.append(Told(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
+    return tuple(told)
+
+
+def _same_place(result: tuple[Size, ...], place: int, arrived: Arrived, dimensions: range) -> Origin | None:
+    """The dimension that starts at the same value and has the same size, so that it is carried over as it is."""
+    here = tuple(arrived.shape[i] for i in dimensions)
+    for i, size in enumerate(here):
+        if size == result[place] and _bulk(here[:i]) == _bulk(result[:place]):
+            return arrived.origin(dimensions[i])
+    return None
+
+
+def _bulk(sizes: tuple[Size, ...]) -> tuple[int, tuple[Size, ...]]:
+    """How many values: the product of the plain numbers, and the sizes that depend on the batch."""
+    plain = math.prod(size for size in sizes if isinstance(size, int))
+    return plain, tuple(size for size in sizes if isinstance(size, Dim))
+
+
+def permute(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    order = [dim % len(arrived.shape) for dim in call.params["dims"]]
+    return tuple(
+        kept(arrived, old, f"dims puts dimension {old} here." if old != new else "Stays where it was.")
+        for new, old in enumerate(order)
+    )
+
+
+def transpose(call: Call) -> tuple[Told, ...]:
+    arrived = call.first
+    rank = len(arrived.shape)
+    order = list(range(rank))
+    a, b = (call.params[name] % rank for name in ("dim0", "dim1"))
+    order[a], order[b] = order[b], order[a]
+    return tuple(
+        kept(arrived, old, f"Dimension {old} comes here: {a} and {b} change places." if old != new else "")
+        for new, old in enumerate(order)
+    )
+
+
+def reduction(call: Call) -> tuple[Told, ...]:
+    """`dim` and `keepdim` as in `torch.mean`."""
+    arrived = call.first
+    rank, dim = len(arrived.shape), call.params.get("dim")
+    named = range(rank) if dim is None or dim == () else dim if isinstance(dim, tuple) else (dim,)
+    gone = {number % rank for number in named} if rank else set()
+    told = []
+    for i, size in enumerate(arrived.shape):
+        if i not in gone:
+            told.append(kept(arrived, i))
+        elif call.params.get("keepdim"):
+            words = f"keepdim=True leaves a 1 where the {size} of dimension {i} were taken together."
+            told.append(Told(Formula("1"), words, arrived.origin(i)))
+    return tuple(told)
+
+
+def cat(call: Call) -> tuple[Told, ...]:
+    tensors = call.inputs["tensors"]
+    first = tensors[0]
+    dim = call.params.get("dim", 0) % len(first.shape)
+    letters = ascii_lowercase[: len(tensors)]
+    symbols = tuple(one.symbol(letter, dim) for letter, one in zip(letters, tensors, strict=False))
+    listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
+    joined = Told(Formula(" + ".join(letters), symbols), f"Laid one behind the other: {listed}.", first.origin(dim))
+    return tuple(
+        joined if i == dim else kept(first, i, "Must be the same in all that are joined.")
+        for i in range(len(first.shape))
+    )
+
+
+def matmul(call: Call) -> tuple[Told, ...]:
+    a, b = (many[0] for many in call.inputs.values())
+    told: list[Told] = []
+    if len(a.shape) > 2 or len(b.shape) > 2:
+        told += stretched((a, b), cut=2)
+    inner = f"The {a.shape[-1]} columns of {a.name} meet the rows of {b.name} and are summed away."
+    if len(a.shape) > 1:
+        told.append(kept(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
+    if len(b.shape) > 1:
+        told.append(kept(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}"))
+    return tuple(told)
+
+
+def elementwise(call: Call) -> tuple[Told, ...]:
+    """One tensor keeps its shape, several stretch to a common one."""
+    tensors = tuple(one for many in call.inputs.values() for one in many)
+    if len(tensors) == 1:
+        alone = call.category == "act" and "soft" not in call.op.lower().replace("softplus", "")
+        does = "works on every value by itself, so the shape stays" if alone else "changes values, not the shape"
+        words = f"{call.label} {does}." if call.category in ("act", "norm", "drop") else ""
+        return tuple(kept(tensors[0], i, words if size != Dim(1) else "") for i, size in enumerate(tensors[0].shape))
+    return tuple(stretched(tensors))
+
+
+def stretched(tensors: tuple[Arrived, ...], cut: int = 0) -> list[Told]:
+    """Broadcasting: shapes are aligned at their right, a 1 or a missing dimension stretches. The last `cut` of each
+    are left out."""
+    rank = max(len(one.shape) - cut for one in tensors)
+    told = []
+    for place in range(rank):
+        there = [(one, len(one.shape) - cut - rank + place) for one in tensors]
+        letters = {i: letter for i, letter in enumerate(ascii_lowercase[: len(tensors)])}
+        present = [(letters[i], one, dim) for i, (one, dim) in enumerate(there) if dim >= 0]
+        symbols = tuple(one.symbol(letter, dim) for letter, one, dim in present)
+        text = symbols[0].letter
+        for symbol in symbols[1:]:
+            text = f"broadcast({text}, {symbol.letter})"
+        full = next((spot for spot in present if spot[1].shape[spot[2]] != 1), present[0])
+        told.append(Told(Formula(text, symbols), _stretching(there, full), full[1].origin(full[2])))
+    return told
+
+
+def _stretching(there: list[tuple[Arrived, int]], full: tuple[str, Arrived, int]) -> str:
+    size = full[1].shape[full[2]]
+    parts = []
+    for one, dim in there:
+        if dim < 0:
+            parts.append(f"{one.name} has no such dimension: it is repeated {size} times.")
+        elif one.shape[dim] != size:
+            parts.append(f"{one.name} stretches from 1 to {size}.")
+    return " ".join(parts) or f"{' and '.join(dict.fromkeys(one.name for one, _ in there))} agree."

@@ -1,0 +1,142 @@
+"""How sizes come about where a tensor is made of nothing, or picked out by an index."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from app.builder.dimensions import conv as windows
+from app.builder.dimensions.calls import Arrived, Call, Told, kept, set_by
+from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.literals import Slice
+from app.builder.value_types import Dim, Size
+
+
+def made(call: Call) -> tuple[Told, ...]:
+    """A shape that is written down."""
+    name = "shape" if "shape" in call.params else "size"
+    return tuple(set_by(f"{name}[{i}]", size) for i, size in enumerate(call.params[name]))
+
+
+def constant(call: Call) -> tuple[Told, ...]:
+    """The rows of what was typed."""
+    value, told = call.params["value"], list[Told]()
+    while isinstance(value, tuple):
+        inner = value[0] if value else None
+        what = "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
+        told.append(set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as it was typed."))
+        value = inner
+    return tuple(told)
+
+
+def counting(call: Call) -> tuple[Told, ...]:
+    """`arange` from start to end; with points behind the numbers torch rounds as it does."""
+    start, end, step = (call.params[name] for name in ("start", "end", "step"))
+    if type(start) is not int or not isinstance(end, int | Dim) or type(step) is not int:
+        raise TypeError
+    symbols = (Symbol("e", "end", end), Symbol("s", "start", start), Symbol("k", "step", step))
+    if start == 0 and step == 1:
+        return (set_by("end", end),)
+    words = "As many numbers as there are from start to end, which is left out."
+    return (Told(Formula("e - s" if step == 1 else "ceil(e - s, k)", symbols[: 2 if step == 1 else 3]), words),)
+
+
+def steps(call: Call) -> tuple[Told, ...]:
+    return (set_by("steps", call.params["steps"]),)
+
+
+def numbered(call: Call) -> tuple[Told, ...]:
+    return (set_by("n", call.params["n"]),)
+
+
+def square(call: Call) -> tuple[Told, ...]:
+    return (set_by("n", call.params["n"]), set_by("n", call.params["n"]))
+
+
+def index_select(call: Call) -> tuple[Told, ...]:
+    arrived, index = call.first, call.inputs["index"][0]
+    at = call.params["dim"] % len(arrived.shape)
+    told = [kept(arrived, i) for i in range(len(arrived.shape))]
+    words = f"One for each value of {index.name}."
+    told[at] = Told(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
+    return tuple(told)
+
+
+def convolution(call: Call) -> tuple[Told, ...]:
+    """Of a weight that arrives on a wire: its first size is that of the channels, its last ones of the kernel."""
+    weight = call.inputs["weight"][0].shape
+    params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
+    told = windows.convolution(replace(call, params=params))
+    words = f"The first size of {call.inputs['weight'][0].name} sets it."
+    return tuple(replace(one, words=words) if i == 1 else one for i, one in enumerate(told))
+
+
+def linear(call: Call) -> tuple[Told, ...]:
+    """Of a weight that arrives on a wire: its first size is that of the features."""
+    arrived, weight = call.first, call.inputs["weight"][0]
+    words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} that arrive."
+    features = (Told(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),) if len(weight.shape) > 1 else ()
+    return (*(kept(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
+
+
+def item(call: Call) -> tuple[Told, ...]:
+    """`x[...]` with numbers, slices, None and an ellipsis."""
+    arrived, index = call.first, call.params["index"]
+    items = index if isinstance(index, tuple) else (index,)
+    if Ellipsis not in items:
+        items = (*items, Ellipsis)
+    told: list[Told] = []
+    at = 0
+    for part in items:
+        if part is Ellipsis:
+            stop = len(arrived.shape) - _left(items)
+            told += [kept(arrived, i) for i in range(at, stop)]
+            at = stop
+        elif part is None:
+            told.append(Told(Formula("1"), "None puts a dimension of size 1 in here."))
+        elif isinstance(part, slice | Slice):
+            told.append(_sliced(arrived, at, part))
+            at += 1
+        else:
+            at += 1  # a number takes its dimension away
+    return tuple(told)
+
+
+def _left(items: tuple[Any, ...]) -> int:
+    """How many dimensions stand behind the ellipsis."""
+    behind = items[items.index(Ellipsis) + 1 :]
+    return sum(part is not None for part in behind)
+
+
+def _sliced(arrived: Arrived, at: int, part: slice | Slice) -> Told:
+    size, source = arrived.shape[at], arrived.origin(at)
+    start, stop, step = part.start or 0, part.stop, part.step or 1
+    if start == 0 and step == 1 and (stop is None or stop == size):
+        return kept(arrived, at)
+    n = arrived.symbol("n", at)
+    end, symbols = _end(n, stop, size)
+    begin: Size | None = start
+    if isinstance(start, int) and start < 0:
+        begin = None
+        end, symbols = ("k", (Symbol("k", "from the end", _at_most(-start, size)),)) if stop is None else (end, symbols)
+        if stop is not None:
+            raise TypeError
+    text = end
+    if begin is not None and begin != 0:
+        text, symbols = f"{end} - s", (*symbols, Symbol("s", "start", begin))
+    if step != 1:
+        text, symbols = f"ceil({text}, k)", (*symbols, Symbol("k", "step", step))
+    return Told(Formula(text, symbols), f"The slice keeps these of the {size}.", source)
+
+
+def _end(n: Symbol, stop: Any, size: Size) -> tuple[str, tuple[Symbol, ...]]:
+    """Where the slice ends: at what is typed, counted from the end where that is below 0, but not behind the last."""
+    if stop is None or (isinstance(stop, int) and isinstance(size, int) and stop >= size):
+        return "n", (n,)
+    if isinstance(stop, int) and stop < 0:
+        return "n - e", (n, Symbol("e", "before the end", -stop))
+    return "e", (Symbol("e", "stop", stop),)
+
+
+def _at_most(number: int, size: Size) -> int:
+    return min(number, size) if isinstance(size, int) else number

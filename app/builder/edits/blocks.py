@@ -1,0 +1,293 @@
+"""What can be done to blocks, as pure functions over a whole project: make one, take it apart, name it, put it back.
+
+A sheet is told by the name of its block, "" for that of the network. A refusal is a `BlockError`.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
+
+from app.builder import rules
+from app.builder.blocks import PREFIX, Block, BlockError, Blocks, block_of, unused_name, used, would_contain_itself
+from app.builder.catalog.catalog import Catalog, Param
+from app.builder.graph import Edge, Graph, Node
+from app.builder.names import SCAFFOLD
+from app.builder.params import ParamError, check_param
+from app.builder.sheet import Bends, Sheet, changed
+from app.util.frozen import FrozenMap
+
+NETWORK = ""
+LONGEST_NAME = 60
+MOST_REPEATS = 1000
+
+
+class Whole(Sheet, Protocol):
+    """A project, as far as it is drawn: the sheet of the network, and the blocks."""
+
+    @property
+    def blocks(self) -> Blocks: ...
+
+
+W = TypeVar("W", bound=Whole)
+S = TypeVar("S", bound=Sheet)
+
+
+# --- Sheets -----------------------------------------------------------------------------------------------------
+
+
+def sheet_named(project: Whole, name: str) -> Sheet:
+    """The sheet of a block, or of the network for "". Raises BlockError."""
+    if name == NETWORK:
+        return project
+    if name not in project.blocks:
+        raise BlockError(f"There is no block {name}")
+    return project.blocks[name]
+
+
+def sheets(project: Whole) -> Iterator[tuple[str, Sheet]]:
+    """Every sheet with its name, the network's first."""
+    yield NETWORK, project
+    yield from project.blocks.items()
+
+
+def with_sheet(project: W, name: str, sheet: Sheet) -> W:
+    """The project with another sheet, nothing else changed: its ports are those it had."""
+    if name == NETWORK:
+        parts = ("graph", "positions", "comments", "bends", "unfolded")
+        return _whole(project, **{part: getattr(sheet, part) for part in parts})
+    return _whole(project, blocks=project.blocks.set(name, cast(Block, sheet)))
+
+
+def _whole(project: W, **parts: Any) -> W:
+    return cast(W, replace(cast(Any, project), **parts))
+
+
+def _every_sheet(project: W, change: Callable[[Any], Any]) -> W:
+    """The project with `change` applied to each sheet; what it leaves as it is stays the very same."""
+    after = change(project)
+    blocks = {name: change(block) for name, block in project.blocks.items()}
+    if any(blocks[name] is not block for name, block in project.blocks.items()):
+        after = _whole(after, blocks=FrozenMap(blocks))
+    return cast(W, after)
+
+
+def instances(project: Whole, name: str) -> tuple[tuple[str, Node], ...]:
+    """Every instance of a block with the name of the sheet that it stands on."""
+    op = PREFIX + name
+    return tuple((on, node) for on, sheet in sheets(project) for node in sheet.graph.nodes.values() if node.op == op)
+
+
+# --- Names ------------------------------------------------------------------------------------------------------
+
+
+def check_name(project: Whole, name: str, old: str = "") -> None:
+    """Raise BlockError unless a block may be called `name`."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__") or len(name) > LONGEST_NAME:
+        raise BlockError(f"{name!r:.60} cannot name a class: use letters, digits and _, a letter first")
+    if name in SCAFFOLD:
+        raise BlockError(f"{name} has a meaning in the code already; choose another name")
+    if name != old and name in project.blocks:
+        raise BlockError(f"There is a block {name} already; choose another name")
+
+
+def rename_block(project: W, old: str, new: str) -> W:
+    """Give a block another name; its instances follow. Raises BlockError."""
+    sheet_named(project, old)
+    check_name(project, new, old)
+    blocks = {new if name == old else name: replace(block, name=new) if name == old else block
+              for name, block in project.blocks.items()}  # fmt: skip
+    return _with_ops(_whole(project, blocks=FrozenMap(blocks)), {PREFIX + old: PREFIX + new})
+
+
+def _with_ops(project: W, ops: dict[str, str]) -> W:
+    """The project with ops of nodes replaced by others."""
+    return _every_sheet(project, lambda sheet: with_ops(sheet, ops))
+
+
+def with_ops(sheet: S, ops: dict[str, str]) -> S:
+    """The sheet with ops of nodes replaced by others."""
+    if not any(node.op in ops for node in sheet.graph.nodes.values()):
+        return sheet
+    return _with_nodes(sheet, lambda node: replace(node, op=ops[node.op]) if node.op in ops else node)
+
+
+def _with_nodes(sheet: S, change: Callable[[Node], Node]) -> S:
+    nodes = {key: change(node) for key, node in sheet.graph.nodes.items()}
+    if all(nodes[key] is node for key, node in sheet.graph.nodes.items()):
+        return sheet
+    return changed(sheet, graph=replace(sheet.graph, nodes=FrozenMap(nodes)))
+
+
+def delete_block(project: W, name: str) -> W:
+    """Remove a block that nobody uses. Raises BlockError, which says who does."""
+    sheet_named(project, name)
+    found = instances(project, name)
+    if found:
+        on, node = found[0]
+        where = f"in {on}" if on else "in the network"
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise BlockError(f"{name} is in use: {node.name} {where}{more}. Delete or expand what uses it first.")
+    return _whole(project, blocks=project.blocks.without(name))
+
+
+def duplicate_block(project: W, name: str) -> tuple[W, str]:
+    """A copy of a block under a fresh name, which is returned too."""
+    block = sheet_named(project, name)
+    new = unused_name(project.blocks, name)
+    return _whole(project, blocks=project.blocks.set(new, replace(cast(Block, block), name=new))), new
+
+
+def make_unique(project: W, sheet: str, node: str) -> tuple[W, str]:
+    """A block of its own for an instance, a copy of the one it had; returns its name. Calls of one module stay one."""
+    drawn = sheet_named(project, sheet)
+    old = block_of(drawn.graph.nodes[node].op)
+    sheet_named(project, old or "?")
+    together = set(drawn.graph.sharing(node))
+    if all(on == sheet and other.id in together for on, other in instances(project, old)):
+        raise BlockError(f"{drawn.graph.nodes[node].name} is the only {old} already")
+    project, new = duplicate_block(project, old)
+    drawn = sheet_named(project, sheet)
+    after = _with_nodes(drawn, lambda n: replace(n, op=PREFIX + new) if n.id in together else n)
+    return with_sheet(project, sheet, after), new
+
+
+# --- Another definition -----------------------------------------------------------------------------------------
+
+
+def put_block(project: W, name: str, block: Block) -> W:
+    """Put another definition in the place of a block, under the name that it bears itself.
+
+    Its instances stay wired: an input or output is the same one if its node is, whatever it is called and wherever it
+    stands. Wires at ports that are gone go too, and so do values for parameters that it does not expose any more.
+    Raises BlockError for a block that would contain itself.
+    """
+    before = cast(Block, sheet_named(project, name))
+    if block is before:
+        return project
+    block = _with_port_names(block)
+    for inner in used(block.graph):
+        if inner in project.blocks and would_contain_itself(project.blocks, name, inner):
+            words = "" if inner == name else f"{inner} contains {name}: "
+            raise BlockError(f"{words}{name} cannot stand inside itself; a block never contains itself")
+    project = _whole(project, blocks=project.blocks.set(name, replace(block, name=name)))
+    project = _rewired(project, PREFIX + name, before, block)
+    if block.params != before.params:
+        project = _with_params_of(project, block)
+    return rename_block(project, name, block.name) if block.name != name else project
+
+
+def _with_port_names(block: Block) -> Block:
+    """The block with a name of its own for each input and for each output; names are what wires find ports by.
+
+    Its inputs lose what they say of shapes: those are of what arrives at an instance.
+    """
+    graph = block.graph
+    for node in block.inputs:
+        if node.params:
+            graph = graph.with_node(replace(node, params=FrozenMap()))
+    for ports in (block.inputs, block.outputs):
+        taken: set[str] = set()
+        for node in ports:
+            name = free_name(node.name, taken)
+            taken.add(name)
+            if name != node.name:
+                graph = graph.with_name(node.id, name)
+    return block if graph is block.graph else replace(block, graph=graph)
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """`wanted`, or with the first number from 2 on that makes it nobody else's."""
+    used_up, name, number = set(taken), wanted, 2
+    while name in used_up:
+        name, number = f"{wanted}{number}", number + 1
+    return name
+
+
+def _rewired(project: W, op: str, before: Block, after: Block) -> W:
+    """Every sheet with the wires of the instances of `op` at the ports that have moved or changed their names."""
+    new_names = {node.id: node.name for node in after.inputs}
+    ports = {node.name: new_names.get(node.id) for node in before.inputs}
+    new_numbers = {node.id: number for number, node in enumerate(after.outputs)}
+    numbers = {number: new_numbers.get(node.id) for number, node in enumerate(before.outputs)}
+    if all(old == new for old, new in (*ports.items(), *numbers.items())):
+        return project
+
+    def rewire(sheet: S) -> S:
+        nodes = {node.id for node in sheet.graph.nodes.values() if node.op == op}
+        if not nodes:
+            return sheet
+
+        def led(edge: Edge) -> Edge | None:
+            output: int | None = numbers.get(edge.output) if edge.source in nodes else edge.output
+            port: str | None = ports.get(edge.port) if edge.target in nodes else edge.port
+            return None if output is None or port is None else replace(edge, output=output, port=port)
+
+        return with_edges(sheet, led)
+
+    return _every_sheet(project, rewire)
+
+
+def with_edges(sheet: S, led: Callable[[Edge], Edge | None]) -> S:
+    """The sheet with each wire led elsewhere, or gone where `led` gives None; bends follow their wires."""
+    edges = {edge: led(edge) for edge in sheet.graph.edges}
+    if all(new == old for old, new in edges.items()):
+        return sheet
+    graph = Graph(sheet.graph.nodes, tuple(dict.fromkeys(new for new in edges.values() if new is not None)))
+    bends: Bends = FrozenMap({new: sheet.bends[old] for old, new in edges.items() if new and old in sheet.bends})
+    return changed(sheet, graph=graph, bends=bends)
+
+
+def _with_params_of(project: W, block: Block) -> W:
+    """Instances set only what the block exposes, to values that it takes."""
+    known = {param.name: param for param in block.params}
+
+    def kept(node: Node) -> Node:
+        params = {key: value for key, value in node.params.items() if key in known and takes(known[key], value)}
+        return node if len(params) == len(node.params) else replace(node, params=FrozenMap(params))
+
+    return on_instances(project, block.name, kept)
+
+
+def on_instances(project: W, name: str, change: Callable[[Node], Node]) -> W:
+    """The project with every instance of a block changed."""
+    op = PREFIX + name
+    return _every_sheet(
+        project, lambda sheet: _with_nodes(sheet, lambda node: change(node) if node.op == op else node)
+    )
+
+
+def takes(param: Param, value: Any) -> bool:
+    """Whether a parameter may have a value."""
+    try:
+        check_param(param, value)
+    except ParamError:
+        return False
+    return True
+
+
+# --- Repeats ----------------------------------------------------------------------------------------------------
+
+
+def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
+    """Put `count` modules one behind the other in the place of one, each with weights of its own. Raises BlockError."""
+    graph = sheet.graph
+    spec = catalog.of(graph, graph.nodes[node])
+    name = graph.nodes[node].name
+    if not 1 <= count <= MOST_REPEATS:
+        raise BlockError(f"{name} can be repeated 1 to {MOST_REPEATS} times, not {count}")
+    if spec.kind not in ("module", "block", "custom"):
+        raise BlockError(f"{name} is a function; layers and blocks can be repeated")
+    if count > 1 and (len(spec.outputs) != 1 or not spec.inputs):
+        gives = f"{len(spec.outputs)} outputs" if len(spec.outputs) != 1 else "no input"
+        raise BlockError(f"{name} has {gives}; to stand behind itself it takes what it gives, one tensor")
+    owner = graph.owner(node)
+    return changed(sheet, graph=graph.with_node(replace(owner, repeat=count)))
+
+
+def flows_back(graph: Graph, nodes: set[str]) -> str | None:
+    """The name of a node outside that comes behind some of `nodes` and before others, None if there is none."""
+    between = (rules.downstream(graph, nodes) & rules.upstream(graph, nodes)) - nodes
+    return next((node.name for node in graph.nodes.values() if node.id in between), None)

@@ -1,0 +1,238 @@
+"""Comments and frames: pure edits of a sheet's `comments`, in canvas pixels.
+
+A frame takes along what lies in it: the nodes whose middle it covers, and the comments and frames that it encloses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from app.builder.edits import edits
+from app.builder.edits.edits import P
+from app.builder.layout.arrange import DEFAULT, Size
+from app.builder.sheet import COMMENT, FRAME, Comment, Comments, Point, Positions, Sheet
+from app.util.frozen import FrozenMap
+
+PAD = 28.0  # between a frame and the nodes in it
+TITLE_ROOM = 32.0  # the same at its top, where the title stands
+LEAST_WIDTH, LEAST_HEIGHT = 64.0, 32.0
+
+Sizes = Mapping[str, Size]
+
+
+@dataclass(frozen=True)
+class Rect:
+    """An area by its sides."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def holds(self, other: Rect) -> bool:
+        return (
+            self.left <= other.left
+            and self.top <= other.top
+            and self.right >= other.right
+            and self.bottom >= other.bottom
+        )
+
+    def covers(self, point: Point) -> bool:
+        return self.left <= point[0] <= self.right and self.top <= point[1] <= self.bottom
+
+    def touches(self, other: Rect) -> bool:
+        return (
+            self.left <= other.right
+            and other.left <= self.right
+            and self.top <= other.bottom
+            and other.top <= self.bottom
+        )
+
+    @property
+    def middle(self) -> Point:
+        return (self.left + self.right) / 2, (self.top + self.bottom) / 2
+
+
+def rect_of(note: Comment) -> Rect:
+    """The area of a comment or frame."""
+    return Rect(note.x, note.y, note.x + note.width, note.y + note.height)
+
+
+def node_rect(positions: Positions, sizes: Sizes, node: str) -> Rect:
+    """The area of a node that has a place."""
+    x, y = positions[node]
+    size = sizes.get(node, DEFAULT)
+    return Rect(x, y, x + size.width, y + size.height)
+
+
+def fresh_id(comments: Comments) -> str:
+    """The smallest free id of the form `c7`."""
+    number = len(comments) + 1
+    while f"c{number}" in comments:
+        number += 1
+    return f"c{number}"
+
+
+# --- Making and changing ----------------------------------------------------------------------------------------
+
+
+def add(sheet: P, note: Comment) -> tuple[P, str]:
+    """Put a comment or frame on the sheet; returns its id too."""
+    new = fresh_id(sheet.comments)
+    return _with(sheet, sheet.comments.set(new, note)), new
+
+
+def frame(sheet: P, nodes: Iterable[str], sizes: Sizes, text: str, notes: Iterable[str] = ()) -> tuple[P, str]:
+    """Put a frame round nodes and notes, of which there is one at least; returns its id too."""
+    x, y, width, height = _round_about(sheet, nodes, notes, sizes)
+    return add(sheet, Comment(text, x, y, width, height, FRAME))
+
+
+def fit(sheet: P, notes: Iterable[str], sizes: Sizes) -> P:
+    """Bring frames close about what lies in them; one that is empty stays as it is."""
+    comments = sheet.comments
+    for note in notes:
+        nodes, inner = inside(sheet.comments, sheet.positions, sizes, note)
+        if comments[note].kind == FRAME and (nodes or inner):
+            x, y, width, height = _round_about(sheet, nodes, inner, sizes)
+            comments = comments.set(note, replace(comments[note], x=x, y=y, width=width, height=height))
+    return _with(sheet, comments)
+
+
+def write(sheet: P, note: str, text: str, height: float = 0.0) -> P:
+    """Give a note another text; it becomes `height` high at least."""
+    old = sheet.comments[note]
+    return _with(sheet, sheet.comments.set(note, replace(old, text=text, height=max(old.height, height))))
+
+
+def tint(sheet: P, notes: Iterable[str], color: str) -> P:
+    """Give notes the colour of a category, "" for the plain one."""
+    return _with(sheet, sheet.comments.update({n: replace(sheet.comments[n], color=color) for n in notes}))
+
+
+def resize(sheet: P, note: str, area: Rect) -> P:
+    """Give a note another area; it keeps a least width and height."""
+    width, height = max(area.right - area.left, LEAST_WIDTH), max(area.bottom - area.top, LEAST_HEIGHT)
+    made = replace(sheet.comments[note], x=area.left, y=area.top, width=width, height=height)
+    return _with(sheet, sheet.comments.set(note, made))
+
+
+def remove(sheet: P, notes: Iterable[str]) -> P:
+    """Take notes away; what lies in a frame stays."""
+    return _with(sheet, sheet.comments.without(*notes))
+
+
+def shift(sheet: P, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: float) -> P:
+    """Move nodes and notes together; bends of wires among the nodes go along."""
+    moved = {note: sheet.comments[note] for note in notes if note in sheet.comments}
+    comments = {key: replace(note, x=note.x + dx, y=note.y + dy) for key, note in moved.items()}
+    return _with(edits.move(sheet, nodes, dx, dy), sheet.comments.update(comments))
+
+
+# --- What lies in a frame ---------------------------------------------------------------------------------------
+
+
+def inside(
+    comments: Comments, positions: Positions, sizes: Sizes, note: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The nodes and the notes that a frame takes along; none for a comment. Of two equal frames the later lies in
+    the earlier."""
+    this = comments[note]
+    if this.kind != FRAME:
+        return (), ()
+    area = rect_of(this)
+    nodes = _covered(this, _middles(positions, sizes))
+    order = list(comments)
+    notes = tuple(
+        other
+        for other, value in comments.items()
+        if other != note
+        and area.holds(rect_of(value))
+        and (rect_of(value) != area or order.index(other) > order.index(note))
+    )
+    return nodes, notes
+
+
+def taken_along(sheet: Sheet, notes: Iterable[str], sizes: Sizes) -> tuple[frozenset[str], frozenset[str]]:
+    """All nodes and notes that move when some notes are moved, these included."""
+    nodes: set[str] = set()
+    found = set(notes)
+    for note in tuple(found):
+        held, inner = inside(sheet.comments, sheet.positions, sizes, note)
+        nodes.update(held)
+        found.update(inner)
+    return frozenset(nodes), frozenset(found)
+
+
+def framed(comments: Comments, positions: Positions, sizes: Sizes) -> dict[str, tuple[str, ...]]:
+    """The nodes of each frame, by the id of the frame."""
+    frames = {key: note for key, note in comments.items() if note.kind == FRAME}
+    middles = _middles(positions, sizes) if frames else []
+    return {key: _covered(note, middles) for key, note in frames.items()}
+
+
+def _middles(positions: Positions, sizes: Sizes) -> list[tuple[str, float, float]]:
+    """The middle of each node: there may be thousands, asked for each frame."""
+    found = []
+    for node, (x, y) in positions.items():
+        size = sizes.get(node, DEFAULT)
+        found.append((node, x + size.width / 2, y + size.height / 2))
+    return found
+
+
+def _covered(note: Comment, middles: list[tuple[str, float, float]]) -> tuple[str, ...]:
+    left, top, right, bottom = note.x, note.y, note.x + note.width, note.y + note.height
+    return tuple(node for node, x, y in middles if left <= x <= right and top <= y <= bottom)
+
+
+def touched(comments: Comments, area: Rect) -> frozenset[str]:
+    """What a marquee about an area means: comments that it touches, and frames that it encloses."""
+    return frozenset(
+        key
+        for key, note in comments.items()
+        if (area.touches(rect_of(note)) if note.kind == COMMENT else area.holds(rect_of(note)))
+    )
+
+
+def _round_about(sheet: Sheet, nodes: Iterable[str], notes: Iterable[str], sizes: Sizes) -> tuple[float, ...]:
+    """Corner, width and height of a frame about nodes and notes."""
+    areas = [node_rect(sheet.positions, sizes, node) for node in nodes if node in sheet.positions]
+    areas += [rect_of(sheet.comments[note]) for note in notes]
+    if not areas:
+        raise ValueError("a frame needs something to stand round")
+    left, top = min(a.left for a in areas) - PAD, min(a.top for a in areas) - TITLE_ROOM
+    right, bottom = max(a.right for a in areas) + PAD, max(a.bottom for a in areas) + PAD
+    return left, top, right - left, bottom - top
+
+
+def _with(sheet: P, comments: Comments) -> P:
+    return edits.changed(sheet, comments=comments)
+
+
+def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
+    """The notes when nodes are laid out anew: frames close about their nodes, a comment stays with its nearest node.
+
+    What lies in no frame and near no node that has moved stays where it is.
+    """
+    sizes = dict(sizes)
+    notes = dict(before.comments)
+    for key, nodes in framed(before.comments, before.positions, sizes).items():
+        areas = [node_rect(places, sizes, node) for node in nodes if node in places]
+        if areas and any(places.get(node) != before.positions[node] for node in nodes):
+            left, top = min(a.left for a in areas) - PAD, min(a.top for a in areas) - TITLE_ROOM
+            right, bottom = max(a.right for a in areas) + PAD, max(a.bottom for a in areas) + PAD
+            notes[key] = replace(notes[key], x=left, y=top, width=right - left, height=bottom - top)
+    for key, note in before.comments.items():
+        if note.kind == COMMENT and before.positions:
+            middle = rect_of(note).middle
+            nearest = min(before.positions, key=lambda n: _distance(node_rect(before.positions, sizes, n), middle))
+            (x, y), (to_x, to_y) = before.positions[nearest], places.get(nearest, before.positions[nearest])
+            notes[key] = replace(note, x=note.x + to_x - x, y=note.y + to_y - y)
+    return FrozenMap(notes)
+
+
+def _distance(area: Rect, point: Point) -> float:
+    dx = max(area.left - point[0], 0.0, point[0] - area.right)
+    dy = max(area.top - point[1], 0.0, point[1] - area.bottom)
+    return dx * dx + dy * dy

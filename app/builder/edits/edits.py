@@ -1,0 +1,321 @@
+"""What a gesture on the canvas does to a project: pure functions, project in, project out.
+
+A project is any `Sheet`: the project itself, or a block that is being edited. What may be wired is asked of `rules`;
+a refusal is its `ConnectError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from app.builder import rules
+from app.builder.catalog.catalog import Catalog, OpSpec, Port
+from app.builder.edits import bends
+from app.builder.graph import Edge, Graph, Node, merged
+from app.builder.params import ParamError, check_param
+from app.builder.sheet import Bends, Comments, Point, Positions, Sheet
+from app.builder.sheet import changed as sheet_changed
+from app.util.frozen import FrozenMap
+
+P = TypeVar("P", bound=Sheet)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some nodes, the wires among them and where they stand, and notes: what copying takes along."""
+
+    graph: Graph
+    positions: Positions
+    comments: Comments = field(default_factory=FrozenMap)
+    bends: Bends = field(default_factory=FrozenMap)
+    unfolded: frozenset[str] = frozenset()
+
+
+class NothingFits(rules.ConnectError):
+    """No port of the op takes, or gives, what the wire carries."""
+
+
+def changed(
+    project: P,
+    graph: Graph | None = None,
+    positions: Positions | None = None,
+    comments: Comments | None = None,
+    bends: Bends | None = None,
+    unfolded: frozenset[str] | None = None,
+) -> P:
+    """The project with another graph, other positions, comments or bends; bends of wires that are gone are dropped."""
+    parts = {"positions": positions, "comments": comments, "bends": bends, "unfolded": unfolded}
+    return sheet_changed(project, graph=graph, **parts)
+
+
+def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) -> P:
+    """The project with another graph; `led` are the bends of wires that took the place of others."""
+    after = changed(project, graph)
+    kept = {wire: points for wire, points in led.items() if points}
+    return changed(after, bends=after.bends.update(kept)) if kept else after
+
+
+# --- Adding -----------------------------------------------------------------------------------------------------
+
+
+def new_node(graph: Graph, catalog: Catalog, op: str) -> Node:
+    """A node of `op` that is not in the graph yet, with the parameters that it needs to run. Raises UnknownOp."""
+    spec = catalog[op]
+    taken = {node.name for node in graph.nodes.values()}
+    plain = spec.category == "io" and spec.stem not in taken
+    name = spec.stem if plain else graph.fresh_name(spec.stem)
+    return Node(graph.fresh_id(), op, name, spec.starting_params())
+
+
+def add(project: P, catalog: Catalog, op: str, at: Point) -> tuple[P, str]:
+    """Put a new node on the canvas; returns its id too."""
+    node = new_node(project.graph, catalog, op)
+    return changed(project, project.graph.with_node(node), project.positions.set(node.id, at)), node.id
+
+
+def add_behind(project: P, catalog: Catalog, op: str, behind: str, at: Point) -> tuple[P, str]:
+    """Put a new node on the canvas and wire the first output of `behind` that fits to it; wires there are stay."""
+    project, new = add(project, catalog, op, at)
+    outputs = catalog.of(project.graph, project.graph.nodes[behind]).outputs
+    for output in range(len(outputs)):
+        port = rules.first_free_input(project.graph, catalog, behind, output, new)
+        if port is not None:
+            return connect(project, catalog, behind, output, new, port), new
+    return project, new
+
+
+def add_after(project: P, catalog: Catalog, op: str, source: str, output: int, at: Point) -> tuple[P, str]:
+    """Put a new node at the loose end of a wire from an output. Raises NothingFits."""
+    project, new = add(project, catalog, op, at)
+    port = rules.first_free_input(project.graph, catalog, source, output, new)
+    if port is None:
+        raise NothingFits(f"{catalog[op].label} has no input for what {project.graph.nodes[source].name} gives")
+    return connect(project, catalog, source, output, new, port), new
+
+
+def add_before(project: P, catalog: Catalog, op: str, target: str, port: str, at: Point) -> tuple[P, str]:
+    """Put a new node at the loose end of a wire into an input. Raises NothingFits."""
+    project, new = add(project, catalog, op, at)
+    for output in range(len(catalog[op].outputs)):
+        if rules.can_connect(project.graph, catalog, new, output, target, port):
+            return connect(project, catalog, new, output, target, port), new
+    raise NothingFits(f"{catalog[op].label} gives nothing for {port} of {project.graph.nodes[target].name}")
+
+
+def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tuple[P, str]:
+    """Put a new node on a wire, between its ends. Raises NothingFits."""
+    label, target = catalog[op].label, project.graph.nodes[wire.target]
+    cut_open = changed(project, project.graph.without_edge(wire))
+    fed, new = add_after(cut_open, catalog, op, wire.source, wire.output, at)
+    for output in range(len(catalog[op].outputs)):
+        if rules.can_connect(fed.graph, catalog, new, output, wire.target, wire.port):
+            behind = replace(wire, source=new, output=output)
+            before = fed.graph.into(new)[0]
+            ends = (project.positions.get(wire.source, at), project.positions.get(wire.target, at))
+            halves = bends.split(project.bends.get(wire, ()), at, *ends)
+            led = dict(zip((before, behind), halves, strict=True))
+            return _rewired(fed, fed.graph.with_edge(behind), led), new
+    raise NothingFits(f"{label} gives nothing for {wire.port} of {target.name}")
+
+
+def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
+    """The ops that can take what an output gives, in palette order."""
+    kind = catalog.of(graph, graph.nodes[source]).outputs[output].kind
+
+    def ports(spec: OpSpec) -> Iterable[Port]:
+        sizes = graph.nodes[source].op in ("Tensor.shape", "tuple")  # the tuple of an LSTM is none of sizes
+        if kind != "number" and not sizes:
+            return spec.inputs
+        return (*spec.inputs, *rules.wirable_at_first(spec))
+
+    return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(kind, p.kind) for p in ports(spec)))
+
+
+def fitting_before(graph: Graph, catalog: Catalog, target: str, port: str) -> tuple[str, ...]:
+    """The ops that can give what an input wants, in palette order."""
+    wanted = rules.port_of(catalog.of(graph, graph.nodes[target]), graph.nodes[target], port)
+    kind = wanted.kind if wanted else ""
+    return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(p.kind, kind) for p in spec.outputs))
+
+
+# --- Wires ------------------------------------------------------------------------------------------------------
+
+
+def connect(project: P, catalog: Catalog, source: str, output: int, target: str, port: str) -> P:
+    """Draw a wire. Raises ConnectError."""
+    return changed(project, rules.connect(project.graph, catalog, source, output, target, port))
+
+
+def move_end(project: P, catalog: Catalog, wire: Edge, target: str, port: str) -> P:
+    """Take the input end of a wire to another port. Raises ConnectError."""
+    loose = project.graph.without_edge(wire)
+    graph = rules.connect(loose, catalog, wire.source, wire.output, target, port)
+    stays = {graph.edges[-1]: project.bends.get(wire, ())} if target == wire.target else {}
+    return _rewired(project, graph, stays)
+
+
+def cut(project: P, wires: Iterable[Edge]) -> P:
+    """Remove wires."""
+    gone = set(wires)
+    return changed(project, replace(project.graph, edges=tuple(e for e in project.graph.edges if e not in gone)))
+
+
+# --- Removing ---------------------------------------------------------------------------------------------------
+
+
+def delete(project: P, nodes: Iterable[str], wires: Iterable[Edge] = ()) -> P:
+    """Remove nodes with every wire at them, and further wires."""
+    gone = set(nodes)
+    graph = cut(project, wires).graph.without_nodes(gone)
+    return changed(project, graph, project.positions.without(*gone))
+
+
+def delete_and_reconnect(project: P, catalog: Catalog, nodes: Iterable[str]) -> P:
+    """Remove nodes and lead what arrived at them on to what came after, where the kinds allow it."""
+    gone = set(nodes)
+    before = project.graph
+    graph = before.without_nodes(gone)
+    led: dict[Edge, tuple[Point, ...]] = {}
+    for wire in before.edges:
+        if wire.source not in gone or wire.target in gone:
+            continue
+        feed = _feed(before, catalog, wire.source, gone)
+        if feed and rules.can_connect(graph, catalog, feed.source, feed.output, wire.target, wire.port):
+            joined = replace(wire, source=feed.source, output=feed.output)
+            led[joined] = project.bends.get(feed, ()) + project.bends.get(wire, ())
+            graph = graph.with_edge(joined)
+    return _rewired(changed(project, positions=project.positions.without(*gone)), graph, led)
+
+
+def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | None:
+    """The wire from outside `gone` that feeds a chain of its nodes ending at `node`, by first inputs."""
+    seen: set[str] = set()
+    while node in gone and node not in seen:
+        seen.add(node)
+        ports = {port.name: i for i, port in enumerate(catalog.of(graph, graph.nodes[node]).inputs)}
+        arriving = sorted(graph.into(node), key=lambda edge: (ports.get(edge.port, 0), edge.index))
+        if not arriving:
+            return None
+        if arriving[0].source not in gone:
+            return arriving[0]
+        node = arriving[0].source
+    return None
+
+
+def flaggable(project: Sheet, catalog: Catalog, nodes: Iterable[str], flag: str) -> tuple[str, ...]:
+    """Of some nodes those that can be "muted" (they take and give something) or "frozen" (they hold parameters)."""
+    graph = project.graph
+    specs = {node: catalog.of(graph, graph.nodes[node]) for node in nodes if node in graph.nodes}
+    if flag == "frozen":
+        return tuple(node for node, spec in specs.items() if spec.kind in ("module", "block", "custom", "parameter"))
+    return tuple(node for node, spec in specs.items() if spec.inputs and spec.outputs)
+
+
+def flagged(project: P, nodes: Iterable[str], flag: str, on: bool) -> P:
+    """Set or take away `muted` or `frozen`."""
+    graph = project.graph
+    for node in nodes:
+        old = graph.nodes[node]
+        graph = graph.with_node(replace(old, muted=on) if flag == "muted" else replace(old, frozen=on))
+    return changed(project, graph)
+
+
+def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
+    """Make a node another op in its place, with the wires and the parameters that fit.
+
+    A wire goes to the port of its name, else to the first free one of its kind, else it is gone. A name that was made
+    from the old op is made anew from the new one. Raises UnknownOp.
+    """
+    graph, spec = project.graph, catalog[op]
+    old = graph.nodes[node]
+    before = catalog.of(graph, old)
+    bare = graph.without_nodes([node])
+    made_up = old.name.rstrip("0123456789") == before.stem
+    name = new_node(bare, catalog, op).name if made_up else old.name
+    kept = {key: value for key, value in old.params.items() if _takes(spec, key, value)}
+    # It is a module of its own then; those that called its module have that among themselves.
+    new = replace(old, op=op, name=name, params=spec.starting_params().update(kept), shares="")
+    result = Graph(FrozenMap({k: new if k == node else bare.nodes[k] for k in graph.nodes}), bare.edges)
+    led: dict[Edge, tuple[Point, ...]] = {}
+    for edge in graph.into(node):
+        for port in (edge.port, *(port.name for port in spec.inputs)):
+            taken = {other.port for other in result.into(node)}
+            wanted = rules.port_of(spec, result.nodes[node], port)
+            free = wanted is not None and (wanted.variadic or port not in taken)
+            if free and rules.can_connect(result, catalog, edge.source, edge.output, node, port):
+                result = rules.connect(result, catalog, edge.source, edge.output, node, port)
+                led[result.edges[-1]] = project.bends.get(edge, ())
+                break
+    for edge in graph.out_of(node):
+        if rules.can_connect(result, catalog, node, edge.output, edge.target, edge.port):
+            result = result.with_edge(edge)
+    return changed(_rewired(project, result, led), unfolded=project.unfolded - {node})
+
+
+def _takes(spec: OpSpec, name: str, value: Any) -> bool:
+    param = spec.param(name)
+    if param is None:
+        return False
+    try:
+        check_param(param, value)
+    except ParamError:
+        return False
+    return True
+
+
+# --- Places -----------------------------------------------------------------------------------------------------
+
+
+def move(project: P, nodes: Iterable[str], dx: float, dy: float) -> P:
+    """Shift nodes that have a place."""
+    places = project.positions
+    return place(project, {n: (places[n][0] + dx, places[n][1] + dy) for n in nodes if n in places})
+
+
+def place(project: P, positions: Mapping[str, Point]) -> P:
+    """Put nodes at points; the bends of a wire go along where both of its ends move by the same."""
+    before = project.positions
+    shifts = {n: (x - before[n][0], y - before[n][1]) for n, (x, y) in positions.items() if n in before}
+    led = bends.shifted(project.bends, project.graph, shifts) if project.bends else None
+    return changed(project, positions=before.update(positions), bends=led)
+
+
+# --- Copies -----------------------------------------------------------------------------------------------------
+
+
+def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Piece:
+    """Nodes and the wires among them, in the order of the graph, and comments and frames."""
+    wanted, noted = set(nodes), set(notes)
+    graph = Graph(
+        FrozenMap({key: node for key, node in project.graph.nodes.items() if key in wanted}),
+        tuple(e for e in project.graph.edges if e.source in wanted and e.target in wanted),
+    )
+    places = FrozenMap({key: project.positions[key] for key in graph.nodes if key in project.positions})
+    comments = FrozenMap({key: note for key, note in project.comments.items() if key in noted})
+    unfolded = project.unfolded & graph.nodes.keys()
+    return Piece(graph, places, comments, bends.within(project.bends, graph.nodes), unfolded)
+
+
+def paste(project: P, piece: Piece, dx: float, dy: float) -> tuple[P, frozenset[str]]:
+    """Add a copy under fresh ids and names, shifted by (dx, dy); returns the ids of the new nodes too.
+
+    New comments are those that the project had not.
+    """
+    graph, ids = merged(project.graph, piece.graph)
+    places = {ids[node]: (x + dx, y + dy) for node, (x, y) in piece.positions.items() if node in ids}
+    led = {
+        replace(wire, source=ids[wire.source], target=ids[wire.target]): tuple((x + dx, y + dy) for x, y in points)
+        for wire, points in piece.bends.items()
+        if wire.source in ids and wire.target in ids
+    }
+    comments, number = project.comments, len(project.comments)
+    for note in piece.comments.values():
+        number += 1
+        while f"c{number}" in comments:
+            number += 1
+        comments = comments.set(f"c{number}", replace(note, x=note.x + dx, y=note.y + dy))
+    unfolded = project.unfolded | {ids[node] for node in piece.unfolded if node in ids}
+    pasted = changed(project, graph, project.positions.update(places), comments, project.bends.update(led), unfolded)
+    return pasted, frozenset(ids.values())

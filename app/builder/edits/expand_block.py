@@ -1,0 +1,214 @@
+"""A block into nodes: what expanding an instance leaves in its place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from app.builder.blocks import Block, BlockError, block_of
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.edits import edits
+from app.builder.edits.blocks import Whole, sheet_named, with_sheet
+from app.builder.edits.make_block import COLUMN, NODE, grid
+from app.builder.expressions import Expr, ExpressionError, expressions, mapped
+from app.builder.graph import Edge, Graph, Node, merged
+from app.builder.params import ParamError, check_param
+from app.builder.registration import sequence, with_sequence
+from app.builder.sheet import Comment, Sheet, changed
+from app.util.frozen import FrozenMap
+
+W = TypeVar("W", bound=Whole)
+
+
+
+def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, frozenset[str]]:
+    """What is inside an instance in its place, expressions computed; returns the ids of the nodes. The block stays.
+
+    Of a repeated instance every repetition is written out. Raises BlockError.
+    """
+    drawn = sheet_named(project, sheet)
+    graph = drawn.graph
+    node = graph.nodes[instance]
+    block = project.blocks.get(block_of(node.op))
+    if block is None:
+        raise BlockError(f"{node.name} is no instance of a block")
+    if len(graph.sharing(instance)) > 1:
+        raise BlockError(f"{node.name} is one of several calls of a module; its inside cannot be written out twice")
+    if node.muted:
+        raise BlockError(f"{node.name} is muted; unmute it before you expand it")
+    piece = _inside(block, node, catalog)
+    copies = [_Copy(block, piece) for _ in range(node.repeat)]
+    result = graph.without_nodes([instance])
+    for copy in copies:
+        result, copy.ids = merged(result, piece.graph)
+    edges = [*result.edges, *_joined(graph, instance, block, copies)]
+    order = _in_place(graph, instance, [new for copy in copies for new in copy.ids.values()])
+    nodes = FrozenMap({key: result.nodes[key] for key in order})
+    whole = _registered(Graph(nodes, tuple(edges)), graph, block, instance, copies, catalog)
+    after = _with_places(drawn, whole, instance, block, copies)
+    unfolded = {copy.ids[inner] for copy in copies for inner in block.unfolded if inner in copy.ids}
+    after = replace(cast(Any, after), unfolded=after.unfolded | unfolded)
+    new_ids = frozenset(new for copy in copies for new in copy.ids.values())
+    return with_sheet(project, sheet, after), new_ids
+
+
+def _registered(
+    whole: Graph, before: Graph, block: Block, instance: str, copies: list[_Copy], catalog: Catalog
+) -> Graph:
+    """The sheet with what was inside registered where the instance was, if an order was given on either sheet."""
+    if not any(node.order for graph in (before, block.graph) for node in graph.nodes.values()):
+        return whole
+    inner, found = sequence(block.graph, catalog), list[str]()
+    for node in sequence(before, catalog):
+        found += [copy.ids[one] for copy in copies for one in inner] if node == instance else [node]
+    return with_sequence(whole, catalog, found)
+
+
+class _Copy:
+    """The inside of a block as it stands on the sheet around: old id -> new id."""
+
+    def __init__(self, block: Block, piece: edits.Piece) -> None:
+        self.block, self.piece = block, piece
+        self.ids: dict[str, str] = {}
+
+    def takers(self, port: str) -> list[Edge]:
+        """The wires inside from an input."""
+        node = next((node.id for node in self.block.inputs if node.name == port), "")
+        return list(self.block.graph.out_of(node))
+
+    def giver(self, number: int) -> Edge | None:
+        """The wire inside into an output."""
+        outputs = self.block.outputs
+        edges = self.block.graph.into(outputs[number].id) if number < len(outputs) else ()
+        return edges[0] if edges else None
+
+
+Given = tuple[str, int] | None
+
+
+def _joined(graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> list[Edge]:
+    """The wires between what was around the instance and what was inside it, copy by copy."""
+    fed: dict[str, Given] = {edge.port: (edge.source, edge.output) for edge in graph.into(instance)}
+    ports = [node.name for node in block.inputs]
+    edges: list[Edge] = []
+    gives: list[Given] = []
+    for copy in copies:
+        if gives and ports:
+            fed[ports[0]] = gives[0]
+        for port in ports:
+            source = fed.get(port)
+            inside = (edge for edge in copy.takers(port) if edge.target in copy.ids)
+            edges += [Edge(*source, copy.ids[edge.target], edge.port, edge.index) for edge in inside if source]
+        gives = [_given(copy, number, fed) for number in range(len(block.outputs))]
+    for edge in graph.out_of(instance):
+        giver = gives[edge.output] if edge.output < len(gives) else None
+        if giver is not None:
+            edges.append(replace(edge, source=giver[0], output=giver[1]))
+    return edges
+
+
+def _given(copy: _Copy, number: int, fed: Mapping[str, Given]) -> Given:
+    """Where what an output gives comes from: a node inside, or straight from an input."""
+    edge = copy.giver(number)
+    if edge is None:
+        return None
+    if edge.source in copy.ids:
+        return copy.ids[edge.source], edge.output
+    name = next((node.name for node in copy.block.inputs if node.id == edge.source), "")
+    return fed.get(name)
+
+
+def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Piece:
+    """What is between the inputs and outputs of a block, with the parameters that the instance gives."""
+    values = {param.name: node.params.get(param.name, param.default) for param in block.params}
+    piece = edits.copy(block, [n.id for n in block.graph.nodes.values() if n.op not in ("input", "output")])
+    nodes = {}
+    for key, inner in piece.graph.nodes.items():
+        spec = catalog.of(block.graph, inner)
+        params = {name: filled(value, values, spec, name) for name, value in inner.params.items()}
+        frozen = inner.frozen or (node.frozen and spec.kind in ("module", "block", "parameter"))
+        nodes[key] = replace(inner, params=FrozenMap(params), frozen=frozen)
+    return edits.Piece(Graph(FrozenMap(nodes), piece.graph.edges), piece.positions)
+
+
+def filled(value: Any, values: Mapping[str, Any], spec: OpSpec | None = None, name: str = "") -> Any:
+    """A parameter with `values` in its expressions: a number, or an expression over what they are made of.
+
+    Raises BlockError for what cannot be computed, or is no value of the parameter of `spec`.
+    """
+    if not any(expressions(value)):
+        return value
+    try:
+        result = mapped(value, lambda expression: _filled(expression, values))
+        param = spec.param(name) if spec is not None else None
+        if param is not None:
+            if param.kind in ("int", "ints") and isinstance(result, float) and result.is_integer():
+                result = int(result)
+            check_param(param, result)
+    except (ExpressionError, ParamError) as error:
+        raise BlockError(f"{name or 'A parameter'} cannot be computed: {error}") from None
+    return result
+
+
+def _filled(expression: Expr, values: Mapping[str, Any]) -> Any:
+    known = {name: values[name] for name in expression.names if name in values}
+    if len(known) == len(expression.names) and not any(isinstance(v, Expr) for v in known.values()):
+        alone = expression.text.strip()
+        return known[alone] if alone in known else expression.evaluate(known)
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            if node.id not in known:
+                return node
+            value = known[node.id]
+            text = value.text if isinstance(value, Expr) else repr(value)
+            return ast.parse(text.strip(), mode="eval").body
+
+    return Expr(ast.unparse(Put().visit(ast.parse(expression.text.strip(), mode="eval").body)))
+
+
+def _in_place(graph: Graph, instance: str, new: list[str]) -> list[str]:
+    """The ids of all nodes, the new ones where the instance was."""
+    order: list[str] = []
+    for key in graph.nodes:
+        order += new if key == instance else [key]
+    return order
+
+
+def _with_places(drawn: Sheet, graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> Sheet:
+    """The sheet with the copies where the instance stood; what stood behind it in its row makes way."""
+    at = drawn.positions.get(instance)
+    inside = copies[0].piece.positions
+    positions = drawn.positions.without(instance)
+    if at is None or not inside:
+        return changed(drawn, graph=graph, positions=positions)
+    left, top = min(x for x, _ in inside.values()), min(y for _, y in inside.values())
+    width = max(x for x, _ in inside.values()) - left
+    height = max(y for _, y in inside.values()) - top
+    step = width + COLUMN
+    dy = at[1] - top - grid(height / 2)
+    more = width + step * (len(copies) - 1)
+    places = {key: (x + more, y) if x > at[0] and abs(y - at[1]) <= height / 2 + NODE[1] else (x, y)
+              for key, (x, y) in positions.items()}  # fmt: skip
+    comments, bends = dict(drawn.comments), dict(drawn.bends)
+    for number, copy in enumerate(copies):
+        dx = at[0] - left + step * number
+        places |= {copy.ids[key]: (x + dx, y + dy) for key, (x, y) in inside.items()}
+        bends |= {
+            replace(edge, source=copy.ids[edge.source], target=copy.ids[edge.target]):
+            tuple((x + dx, y + dy) for x, y in points)
+            for edge, points in block.bends.items() if edge.source in copy.ids and edge.target in copy.ids
+        }  # fmt: skip
+        for comment in block.comments.values():
+            comments[_fresh_comment(comments)] = replace(comment, x=comment.x + dx, y=comment.y + dy)
+    return changed(drawn, graph=graph, positions=FrozenMap(places), comments=FrozenMap(comments),
+                   bends=FrozenMap(bends))  # fmt: skip
+
+
+def _fresh_comment(comments: Mapping[str, Comment]) -> str:
+    number = len(comments) + 1
+    while f"c{number}" in comments:
+        number += 1
+    return f"c{number}"

@@ -1,0 +1,185 @@
+"""The last layer of a net: replaced by one with other outputs, dropped, or left alone to learn with all else frozen.
+
+It is the layer with parameters that is nearest to the output. Where it stands in a block that others use too, the
+instance gets a block of its own first. Every edit is project in, project out; a refusal is a `HeadError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
+
+from app.builder.blocks import Block, block_of, with_blocks
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.edits import blocks as block_edits
+from app.builder.edits import edits
+from app.builder.edits.blocks import NETWORK, Whole
+from app.builder.graph import Edge, Graph, Node
+from app.builder.sheet import changed
+
+W = TypeVar("W", bound=Whole)
+
+SIZES = ("out_features", "out_channels")
+MOST = 10_000_000
+_HOLDING = {"conv", "linear", "norm", "seq"}
+_EMPTY = {"nn.Identity", "nn.Unfold", "nn.Fold", "nn.LocalResponseNorm", "nn.CrossMapLRN2d"}
+_ALSO = {"nn.PReLU"}
+
+
+class HeadError(ValueError):
+    """An edit of the last layer that cannot be; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where the last layer stands: `way` are the instances that lead to it, `sheet` is the name of its block or ""."""
+
+    way: tuple[str, ...]
+    sheet: str
+    node: str
+
+
+def holds_parameters(spec: OpSpec) -> bool:
+    """Whether a layer of this op usually has parameters. A block is asked by what it holds."""
+    if spec.definition is not None:
+        return any(holds_parameters(each) for each in _inside(spec))
+    if spec.kind != "module":
+        return spec.kind in ("custom", "parameter")
+    return spec.key in _ALSO or (spec.category in _HOLDING and spec.key not in _EMPTY)
+
+
+def _inside(spec: OpSpec) -> list[OpSpec]:
+    from app.builder.catalog.catalog import catalog
+
+    known, blocks = catalog(), [block for block in (spec.definition, *spec.contains) if block is not None]
+    ops = {node.op for block in blocks for node in block.graph.nodes.values() if not block_of(node.op)}
+    return [known[op] if op in known else replace(spec, key=op, kind="custom", definition=None) for op in ops]
+
+
+def last_layer(project: Whole, ops: Catalog) -> Head:
+    """The layer with parameters that is nearest to the first output. Raises HeadError."""
+    outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
+    if not outputs:
+        raise HeadError("The net has no output; add one behind its last layer.")
+    found = _nearest(project, with_blocks(ops, project.blocks), NETWORK, outputs[0].id)
+    if found is None:
+        raise HeadError("No layer with parameters stands before the output. Add one, such as Linear.")
+    return found
+
+
+def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | None:
+    """Walk back from an output, a wire at a time; of two layers that are as near nobody could say which is meant."""
+    graph = block_edits.sheet_named(project, sheet).graph
+    edges, seen = list(graph.into(output)), {output}
+    while edges:
+        heads = [head for edge in edges if (head := _at(project, ops, graph, sheet, edge)) is not None]
+        if len({(head.sheet, graph.owner(head.node).id if head.sheet == sheet else head.node) for head in heads}) > 1:
+            names = " and ".join(_node(project, head).name for head in heads[:2])
+            raise HeadError(f"{names} are both last. Select the one that you mean and edit it.")
+        if heads:
+            return heads[0]
+        seen |= {edge.source for edge in edges}
+        before = [arriving for edge in edges for arriving in graph.into(edge.source)]
+        edges = list({edge.source: edge for edge in before if edge.source not in seen}.values())
+    return None
+
+
+def _at(project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge) -> Head | None:
+    """The last layer at the source of a wire: the node itself, or what is last inside of it."""
+    node = graph.nodes[edge.source]
+    if node.muted:
+        return None
+    name = block_of(node.op)
+    if name in project.blocks:
+        block = project.blocks[name]
+        inner = _nearest(project, ops, name, block.outputs[min(edge.output, len(block.outputs) - 1)].id)
+        return replace(inner, way=(node.id, *inner.way)) if inner is not None else None
+    spec = ops.of(graph, node)
+    return Head((), sheet, node.id) if spec.kind != "parameter" and holds_parameters(spec) else None
+
+
+def _node(project: Whole, head: Head) -> Node:
+    graph = block_edits.sheet_named(project, head.sheet).graph
+    return graph.owner(head.node)
+
+
+def size_of(project: Whole, ops: Catalog) -> tuple[Node, str]:
+    """The last layer and the parameter with the number of its outputs. Raises HeadError where it has none."""
+    node = _node(project, last_layer(project, ops))
+    spec = with_blocks(ops, project.blocks)[node.op]
+    for name in SIZES:
+        if spec.param(name) is not None:
+            return node, name
+    raise HeadError(f"The last layer is {node.name}, a {spec.label}: it has neither out_features nor out_channels.")
+
+
+def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
+    """The project in which nobody else has the block that the last layer stands in. Raises HeadError."""
+    head, sheet = last_layer(project, ops), NETWORK
+    for node in (*head.way, head.node):
+        graph = block_edits.sheet_named(project, sheet).graph
+        owner = graph.owner(node)
+        if owner.repeat > 1:
+            raise HeadError(f"{owner.name} is repeated {owner.repeat} times; set its repeats to 1 or expand it first.")
+        if len(graph.sharing(node)) > 1:
+            raise HeadError(f"{owner.name} is called more than once; give the last call a module of its own first.")
+        name = block_of(owner.op)
+        if name:
+            if len(block_edits.instances(project, name)) > 1:
+                project, name = block_edits.make_unique(project, sheet, node)
+            sheet = name
+    return project, replace(head, sheet=sheet)
+
+
+def replace_last(project: W, ops: Catalog, size: int) -> W:
+    """A new last layer of the same kind with `size` outputs, all else as it was; it learns. Raises HeadError."""
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
+        raise HeadError(f"{size!r} is no number of outputs; give a whole number from 1 on.")
+    _, parameter = size_of(project, ops)
+    project, head = _alone(project, ops)
+    sheet = block_edits.sheet_named(project, head.sheet)
+    node = sheet.graph.nodes[head.node]
+    node = replace(node, params=node.params.set(parameter, size), frozen=False)
+    project = block_edits.with_sheet(project, head.sheet, changed(sheet, graph=sheet.graph.with_node(node)))
+    return _flagged(project, head, lambda _graph, node, leads: node.frozen and not leads)
+
+
+def drop_last(project: W, ops: Catalog) -> W:
+    """Without the last layer; what fed it goes to what it fed. Raises HeadError."""
+    project, head = _alone(project, ops)
+    sheet = block_edits.sheet_named(project, head.sheet)
+    fed = [edge.target for edge in sheet.graph.out_of(head.node)]
+    name = sheet.graph.nodes[head.node].name
+    after = edits.delete_and_reconnect(sheet, with_blocks(ops, project.blocks), [head.node])
+    if any(len(after.graph.into(target)) < len(sheet.graph.into(target)) for target in fed):
+        raise HeadError(f"What arrives at {name} does not fit what comes behind it; change the wires by hand.")
+    if head.sheet == NETWORK:
+        return block_edits.with_sheet(project, NETWORK, after)
+    return block_edits.put_block(project, head.sheet, cast(Block, after))
+
+
+def freeze_all_but_last(project: W, ops: Catalog) -> W:
+    """Everything with parameters frozen, but the last layer. Raises HeadError."""
+    project, head = _alone(project, ops)
+    known = with_blocks(ops, project.blocks)
+
+    def flag(graph: Graph, node: Node, leads: bool) -> bool:
+        return not leads and (node.frozen or (not node.shares and holds_parameters(known.of(graph, node))))
+
+    return _flagged(project, head, flag)
+
+
+def _flagged(project: W, head: Head, flag: Callable[[Graph, Node, bool], bool]) -> W:
+    """The sheets on the way to the last layer with their nodes frozen as `flag(graph, node, leads to it)` says."""
+    name = NETWORK
+    for step in (*head.way, head.node):
+        sheet = block_edits.sheet_named(project, name)
+        graph = sheet.graph
+        for node in sheet.graph.nodes.values():
+            if (frozen := flag(sheet.graph, node, node.id == step)) != node.frozen:
+                graph = graph.with_node(replace(node, frozen=frozen))
+        if graph is not sheet.graph:
+            project = block_edits.with_sheet(project, name, changed(sheet, graph=graph))
+        name = block_of(graph.nodes[step].op)
+    return project

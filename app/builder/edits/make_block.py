@@ -1,0 +1,270 @@
+"""Nodes into a block: what `Ctrl+G` makes of a selection. The net stays what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+from app.builder.blocks import Block, BlockError, spec_of, unused_name
+from app.builder.catalog.catalog import Catalog, Param
+from app.builder.edits.blocks import Whole, check_name, flows_back, free_name, sheet_named, with_sheet
+from app.builder.expressions import Expr, expressions
+from app.builder.graph import Edge, Graph, Node
+from app.builder.layout.arrange import complete
+from app.builder.names import identifier
+from app.builder.sheet import FRAME, Comment, Point, Positions, Sheet, changed
+from app.util.frozen import FrozenMap
+
+W = TypeVar("W", bound=Whole)
+
+COLUMN, ROW = 240.0, 96.0  # how far inputs and outputs of a new block stand from the rest, and from one another
+GRID = 8.0
+NODE = (136.0, 72.0)  # about what a node takes up; sizes are known to whoever draws
+ROOM = 24.0  # about a node
+MARGIN = 64.0  # what is nearer to the nodes than this and written beside them goes with them
+
+
+@dataclass(frozen=True)
+class _Ports:
+    """The wires over the edge of a selection by what they carry: (source, output) -> name of the port."""
+
+    inputs: dict[tuple[str, int], str]
+    outputs: dict[tuple[str, int], str]
+    open: dict[tuple[str, str], str]  # (target, port) that nothing arrives at -> name
+
+
+def make_block(project: W, sheet: str, catalog: Catalog, nodes: Iterable[str], name: str) -> tuple[W, str]:
+    """The nodes as a block called `name`, with one instance in their place, whose id is returned. The net stays what
+    it is. Raises BlockError for nodes that cannot be one."""
+    drawn = sheet_named(project, sheet)
+    graph = drawn.graph
+    inner = [node for node in graph.nodes if node in set(nodes)]
+    check_name(project, name)
+    _check_selection(graph, inner)
+    ports = _ports(graph, catalog, inner)
+    outer = project.blocks[sheet].params if sheet else ()
+    block = _block(drawn, catalog, inner, ports, name, _params_used(graph, inner, outer))
+    project = cast(W, replace(cast(Any, project), blocks=project.blocks.set(name, block)))
+    after, new = _with_instance(drawn, block, inner, ports)
+    return with_sheet(project, sheet, after), new
+
+
+# What a block is called at first, by what it is mostly made of.
+_KINDS = {"conv": "Conv", "linear": "Linear", "norm": "Norm", "act": "Activation", "shape": "Pool", "merge": "Merge"}
+
+
+def suggested_name(project: Whole, sheet: str, catalog: Catalog, nodes: Iterable[str]) -> str:
+    """A free name for a block of these nodes, after what is in them: ResidualBlock, AttentionBlock, ConvBlock."""
+    graph = sheet_named(project, sheet).graph
+    inner = [graph.nodes[node] for node in nodes if node in graph.nodes]
+    categories = [catalog.of(graph, node).category for node in inner]
+    ops = {node.op for node in inner}
+    weighty = [category for category in categories if category in ("conv", "linear", "seq")]
+    if any("attention" in op.lower() for op in ops):
+        stem = "Attention"
+    elif "operator.add" in ops and weighty:
+        stem = "Residual"
+    elif "seq" in weighty:
+        stem = "Sequence"
+    else:
+        known = [category for category in (weighty or categories) if category in _KINDS]
+        stem = _KINDS[max(known, key=known.count)] if known else ""
+    return unused_name(project.blocks, f"{stem}Block")
+
+
+def _check_selection(graph: Graph, inner: list[str]) -> None:
+    if not inner:
+        raise BlockError("Select the nodes that are to be a block first")
+    ends = [graph.nodes[node].name for node in inner if graph.nodes[node].op in ("input", "output")]
+    if ends:
+        raise BlockError(f"{ends[0]} stays outside: a block gets inputs and outputs of its own. Select the rest.")
+    chosen = set(inner)
+    back = flows_back(graph, chosen)
+    if back is not None:
+        raise BlockError(f"{back} comes behind some of the nodes and before others. Select it too, or fewer nodes.")
+    for node in graph.nodes.values():
+        if node.shares and (node.id in chosen) != (node.shares in chosen):
+            words = f"{node.name} calls the module of {graph.owner(node.id).name}"
+            raise BlockError(f"{words}: both go into the block, or neither")
+        for tie in node.tied.values():
+            if tie.node in graph.nodes and (node.id in chosen) != (tie.node in chosen):
+                words = f"{node.name} has a parameter of {graph.nodes[tie.node].name}"
+                raise BlockError(f"{words}: both go into the block, or neither")
+
+
+def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
+    """In the order of the nodes and of their ports, so that the same selection gives the same block."""
+    chosen = set(inner)
+    arriving: dict[tuple[str, int], str] = {}
+    for node in inner:
+        places = {port.name: i for i, port in enumerate(catalog.of(graph, graph.nodes[node]).inputs)}
+        for edge in sorted(graph.into(node), key=lambda e: (places.get(e.port, len(places)), e.index)):
+            if edge.source not in chosen:
+                arriving.setdefault((edge.source, edge.output), edge.port)
+    leaving = sorted({(inner.index(e.source), e.output) for node in inner for e in graph.out_of(node)
+                      if e.target not in chosen})  # fmt: skip
+    given = [(inner[place], output) for place, output in leaving]
+    if not given:  # nobody takes anything from it yet: what comes last inside is what it gives
+        given = [(node, 0) for node in inner
+                 if not graph.out_of(node) and catalog.of(graph, graph.nodes[node]).outputs]  # fmt: skip
+    taken = {graph.nodes[node].name for node in inner}
+    inputs = _names(list(arriving), "input", [_said(graph, catalog, *end) for end in arriving], taken)
+    outputs = _names(given, "output", [f"{_said(graph, catalog, *end)}_out" for end in given], taken)
+    missing = {} if arriving else _unfed(graph, catalog, inner, taken)
+    return _Ports(inputs, outputs, missing)
+
+
+def _unfed(graph: Graph, catalog: Catalog, inner: list[str], taken: set[str]) -> dict[tuple[str, str], str]:
+    """Ports that nothing arrives at yet, of nodes that are not wired up: they are the inputs then."""
+    ends = [(node, port.name) for node in inner for port in catalog.of(graph, graph.nodes[node]).inputs
+            if port.required and not any(edge.port == port.name for edge in graph.into(node))]  # fmt: skip
+    return _names(ends, "input", [f"{graph.nodes[node].name}_{port}" for node, port in ends], taken)
+
+
+def _said(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
+    """What an output is called: its node, and which of its outputs if that is not the first."""
+    outputs = catalog.of(graph, graph.nodes[node]).outputs
+    which = f"_{outputs[output].name}" if 0 < output < len(outputs) else ""
+    return identifier(graph.nodes[node].name) + which
+
+
+End = TypeVar("End", bound=tuple[str, Any])
+
+
+def _names(ends: list[End], only: str, wanted: list[str], taken: set[str]) -> dict[End, str]:
+    """A name for each end: "input" or "output" if there is one alone, else after its node."""
+    names: dict[End, str] = {}
+    for end, name in zip(ends, [only] if len(ends) == 1 else wanted, strict=True):
+        names[end] = free_name(name, taken)
+        taken.add(names[end])
+    return names
+
+
+def _params_used(graph: Graph, inner: list[str], outer: tuple[Param, ...]) -> tuple[Param, ...]:
+    """Parameters of the block around that the nodes compute with: the new block has them too."""
+    names = {name for node in inner for value in graph.nodes[node].params.values()
+             for expression in expressions(value) for name in expression.names}  # fmt: skip
+    return tuple(param for param in outer if param.name in names)
+
+
+def _block(
+    drawn: Sheet, catalog: Catalog, inner: list[str], ports: _Ports, name: str, params: tuple[Param, ...]
+) -> Block:
+    graph, chosen = drawn.graph, set(inner)
+    into, out = catalog["input"], catalog["output"]
+    ids = _fresh(inner, len(ports.inputs) + len(ports.open) + len(ports.outputs))
+    sources = {end: Node(next(ids), into.key, port) for end, port in ports.inputs.items()}
+    opened = {end: Node(next(ids), into.key, port) for end, port in ports.open.items()}
+    ends = {end: Node(next(ids), out.key, port) for end, port in ports.outputs.items()}
+    edges = []
+    for edge in graph.edges:
+        if edge.target in chosen:
+            source = sources.get((edge.source, edge.output))
+            edges.append(edge if source is None else replace(edge, source=source.id, output=0))
+    edges += [Edge(node.id, 0, target, port) for (target, port), node in opened.items()]
+    edges += [Edge(source, output, node.id, out.inputs[0].name) for (source, output), node in ends.items()]
+    before = [*sources.values(), *opened.values()]
+    nodes = {node.id: node for node in (*before, *(graph.nodes[key] for key in inner), *ends.values())}
+    places = {key: drawn.positions[key] for key in inner if key in drawn.positions}
+    around = _beside(places, before, edges, -COLUMN) | _beside(places, list(ends.values()), edges, COLUMN)
+    return Block(
+        name,
+        Graph(FrozenMap(nodes), tuple(edges)),
+        FrozenMap(around | places),
+        FrozenMap({key: comment for key, comment in drawn.comments.items() if _goes(comment, places, drawn)}),
+        FrozenMap({edge: points for edge, points in drawn.bends.items() if {edge.source, edge.target} <= chosen}),
+        params,
+        unfolded=drawn.unfolded & chosen,
+    )
+
+
+def _fresh(taken: Iterable[str], count: int) -> Iterator[str]:
+    used_up = set(taken)
+    return iter([key for key in (f"n{i}" for i in range(1, len(used_up) + count + 1)) if key not in used_up][:count])
+
+
+def _beside(
+    places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float
+) -> dict[str, Point]:
+    """A column before (step < 0) or behind the places, each node in the row of the first that it is wired to."""
+    if not places:
+        return {}
+    wired: dict[str, str] = {}
+    for edge in edges:
+        wired.setdefault(edge.source, edge.target)
+        wired[edge.target] = edge.source
+    xs, ys = [x for x, _ in places.values()], [y for _, y in places.values()]
+    x = (min(xs) if step < 0 else max(xs)) + step
+    found: dict[str, Point] = {}
+    y = -float("inf")
+    for node in nodes:
+        row = places.get(wired.get(node.id, ""), (0.0, (min(ys) + max(ys)) / 2))[1]
+        y = max(row, y + ROW)
+        found[node.id] = (x, y)
+    return found
+
+
+def _goes(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
+    """Whether a comment goes into the block: a frame with all that it holds, a comment that stands among the nodes."""
+    held = {key for key, (x, y) in drawn.positions.items()
+            if comment.x <= x < comment.x + comment.width and comment.y <= y < comment.y + comment.height}  # fmt: skip
+    if comment.kind == FRAME:
+        return bool(held) and held <= places.keys()
+    if not places:
+        return False
+    left, top = min(x for x, _ in places.values()), min(y for _, y in places.values())
+    right, bottom = max(x for x, _ in places.values()) + NODE[0], max(y for _, y in places.values()) + NODE[1]
+    x, y = comment.x + comment.width / 2, comment.y + comment.height / 2
+    return left - MARGIN <= x <= right + MARGIN and top - MARGIN <= y <= bottom + MARGIN
+
+
+def _with_instance(drawn: Sheet, block: Block, inner: list[str], ports: _Ports) -> tuple[Sheet, str]:
+    """The sheet with one instance where the nodes were, in their place in the order too."""
+    graph, chosen = drawn.graph, set(inner)
+    new = graph.fresh_id()
+    rest = replace(graph, nodes=graph.nodes.without(*inner))
+    params = FrozenMap({param.name: Expr(param.name) for param in block.params})
+    order = min((graph.nodes[key].order for key in inner if graph.nodes[key].order), default=0)
+    node = Node(new, block.key, rest.fresh_name(spec_of(block, {}).stem), params, order=order)
+    nodes: dict[str, Node] = {}
+    for key, other in graph.nodes.items():
+        if key == inner[0]:
+            nodes[new] = node
+        if key not in chosen:
+            nodes[key] = other
+    numbers = {end: number for number, end in enumerate(ports.outputs)}
+    edges: dict[Edge, None] = {}
+    for edge in graph.edges:
+        if edge.source in chosen and edge.target in chosen:
+            continue
+        if edge.target in chosen:
+            edge = Edge(edge.source, edge.output, new, ports.inputs[edge.source, edge.output])
+        elif edge.source in chosen:
+            edge = replace(edge, source=new, output=numbers[edge.source, edge.output])
+        edges[edge] = None
+    after = Graph(FrozenMap(nodes), tuple(edges))
+    positions = _with_place(drawn, after, new, [drawn.positions[key] for key in inner if key in drawn.positions])
+    comments = drawn.comments.without(*block.comments)
+    return changed(drawn, graph=after, positions=positions, comments=comments), new
+
+
+def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Positions:
+    """The instance in the middle of where its nodes were, or on its wire where another node stands there."""
+    rest = FrozenMap({key: place for key, place in drawn.positions.items() if key in graph.nodes})
+    if not places:
+        return rest
+    xs, ys = [x for x, _ in places], [y for _, y in places]
+    across, down = grid((min(xs) + max(xs)) / 2), (min(ys) + max(ys)) / 2
+    beside = [rest[edge.source][1] for edge in graph.into(new) if edge.source in rest]
+    beside += [rest[edge.target][1] for edge in graph.out_of(new) if edge.target in rest]
+    line = min(beside, key=lambda y: abs(y - down), default=down)  # in the row of what it is wired to
+    middle = across, line if abs(line - down) <= NODE[1] / 2 else grid(down)
+    free = all(abs(x - middle[0]) > NODE[0] + ROOM or abs(y - middle[1]) > NODE[1] + ROOM for x, y in rest.values())
+    if free or any(node not in rest for node in graph.nodes if node != new):
+        return rest.set(new, middle)
+    return complete(graph, rest, {})
+
+
+def grid(value: float) -> float:
+    return round(value / GRID) * GRID

@@ -1,0 +1,195 @@
+"""Instances of blocks unfolded where they stand: which are, and the room that they take on their sheet.
+
+The inside of an instance is the sheet of its block as it is drawn there. So what is unfolded within a block is so in
+all of its instances, and each sheet on which one of them is seen makes room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from app.builder.blocks import block_of, contained
+from app.builder.edits import edits
+from app.builder.edits.blocks import NETWORK, Whole, sheet_named, sheets, with_sheet
+from app.builder.layout import layout
+from app.builder.layout.arrange import ROW_WIDTH, Size
+from app.builder.sheet import Comment, Point, Sheet
+from app.util.frozen import FrozenMap
+
+W = TypeVar("W", bound=Whole)
+S = TypeVar("S", bound=Sheet)
+
+MANY = 400  # nodes; rows of more stay as wide as they were, since trying others takes too long
+
+Sizes = Callable[[Any, str], Sequence[Mapping[str, Size]]]
+
+
+def shown_within(project: Whole, name: str, nodes: Collection[str] | None = None) -> dict[str, frozenset[str]]:
+    """What is unfolded, by sheet, as far as it is seen from the sheet `name`, or from some nodes of it."""
+    found: dict[str, frozenset[str]] = {}
+    waiting = [name]
+    for sheet in waiting:
+        drawn = sheet_named(project, sheet)
+        here = drawn.unfolded if sheet != name or nodes is None else drawn.unfolded & frozenset(nodes)
+        found[sheet] = here
+        for node in here:
+            inner = block_of(drawn.graph.nodes[node].op)
+            if inner in project.blocks and inner not in found and inner not in waiting:
+                waiting.append(inner)
+    return found
+
+
+def one_level(project: Whole, name: str, nodes: Collection[str] | None = None) -> dict[str, frozenset[str]]:
+    """What would be unfolded, by sheet, one level further in: every instance that is seen folded now."""
+    further: dict[str, frozenset[str]] = {}
+    for sheet in shown_within(project, name, nodes):
+        drawn = sheet_named(project, sheet)
+        seen = instances_on(project, sheet)
+        if sheet == name and nodes is not None:
+            seen &= frozenset(nodes)
+        if not seen <= drawn.unfolded:
+            further[sheet] = drawn.unfolded | seen
+    return further
+
+
+def instances_on(project: Whole, name: str) -> frozenset[str]:
+    """The nodes of a sheet that can be unfolded."""
+    graph = sheet_named(project, name).graph
+    ops = {op for op in graph.ops if block_of(op) in project.blocks}
+    return frozenset(node.id for node in graph.nodes.values() if node.op in ops) if ops else frozenset()
+
+
+def with_unfolded(
+    project: W, wanted: Mapping[str, Collection[str]], sizes: Sizes, room: Size | None = None
+) -> W:
+    """The project with other instances unfolded, by the name of the sheet; a sheet that is not named stays as it is.
+
+    `sizes(project, sheet)` tells the sizes of the nodes of a sheet, then those by which it may have been laid out. A
+    sheet that stands as it would be laid out is laid out anew, for a window of the size of `room`; on any other what
+    stands around makes way, and comes back when the instance is folded.
+    """
+    touched: set[str] = set()
+    after = project
+    for name in _inner_first(project):
+        drawn = sheet_named(after, name)
+        chosen = frozenset(wanted[name]) & instances_on(project, name) if name in wanted else drawn.unfolded
+        if chosen == drawn.unfolded and not _shows(drawn, touched):
+            continue
+        touched.add(name)
+        after = with_sheet(after, name, cast(Sheet, replace(cast(Any, drawn), unfolded=chosen)))
+        after = _with_room_on(project, after, name, sizes, room)
+    return after
+
+
+def with_room_for(before: W, after: W, block: str, sizes: Sizes, room: Size | None = None) -> W:
+    """The project after an edit of a block, with room on every sheet on which an instance of it is unfolded."""
+    touched = {block}
+    if block not in before.blocks or block not in after.blocks:
+        return after
+    if not any(_shows(sheet, touched) for _, sheet in sheets(after)):
+        return after
+    for name in _inner_first(after):
+        if name != block and _shows(sheet_named(after, name), touched):
+            touched.add(name)
+            after = _with_room_on(before, after, name, sizes, room)
+    return after
+
+
+def _shows(sheet: Sheet, blocks: Collection[str]) -> bool:
+    """Whether an instance of one of some blocks is unfolded on a sheet."""
+    nodes = sheet.graph.nodes
+    return any(block_of(nodes[node].op) in blocks for node in sheet.unfolded)
+
+
+def _with_room_on(before: Whole, after: W, name: str, sizes: Sizes, room: Size | None) -> W:
+    now = sizes(after, name)[0]
+    return with_sheet(after, name, _with_room(sheet_named(after, name), sizes(before, name), now, room))
+
+
+def _inner_first(project: Whole) -> list[str]:
+    """All sheets, what others contain before those."""
+    order: dict[str, None] = {}
+    for name in project.blocks:
+        if name not in order:
+            order |= dict.fromkeys((*contained(name, project.blocks), name))
+    return [*order, NETWORK]
+
+
+# --- Room ---------------------------------------------------------------------------------------------------------
+
+
+def _with_room(
+    sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str, Size], room: Size | None
+) -> S:
+    """The sheet with room for nodes of other sizes than before."""
+    places, nodes = sheet.positions, list(sheet.graph.nodes)
+    other = [node for node in nodes if node in places and before[0].get(node, now[node]) != now[node]]
+    if not other:
+        return sheet
+    if places.keys() == sheet.graph.nodes.keys():
+        widths = [ROW_WIDTH, *(room.width * times for times in layout.WIDTHS)] if room else [ROW_WIDTH]
+        for sizes in before:
+            width = layout.standing_as(sheet, sizes, widths)
+            if width is not None:
+                if room and len(nodes) <= MANY:
+                    width = layout.row_width(sheet, now, room)
+                return layout.laid_out(sheet, nodes, now, width)
+    smaller = [node for node in other if now[node].height < before[0][node].height]
+    sizes = dict(before[0])
+    for node in [*reversed(smaller), *(node for node in other if node not in smaller)]:
+        sheet = _making_way(sheet, node, sizes, now[node])
+        sizes[node] = now[node]
+    return sheet
+
+
+class _Way:
+    """How what stands around a node moves when the node becomes another size, its port line staying where it is.
+
+    What is wholly above goes up, what is below goes down, what else is behind it goes to the right: what each of them
+    is can be told afterwards as well as before, so that folding takes back just what unfolding did.
+    """
+
+    def __init__(self, at: Point, old: Size, new: Size) -> None:
+        self.left, self.top = at
+        self.right, self.bottom = self.left + old.width, self.top + old.height
+        self.up = new.anchor - old.anchor
+        self.down = (new.height - new.anchor) - (old.height - old.anchor)
+        self.wider = new.width - old.width
+
+    def shift(self, left: float, top: float, bottom: float) -> Point:
+        """Where to something goes that reaches from `top` to `bottom`."""
+        if bottom <= self.top:
+            return 0.0, -self.up
+        if top >= self.bottom:
+            return 0.0, self.down
+        return (self.wider, 0.0) if left >= self.right else (0.0, 0.0)
+
+    def note(self, note: Comment) -> Comment:
+        """A comment or frame moves; what stands about the node grows with it."""
+        right, bottom = note.x + note.width, note.y + note.height
+        if note.x <= self.left and note.y <= self.top and right >= self.right and bottom >= self.bottom:
+            higher = note.height + self.up + self.down
+            return replace(note, y=note.y - self.up, width=note.width + self.wider, height=higher)
+        dx, dy = self.shift(note.x, note.y, bottom)
+        return replace(note, x=note.x + dx, y=note.y + dy)
+
+
+def _making_way(sheet: S, node: str, sizes: Mapping[str, Size], new: Size) -> S:
+    """The sheet with one node of another size."""
+    x, y = sheet.positions[node]
+    way = _Way((x, y), sizes[node], new)
+    places: dict[str, Point] = {}
+    for other, (left, top) in sheet.positions.items():
+        dx, dy = way.shift(left, top, top + sizes[other].height) if other in sizes else (0.0, 0.0)
+        places[other] = (left + dx, top + dy)
+    places[node] = (x, y - way.up)
+    bends = {wire: tuple(_moved(way, point) for point in points) for wire, points in sheet.bends.items()}
+    notes = {key: way.note(note) for key, note in sheet.comments.items()}
+    return edits.changed(sheet, positions=FrozenMap(places), comments=FrozenMap(notes), bends=FrozenMap(bends))
+
+
+def _moved(way: _Way, point: Point) -> Point:
+    dx, dy = way.shift(point[0], point[1], point[1])
+    return point[0] + dx, point[1] + dy

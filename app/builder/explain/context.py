@@ -1,0 +1,123 @@
+"""A call that does not run, as those see it who say why: its parameters, what arrives and from whom, torch's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from app.builder.catalog.catalog import OpSpec
+from app.builder.diagnostics.problems import Cure, InsertBefore, SetParam
+from app.builder.graph import Graph, Node
+from app.builder.plan import Ref, Step
+from app.builder.shapes.meta_calls import Failed
+from app.builder.shapes.shapes import StepResult
+from app.builder.value_types import Dim, Size, TensorType
+from app.util.frozen import FrozenMap
+
+# What is said: a message with both shapes, a reason, and the clicks that mend it.
+Told = tuple[str, str, tuple[Cure, ...]]
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What arrives at a port, and which of its wires it is."""
+
+    port: str
+    index: int
+    ref: Ref
+    type: TensorType
+    source: Node
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return self.type.shape
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The call, what was found of it, and the graph that it is in."""
+
+    step: Step
+    result: StepResult
+    graph: Graph
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.step.spec
+
+    @property
+    def label(self) -> str:
+        return self.step.spec.label
+
+    @property
+    def name(self) -> str:
+        return self.step.node.name
+
+    def param(self, name: str, default: Any = None) -> Any:
+        """As the call has it, AUTO put in place, the default where nothing is set."""
+        declared = self.spec.param(name)
+        return self.result.resolved.get(name, declared.default if declared else default)
+
+    @cached_property
+    def words(self) -> str:
+        """Torch's own, of meta tensors and of real ones."""
+        outcome = self.result.outcome
+        return f"{outcome.error} {outcome.real_error}" if isinstance(outcome, Failed) else ""
+
+    @cached_property
+    def wires(self) -> tuple[Wire, ...]:
+        """The tensors that arrive, port by port."""
+        found = []
+        for port, refs in self.step.args.items():
+            for index, (ref, value) in enumerate(zip(refs, self.result.inputs.get(port, ()), strict=False)):
+                if isinstance(value, TensorType):
+                    found.append(Wire(port, index, ref, value, self.graph.nodes[ref.node]))
+        return tuple(found)
+
+    def wire(self, port: str) -> Wire | None:
+        return next((wire for wire in self.wires if wire.port == port), None)
+
+    @property
+    def first(self) -> Wire | None:
+        """The tensor at the first connected port."""
+        return next((wire for wire in self.wires if wire.port == next(iter(self.step.args))), None)
+
+    @cached_property
+    def arriving(self) -> str:
+        """What arrives at each port, and from whom, as a sentence."""
+        parts = [f"{wire.source.name} gives {wire.type} to {wire.port}" for wire in self.wires]
+        return f"{'; '.join(parts)}." if parts else ""
+
+    # --- Cures
+
+    def set(self, name: str, value: Any) -> Cure:
+        """Give a parameter of the call another value."""
+        return Cure(f"Set {name}={value}", (SetParam(self.step.id, name, value),))
+
+    def before(self, wire: Wire, op: str, **params: Any) -> InsertBefore:
+        """Put a call on a wire that arrives."""
+        return InsertBefore(self.step.id, wire.port, op, FrozenMap(params), wire.index)
+
+
+Explainer = Callable[[Broken], Told | None]
+
+
+def times(sizes: tuple[Size, ...]) -> str:
+    return "×".join(map(str, sizes))
+
+
+def counted(count: Any, noun: str) -> str:
+    """`1 channel`, `3 channels`; a noun in the plural comes in."""
+    return f"{count} {noun.removesuffix('s') if count == 1 else noun}"
+
+
+def divisors(number: int, most: int) -> Iterator[int]:
+    """The divisors of a number up to `most`, the largest first."""
+    return (size for size in range(min(number, most), 0, -1) if number % size == 0)
+
+
+def batched(shape: tuple[Size, ...]) -> bool:
+    """Whether the batch comes first and all other sizes are known."""
+    return bool(shape) and shape[0] == Dim(1) and all(isinstance(size, int) for size in shape[1:])

@@ -1,0 +1,136 @@
+"""Why a call does not run, in words with both shapes, and the clicks that mend it."""
+
+from __future__ import annotations
+
+import re
+
+from app.builder.diagnostics.problems import Cure, Problem, SetParam
+from app.builder.explain import joins, layers, shapes
+from app.builder.explain.context import Broken, Explainer, Told, Wire
+from app.builder.explain.wires import wire_cures
+from app.builder.graph import Graph
+from app.builder.literals import DType
+from app.builder.plan import Step
+from app.builder.shapes.meta_calls import Failed
+from app.builder.shapes.shapes import StepResult
+from app.builder.value_types import BATCHES
+
+__all__ = ["explain", "wire_cures"]
+
+# Ports that take another dtype than float32.
+_DTYPES: dict[tuple[str, str], str] = {
+    ("nn.Embedding", "input"): "int64", ("nn.EmbeddingBag", "input"): "int64",
+    ("F.embedding", "input"): "int64", ("F.one_hot", "tensor"): "int64",
+    ("F.one_hot", "input"): "int64", ("torch.gather", "index"): "int64", ("torch.index_select", "index"): "int64",
+    ("torch.where", "condition"): "bool",
+    ("torch.masked_fill", "mask"): "bool", **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
+}  # fmt: skip
+_WHY = {"int64": "It looks up by number.", "bool": "It asks of each value whether it counts."}
+_OF_DTYPE = re.compile(r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|Double\b")
+
+
+def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
+    """The problem of a step whose call failed."""
+    assert isinstance(result.outcome, Failed)
+    broken = Broken(step, result, graph)
+    message, reason, cures = _told(broken, result.outcome)
+    wanting = [wire.source.name for wire in broken.wires if not _named(wire.source.name, f"{message} {reason}")]
+    if wanting:
+        reason = f"{reason} {broken.arriving}".strip()
+    torch_message = result.outcome.real_error or _with_n(result.outcome.error)
+    return Problem("error", step.id, message, reason, torch_message, cures=cures)
+
+
+def _named(name: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def _told(broken: Broken, outcome: Failed) -> Told:
+    explainers = (wrong_dtype,) if outcome.dtype else _explainers(broken.spec.key, broken.spec.category)
+    if any(port.wired for port in broken.spec.inputs):  # they read what is typed
+        explainers = ()
+    for explainer in explainers:
+        told = explainer(broken)
+        if told is not None:
+            return told
+    return f"{broken.name} does not fit: {_with_n(outcome.error)}", broken.arriving, ()
+
+
+def _with_n(words: str) -> str:
+    """Torch's words with the batch as N: the size that was tried stands for any."""
+    return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", words)
+
+
+def wrong_dtype(broken: Broken) -> Told | None:
+    """Layers that look up take whole numbers, most others floating point ones of the dtype of their weights."""
+    outcome = broken.result.outcome
+    listed = any((broken.spec.key, wire.port) in _DTYPES for wire in broken.wires)
+    if not listed and not (isinstance(outcome, Failed) and (outcome.dtype or _OF_DTYPE.search(broken.words))):
+        return None
+    required = {port.name for port in broken.spec.inputs if port.required}
+    for wire in broken.wires:
+        wanted = _DTYPES.get((broken.spec.key, wire.port), _computes_in(broken))
+        if wire.port in required and not _suits(wire.type.dtype, wanted):
+            message = f"{broken.label} expects {wanted}, gets {wire.type.dtype} in {wire.type} from {wire.source.name}"
+            reason = _WHY.get(wanted, f"It computes in {wanted}; change the dtype of what arrives.")
+            return message, reason, _dtype_cures(broken, wire, wanted)
+    return None
+
+
+def _computes_in(broken: Broken) -> str:
+    """The dtype of its weights."""
+    own = broken.result.resolved.get("dtype") if broken.spec.kind == "module" else None
+    return own.name if isinstance(own, DType) else "float32"
+
+
+def _suits(dtype: str, wanted: str) -> bool:
+    return dtype.startswith(("int", "uint")) if wanted == "int64" and dtype != "uint8" else dtype == wanted
+
+
+def _dtype_cures(broken: Broken, wire: Wire, wanted: str) -> tuple[Cure, ...]:
+    to = Cure(f"Insert Tensor.to({wanted})", (broken.before(wire, "Tensor.to", dtype=DType(wanted)),))
+    if wire.source.op != "input":
+        return (to,)
+    declared = SetParam(wire.source.id, "dtype", DType(wanted))
+    return (Cure(f"Make {wire.source.name} {wanted}", (declared,)), to)
+
+
+# --- Who is asked
+
+_LAYERS: tuple[Explainer, ...] = (
+    layers.channels_last, layers.wrong_rank, layers.wrong_groups, wrong_dtype, layers.wrong_norm, layers.wrong_size,
+    layers.too_small, layers.wrong_padding,
+)  # fmt: skip
+_BY_OP: tuple[tuple[str, tuple[Explainer, ...]], ...] = (
+    (r"nn\.(GroupNorm|ChannelShuffle)", (
+        layers.wrong_rank, layers.channels_last, layers.wrong_parts, layers.wrong_size)),
+    (r"nn\.MultiheadAttention", (
+        layers.wrong_rank, wrong_dtype, layers.wrong_heads, layers.wrong_size, layers.wrong_attention)),
+    (r"nn\.Transformer\w*", (
+        layers.wrong_rank, wrong_dtype, layers.wrong_size, layers.wrong_heads, layers.wrong_width)),
+    (r"nn\.Unflatten", (shapes.no_unflatten,)),
+    (r"torch\.cat|torch\.concat", (joins.no_cat,)),
+    (r"torch\.stack", (joins.no_stack,)),
+    (r"torch\.(matmul|bmm|mm)|operator\.matmul", (wrong_dtype, joins.no_matmul, joins.no_broadcast)),
+    (r"torch\.einsum", (joins.no_einsum, wrong_dtype)),
+    (r"F\.scaled_dot_product_attention", (wrong_dtype, joins.no_matmul)),
+    (r"Tensor\.(view|reshape)|torch\.reshape", (shapes.no_view,)),
+    (r"(torch|Tensor)\.permute", (shapes.no_axes,)),
+    (r"torch\.split", (shapes.no_split,)),
+    (r"torch\.(narrow|select|topk)", (shapes.no_piece,)),
+    (r"Tensor\.expand", (shapes.no_expand,)),
+    (r"nn\.GLU|F\.glu", (shapes.no_halves,)),
+    (r"nn\.Upsampl\w+|F\.interpolate", (layers.wrong_rank, shapes.no_mode)),
+    (r"(nn\.PixelShuffle|F\.pixel_shuffle)", (layers.wrong_rank, shapes.no_shuffle)),
+    (r"(nn\.PixelUnshuffle|F\.pixel_unshuffle)", (layers.wrong_rank, shapes.no_unshuffle)),
+    (r"nn\.(CosineSimilarity|PairwiseDistance)", (wrong_dtype, joins.no_broadcast)),
+)  # fmt: skip
+_COMPILED = tuple((re.compile(pattern), explainers) for pattern, explainers in _BY_OP)
+
+
+def _explainers(key: str, category: str) -> tuple[Explainer, ...]:
+    """Those who may know, the most likely first."""
+    own = next((explainers for pattern, explainers in _COMPILED if pattern.fullmatch(key)), ())
+    if not own:
+        own = (wrong_dtype, joins.no_broadcast) if category == "merge" else _LAYERS
+    return (*own, shapes.out_of_range, wrong_dtype)

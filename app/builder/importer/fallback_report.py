@@ -1,0 +1,49 @@
+"""What became of a submodule that could not be followed, as a value and as words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.builder.importer.tracing.source_lines import Place
+
+LONGEST = 300  # letters of a reason
+EXPORTED, OPAQUE = "exported", "opaque"
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A submodule that was not followed call by call: where it stands in the model, what it became and why.
+
+    `kind` is "exported" for what `torch.export` wrote down, "opaque" for a class that is one node.
+    """
+
+    path: str
+    name: str
+    kind: str
+    reason: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.path} ({self.name})" if self.path else f"The whole model ({self.name})"
+        became = "was read by torch.export" if self.kind == EXPORTED else "is one node, run by its own code"
+        reason = " ".join(self.reason.split())  # a line each, whatever torch says
+        reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]} …"
+        return f"{where} {became}: {reason.rstrip('.')}{f' ({self.place})' if self.place else ''}."
+
+
+def parent(path: str) -> str:
+    """The module around one.
+
+    >>> parent("stage.0.conv"), parent("stem")
+    ('stage.0', '')
+    """
+    return path.rpartition(".")[0]
+
+
+def inside(path: str, outer: str) -> bool:
+    """Whether a module is another or stands in it.
+
+    >>> inside("stage.0", "stage"), inside("stages", "stage"), inside("a", "")
+    (True, False, True)
+    """
+    return not outer or path == outer or path.startswith(f"{outer}.")

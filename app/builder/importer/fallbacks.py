@@ -1,0 +1,196 @@
+"""What is done where a model cannot be followed: `torch.export`, then one node, and the module around it after that."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from app.builder.importer.fallback_report import EXPORTED, OPAQUE, Fallback, inside, parent
+from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.constructor_args import MADE_WITH
+from app.builder.importer.lowering.ir import DraftError
+from app.builder.importer.lowering.opaque import OwnClasses
+from app.builder.importer.torch_export import PATIENCE, NotExported, Replay, exported
+from app.builder.importer.tracing import source_lines
+from app.builder.importer.tracing.frames import VALUES, Apart, CalledOtherwise, TraceError, words_of
+from app.builder.importer.tracing.real_evaluation import run_alone
+from app.builder.importer.tracing.source_lines import Place
+
+Called = tuple[Any, Any]
+
+
+class ReadPast(TraceError):
+    """A submodule that is called while another reads a tensor of it. `layer` says that it is a layer of the catalog."""
+
+    layer = False
+
+
+class GivingWay:
+    """The submodules of one model that are not followed, by path. `own` makes nodes of them, if there is any;
+    `whole` says which are layers of the catalog."""
+
+    def __init__(
+        self, model: nn.Module, own: OwnClasses | None, examples: Called, whole: Callable[[nn.Module], bool],
+        cancelled: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._model, self._own, self._examples, self._whole = model, own, examples, whole
+        self.cancelled = cancelled
+        tensors = (one for one in tree_flatten(examples)[0] if isinstance(one, torch.Tensor) and one.dim())
+        self._batch = next((one.shape[0] for one in tensors), 0)
+        self.apart: dict[str, Apart] = {}
+        self.loose: set[str] = set()
+        self.accepted: set[str] = set()  # doubts that nothing helps against
+        self._fallbacks: dict[str, Fallback] = {}
+        self._runs = False
+        self._tried: dict[str, int] = {}
+        self._spent = 0.0  # seconds for exports
+        self._replays: dict[Any, Replay | None] = {}
+
+    def covers(self, path: str) -> bool:
+        """Whether a submodule stands in one that is not followed."""
+        return any(inside(path, outer) for outer in self.apart)
+
+    def told(self) -> tuple[Fallback, ...]:
+        """What became of what, in the order of the model."""
+        modules = self._model.named_modules(remove_duplicate=False)
+        order = {path: number for number, (path, _) in enumerate(modules)}
+        return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
+
+    def around(self, error: TraceError | DraftError, arrived: dict[str, Called]) -> None:
+        """Set a submodule apart so that the error does not come again. Raises the error where nothing helps."""
+        path = error.path or ""
+        self._check_it_runs(error)
+        first = self._fallbacks.get(path)
+        forward = type(self._model.get_submodule(path))
+        place = error.place or source_lines.of_error(error) or source_lines.of_forward(forward)
+        part = isinstance(error, CalledOtherwise) or (isinstance(error, ReadPast) and error.layer)
+        if part and path and path not in self.loose:
+            self.loose.add(path)
+            return
+        if first is not None:
+            place = first.place
+        if getattr(error, "exportable", True) and self._exported(path, error, place, arrived.get(path)):
+            return
+        words = self._node_around(path, first.reason if first is not None else error.why, place)
+        doubt = getattr(error, "doubt", "")
+        if words is not None and doubt and doubt not in self.accepted:
+            self.accepted.add(doubt)
+        elif words is not None:
+            words = f"; nor can it be one node: {words}" if words and self._own is not None else ""
+            raise type(error)(f"{error}{words}", path, error.why) from error
+
+    def set_apart(self, path: str, why: str) -> None:
+        """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""
+        words = self._node_around(path, why, source_lines.of_forward(type(self._model.get_submodule(path))))
+        if words is not None:
+            words = f"it cannot be one node: {words}" if words else "what is around it is one node already"
+            raise TraceError(words, path, why, False)
+
+    def _node_around(self, path: str, why: str, place: Place | None) -> str | None:
+        """Make a submodule one node, else the next one around it; None if one could be, else why the first cannot."""
+        words = ""
+        for outer in _upwards(path):
+            module = self._model.get_submodule(outer)
+            known = self.apart.get(outer)
+            if known is not None and known.spec is not None:
+                continue  # one node already, and still it does not fit: what is around it goes
+            try:
+                self._one_node(outer, module, why, place)
+            except Unbound as reason:
+                words = words or str(reason)
+            else:
+                return None
+        return words
+
+    def _check_it_runs(self, error: TraceError | DraftError) -> None:
+        """A model that does not run with these inputs has an error of its own, which is what there is to say."""
+        if self._runs:
+            return
+        try:
+            run_alone(self._model, *self._examples)
+        except Exception as wrong:
+            if error.why == VALUES:  # it did not come as far as that
+                name = type(self._model).__name__
+                raise TraceError(f"{name} does not take what arrives: {words_of(wrong)}", "") from wrong
+            raise error from None  # who followed it names the place
+        self._runs = True
+
+    # --- Ways
+
+    def _exported(
+        self, path: str, error: TraceError | DraftError, place: Place | None, called: Called | None
+    ) -> bool:
+        """Let `torch.export` follow it, in its own functions first and then in smaller ones; whether that can be."""
+        module = self._model.get_submodule(path)
+        known = self.apart.get(path)
+        if called is None or (known is not None and known.spec is not None) or self.cancelled():
+            return False
+        if self._spent > PATIENCE:
+            return False  # a file of one's own has its time too, and one node is there at once
+        if self._own is None and threading.current_thread() is not threading.main_thread():
+            return False  # torch.export changes nn.Module for everybody while it looks, and a run may go on
+        tried = self._tried.get(path, 0)
+        for smaller in (False, True)[tried:]:
+            self._tried[path] = tried = tried + 1
+            replay = self._replay(module, called, smaller)
+            if replay is not None:
+                why = self._fallbacks[path].reason if path in self._fallbacks else error.why
+                made = Fallback(path, type(module).__name__, EXPORTED, why, place)
+                self._set(path, Apart(module, replay=replay), made)
+                return True
+        self.apart.pop(path, None)
+        self._fallbacks.pop(path, None)
+        return False
+
+    def _replay(self, module: nn.Module, called: Called, smaller: bool) -> Replay | None:
+        """What was exported of it; of modules that are alike one is."""
+        shapes = [(tuple(leaf.shape), leaf.dtype) if isinstance(leaf, torch.Tensor) else repr(leaf)
+                  for leaf in tree_flatten(called)[0]]  # fmt: skip
+        key = (type(module), repr(module), repr(module.__dict__.get(MADE_WITH)), repr(shapes), smaller)
+        if key not in self._replays:
+            began = time.monotonic()
+            try:
+                self._replays[key] = exported(module, *called, self._whole, smaller, self._batch)
+            except NotExported:
+                self._replays[key] = None
+            self._spent += time.monotonic() - began
+        return self._replays[key]
+
+    def _one_node(self, path: str, module: nn.Module, why: str, place: Place | None) -> None:
+        """Make it one node, and with it every other that is the same. Raises Unbound."""
+        if self._own is None:
+            raise Unbound(f"{type(module).__name__} is no class of a file of yours")
+        spec, params = self._own.stand_in(module)
+        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
+        for other, twin in self._model.named_modules():
+            alike = type(twin) is type(module) and twin.__dict__.get(MADE_WITH) == module.__dict__.get(MADE_WITH)
+            if alike and not self.covers(other):
+                self._one_twin(other, twin, why, place)
+
+    def _one_twin(self, path: str, module: nn.Module, why: str, place: Place | None) -> None:
+        assert self._own is not None
+        try:
+            spec, params = self._own.stand_in(module)
+        except Unbound:  # it was changed since; whether it can be followed is seen by following it
+            return
+        self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
+
+    def _set(self, path: str, apart: Apart, fallback: Fallback) -> None:
+        for inner in [known for known in self.apart if inside(known, path)]:
+            del self.apart[inner]
+            self._fallbacks.pop(inner, None)
+        self.apart[path], self._fallbacks[path] = apart, fallback
+
+
+def _upwards(path: str) -> list[str]:
+    """A module and those around it, the whole model last."""
+    found = [path]
+    while found[-1]:
+        found.append(parent(found[-1]))
+    return found

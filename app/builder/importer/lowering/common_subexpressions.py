@@ -1,0 +1,35 @@
+"""Numbers that a model computes over and over, written once: `size // 7` for every size that is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.builder.importer.lowering.ir import Draft
+
+
+def numbers_once(root: Draft) -> None:
+    """Let one node of a sheet stand for all that compute the same number, on every sheet."""
+    todo = [root]
+    while todo:
+        draft = todo.pop()
+        _once(draft, draft.numbers)
+        todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
+
+
+def _once(draft: Draft, numbers: set[str]) -> None:
+    into: dict[str, list[tuple[str, int, str, int]]] = {}
+    for source, output, target, port, index in draft.wires:
+        into.setdefault(target, []).append((source, output, port, index))
+    known: dict[Any, str] = {}
+    same: dict[str, str] = {}
+    for node in draft.nodes.values():  # in running order, so whatever feeds a node was looked at already
+        if node.id in numbers:
+            feeds = sorted((port, index, same.get(source, source), output)
+                           for source, output, port, index in into.get(node.id, ()))  # fmt: skip
+            key = node.op, repr(sorted(node.params.items())), tuple(feeds)
+            if known.setdefault(key, node.id) != node.id:
+                same[node.id] = known[key]
+    if same:
+        draft.nodes = {key: node for key, node in draft.nodes.items() if key not in same}
+        draft.wires = [(same.get(source, source), output, target, port, index)
+                       for source, output, target, port, index in draft.wires if target not in same]  # fmt: skip

@@ -1,0 +1,70 @@
+"""Tensors that are neither parameters nor in the state_dict, so that their values must stand in the source."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from app.builder.codegen.tensor_literals import LONGEST, MOST_BYTES, packed
+from app.builder.importer.lowering.binding import Unbound
+from app.builder.literals import DType
+
+FEW = 16  # values that are read at a glance
+TYPED = 256  # more than those nobody reads
+
+
+def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any]]:
+    """The op that holds such a tensor, and its parameters: how it is made where a word says that, numbers that can be
+    read, and else a text. Raises Unbound for one whose text would be too long."""
+    shape, dtype = tuple(tensor.shape), DType(str(tensor.dtype).removeprefix("torch."))
+    fill = fill_of(tensor) if tensor.numel() > FEW else None
+    if fill is not None:
+        params: dict[str, Any] = {"shape": shape, **fill}
+        return "buffer", params if tensor.dtype == torch.float32 else {**params, "dtype": dtype}
+    if tensor.numel() <= TYPED and not tensor.dtype.is_complex:
+        return "constant", {"value": _nested(tensor.tolist()), "dtype": dtype}
+    size = math.prod(shape) * tensor.element_size()
+    text = packed(tensor) if 0 < size <= MOST_BYTES else ""
+    if not 0 < len(text) <= LONGEST:
+        raise Unbound(
+            f"{name} is in no state_dict, and its {tensor.numel():,} values take more than {LONGEST:,} letters of "
+            "source; register it as a buffer that is, and its values go with the weights"
+        )
+    return "packed", {"values": text, "shape": shape, "dtype": dtype}
+
+
+def fill_of(tensor: torch.Tensor) -> dict[str, Any] | None:
+    """The fill of a buffer that makes a tensor of these values, None if no fill does."""
+    if tensor.dtype.is_complex or not tensor.numel() or tensor.device.type == "meta":
+        return None
+    first = tensor.flatten()[0]
+    if bool((tensor == first).all()):
+        value = first.item()
+        if value in (0, 1):
+            return {"fill": "ones" if value else "zeros"}
+        return {"fill": "full", "value": _shortest(value, tensor.dtype)} if math.isfinite(value) else None
+    made: dict[str, torch.Tensor] = {"arange": torch.arange(tensor.numel()).view(tensor.shape)}
+    if tensor.dim() == 2:
+        made["eye"] = torch.eye(*tensor.shape)
+    if tensor.dim() >= 2:
+        ones = torch.ones(tensor.shape)
+        made |= {"tril": ones.tril(), "triu": ones.triu()}
+    for fill, values in made.items():
+        if not (fill == "arange" and tensor.dtype == torch.bool) and torch.equal(values.to(tensor.dtype), tensor):
+            return {"fill": fill}
+    return None
+
+
+def _shortest(value: Any, dtype: torch.dtype) -> Any:
+    """A float with as few digits as its dtype needs: 0.1 for what float32 holds as 0.10000000149."""
+    if not isinstance(value, float):
+        return value
+    kept = torch.tensor(value, dtype=dtype)
+    found = (float(f"{value:.{digits}g}") for digits in range(1, 17))
+    return next((short for short in found if torch.equal(torch.tensor(short, dtype=dtype), kept)), value)
+
+
+def _nested(value: Any) -> Any:
+    return tuple(map(_nested, value)) if isinstance(value, list) else value

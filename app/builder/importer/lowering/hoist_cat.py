@@ -1,0 +1,140 @@
+"""A submodule that joins a list of tensors first: its caller joins them, so that lists of any length are one block.
+
+A dense layer takes all that the layers before it made. Drawn as it stands, each has one input more than the last and
+is a block of its own; with the `torch.cat` in front of it, they are instances of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.builder.importer.lowering.ir import Draft, DraftNode
+
+JOIN = "torch.cat"
+
+
+def join_outside(root: Draft) -> None:
+    """Move the joins out of submodules of which some take longer lists than others."""
+    callers = list(_calls(root))
+    lengths: dict[str, set[int]] = {}
+    joins: dict[int, DraftNode] = {}
+    for _, node in callers:
+        assert node.inner is not None
+        join = _first_join(node.inner)
+        if join is not None:
+            joins[id(node.inner)] = join
+            lengths.setdefault(node.inner.kind, set()).add(len(node.inner.inputs))
+    for outer, node in callers:
+        assert node.inner is not None
+        join = joins.get(id(node.inner))
+        wired = sum(wire[2] == node.id for wire in outer.wires)
+        if join is not None and len(lengths[node.inner.kind]) > 1 and wired == len(node.inner.inputs):
+            _moved(outer, node, node.inner, join)
+
+
+def join_further(root: Draft) -> None:
+    """Let a join of what another joined before, and more, go on from that one: `cat([cat([a, b]), c])`."""
+    todo, seen = [root], set[int]()
+    while todo:
+        draft = todo.pop()
+        if id(draft) not in seen:
+            seen.add(id(draft))
+            _further(draft)
+            todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
+
+
+def _further(draft: Draft) -> None:
+    lists: dict[str, list[tuple[str, int]]] = {node.id: [] for node in draft.nodes.values() if node.op == JOIN}
+    others: set[str] = set()  # those that a wire gives more than the tensors
+    for source, output, target, port, _ in sorted(draft.wires, key=lambda wire: wire[4]):
+        if target in lists:
+            lists[target].append((source, output))
+            others |= {target} if port != "tensors" else set()
+    known: dict[tuple[Any, ...], str] = {}
+    for node in draft.nodes.values():  # in running order
+        if node.id not in lists or node.id in others:
+            continue
+        taken, dim = lists[node.id], node.params.get("dim", 0)
+        length = next((end for end in range(len(taken) - 1, 1, -1) if (dim, *taken[:end]) in known), 0)
+        known.setdefault((dim, *taken), node.id)
+        if length:
+            now = [(known[dim, *taken[:length]], 0), *taken[length:]]
+            draft.wires = [wire for wire in draft.wires if wire[2] != node.id]
+            draft.wires += [(*source, node.id, "tensors", number) for number, source in enumerate(now)]
+
+
+def _calls(root: Draft) -> list[tuple[Draft, DraftNode]]:
+    """Every call of a submodule with the draft that it stands in, inner ones first."""
+    found: list[tuple[Draft, DraftNode]] = []
+    todo = [root]
+    while todo:
+        draft = todo.pop()
+        for node in draft.nodes.values():
+            if node.inner is not None:
+                found.append((draft, node))
+                todo.append(node.inner)
+    return found[::-1]
+
+
+def _first_join(draft: Draft) -> DraftNode | None:
+    """The join of all that a draft takes, each once and for nothing else, along another dimension than the batch's."""
+    inputs = [draft.nodes[node] for node in draft.inputs]
+    if not inputs or not all(node.params.get("shape") for node in inputs):
+        return None
+    taken = {wire[2] for wire in draft.wires if wire[0] in draft.inputs}
+    join = draft.nodes[taken.pop()] if len(taken) == 1 else None
+    if join is None or join.op != JOIN:
+        return None
+    wires = sorted((wire for wire in draft.wires if wire[2] == join.id), key=lambda wire: wire[4])
+    dim = join.params.get("dim", 0)
+    rank = len(inputs[0].params["shape"]) + 1
+    whole = [wire[0] for wire in wires] == draft.inputs and type(dim) is int and dim not in (0, -rank)
+    return join if whole else None
+
+
+def _moved(outer: Draft, node: DraftNode, inner: Draft, join: DraftNode) -> None:
+    inputs = [inner.nodes[one] for one in inner.inputs]
+    given = [_into(outer, node, one.name) for one in inputs]
+    outer.wires = [wire for wire in outer.wires if wire[2] != node.id]
+    entry = _joined_already(inner, inputs, join)
+    if len(inputs) == 1 and _kept_by(inner, entry):
+        outer.wires.append((*given[0], node.id, entry.name, 0))
+        return
+    made = outer.add(JOIN, outer.fresh("cat"), dict(join.params))
+    outer.wires += [(*source, made.id, "tensors", number) for number, source in enumerate(given)]
+    outer.wires.append((made.id, 0, node.id, entry.name, 0))
+    del outer.nodes[made.id]
+    outer.nodes = dict(item for known in outer.nodes.items() for item in
+                       (((made.id, made), known) if known[0] == node.id else (known,)))  # fmt: skip
+
+
+def _into(draft: Draft, node: DraftNode, port: str) -> tuple[str, int]:
+    return next((wire[0], wire[1]) for wire in draft.wires if wire[2] == node.id and wire[3] == port)
+
+
+def _joined_already(draft: Draft, inputs: list[DraftNode], join: DraftNode) -> DraftNode:
+    """Let one input of a draft stand for the join of all; its nodes are numbered anew, as if they always had been."""
+    shape = list(inputs[0].params["shape"])
+    dim = join.params.get("dim", 0)
+    place = dim - 1 if dim > 0 else dim
+    shape[place] = sum(one.params["shape"][place] for one in inputs)
+    entry = DraftNode("", "input", "x", {**inputs[0].params, "shape": tuple(shape)})
+    left = [node for node in draft.nodes.values() if node.id not in draft.inputs and node is not join]
+    if any(node.name == entry.name for node in left):
+        entry.name = inputs[0].name
+    new = {join.id: "n1", **{node.id: f"n{number}" for number, node in enumerate(left, 2)}}
+    draft.wires = [(new[a], output, new[b], port, index) for a, output, b, port, index in draft.wires if b != join.id]
+    draft.outputs = [new[one] for one in draft.outputs]
+    entry.id = "n1"
+    for node in left:
+        node.id, node.shares = new[node.id], new.get(node.shares, "")
+        node.tied = {name: (new[other], theirs) for name, (other, theirs) in node.tied.items()}
+    draft.nodes = {node.id: node for node in (entry, *left)}
+    draft.inputs, draft.made = [entry.id], len(draft.nodes)
+    return entry
+
+
+def _kept_by(draft: Draft, entry: DraftNode) -> bool:
+    """Whether nothing changes the input in place, so that a join of one tensor is that tensor."""
+    takers = [draft.nodes[wire[2]] for wire in draft.wires if wire[0] == entry.id]
+    return all(node.op.startswith("nn.") and not node.params.get("inplace") for node in takers)

@@ -1,0 +1,83 @@
+"""Drafts: nodes and wires of one sheet to be, with the drafts of submodules in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.builder.importer.tracing.source_lines import Place
+
+Source = tuple[str, int]  # a node of the draft and which of its outputs
+
+
+class DraftError(ValueError):
+    """A traced model that cannot be drawn; says where and why. `path` is where it stands, `why` the bare reason."""
+
+    def __init__(self, words: str, path: str = "", why: str = "") -> None:
+        super().__init__(words)
+        self.path, self.why = path, why or words
+        self.place: Place | None = None
+
+
+def same_calls(one: Draft | None, other: Draft | None) -> bool:
+    """Whether two drafts of one module make the same calls with the same numbers; what arrives may have other sizes."""
+    if one is None or other is None:
+        return one is other
+    if (one.wires, one.outputs, len(one.nodes)) != (other.wires, other.outputs, len(other.nodes)):
+        return False
+    pairs = zip(one.nodes.values(), other.nodes.values(), strict=True)
+    return all((a.id, a.op, a.shares) == (b.id, b.op, b.shares) and same_calls(a.inner, b.inner)
+               and (a.op == "input" or _told(a) == _told(b)) for a, b in pairs)  # fmt: skip
+
+
+def _told(node: DraftNode) -> dict[str, str]:
+    """Its parameters in words, for NaN is none; whether it changes what it takes is the caller's."""
+    return {name: repr(value) for name, value in node.params.items() if name != "inplace"}
+
+
+@dataclass
+class DraftNode:
+    """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
+    calls once more. `tied` says by name which parameters are those of another node, by its id. The parameters of a
+    `frozen` node do not learn, None is that of a node without any; `order` is its place among what the model registers.
+    """
+
+    id: str
+    op: str
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    inner: Draft | None = None
+    shares: str = ""
+    repeat: int = 1
+    kept: bool = False
+    tied: dict[str, tuple[str, str]] = field(default_factory=dict)
+    frozen: bool | None = None
+    order: int = 0
+
+
+@dataclass
+class Draft:
+    """One sheet to be. `wires` are (source, output, target, port, index)."""
+
+    path: str
+    kind: str
+    nodes: dict[str, DraftNode] = field(default_factory=dict)
+    wires: list[tuple[str, int, str, str, int]] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    made: int = 0  # nodes so far, for their ids
+    numbers: set[str] = field(default_factory=set)  # those that give one number
+
+    def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+        """A new node."""
+        self.made += 1
+        made = DraftNode(f"n{self.made}", op, name, params, inner)
+        self.nodes[made.id] = made
+        return made
+
+    def fresh(self, stem: str) -> str:
+        """`stem`, or the first of `stem2`, `stem3`, ... that no node bears."""
+        names, number, name = {node.name for node in self.nodes.values()}, 2, stem
+        while name in names:
+            name, number = f"{stem}{number}", number + 1
+        return name

@@ -1,0 +1,384 @@
+"""What was traced as drafts: nodes and wires of one sheet, with the drafts of submodules in them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils._pytree import tree_unflatten
+
+from app.builder.catalog import ops
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.importer.lowering.binding import BATCH_NORM, Binder, Bound, Unbound, literal_of, signature_of
+from app.builder.importer.lowering.constants import constant_params, fill_of
+from app.builder.importer.lowering.ir import Draft, DraftError, DraftNode, Source, same_calls
+from app.builder.importer.lowering.modules import described
+from app.builder.importer.lowering.parameter_order import wholly_frozen
+from app.builder.importer.tracing.frames import CalledOtherwise, Frame
+from app.builder.importer.tracing.real_evaluation import port_name
+from app.builder.importer.tracing.tracing import Tracer
+from app.builder.literals import DType
+
+
+class Drafter:
+    """Turns the frames of one trace into drafts. `model` is what was traced, with its real tensors."""
+
+    def __init__(self, tracer: Tracer, model: nn.Module, catalog: Catalog) -> None:
+        self.tracer, self.model, self.catalog = tracer, model, catalog
+        self.binder = Binder(catalog, tracer.values)
+        self.parameters = dict(model.named_parameters(remove_duplicate=False))
+        self.buffers = dict(model.named_buffers(remove_duplicate=False))
+        self.drafts: dict[str, Draft] = {}
+
+    def draft(self, frame: Frame) -> Draft:
+        """The draft of a frame and of everything in it. Raises DraftError."""
+        return _Sheet(self, frame).drawn()
+
+    def persistent(self, path: str) -> bool:
+        """Whether a buffer stands in the state_dict."""
+        owner, _, name = path.rpartition(".")
+        return name not in self.model.get_submodule(owner)._non_persistent_buffers_set
+
+
+class _Sheet:
+    def __init__(self, drafter: Drafter, frame: Frame) -> None:
+        self.drafter, self.frame = drafter, frame
+        self.draft = Draft(frame.path, type(frame.module).__name__)
+        self.places: dict[fx.Node, Source] = {}
+        self.constants: dict[fx.Node, Any] = {}
+        self.modules: dict[str, str] = {}
+        self.called_with: dict[str, dict[str, Any]] = {}  # by layer: arguments of its first call
+        self.names: set[str] = set()
+        self.needed: set[fx.Node] = set()
+        self.values = drafter.tracer.values
+
+    def drawn(self) -> Draft:
+        needed = self._needed()
+        self.needed.update(needed)
+        for node in needed:
+            try:
+                self._draw(node)
+            except Unbound as error:
+                where = self.frame.path or self.draft.kind
+                layer = node.op == "call_module" and node not in self.frame.inner
+                path = str(node.target) if layer else self.frame.path
+                told = DraftError(f"{where}: {error}", path, str(error))
+                told.place = self.drafter.tracer.places.get(node)
+                raise told from error
+        self._return()
+        self._tidy()
+        self.draft.numbers = {
+            place[0] for node, place in self.places.items()
+            if type(self.values[node]) in (int, float) and node.op in ("call_function", "call_method")
+        }  # fmt: skip
+        return self.draft
+
+    def _tidy(self) -> None:
+        """Drop calls whose value nobody takes in the end: a shape of which every size was asked for by itself."""
+        draft = self.draft
+        while True:
+            taken = {wire[0] for wire in draft.wires}
+            kinds = ("function", "method", "operator")
+            idle = {
+                node.id for node in draft.nodes.values()
+                if node.id not in taken and node.inner is None and self.drafter.catalog[node.op].kind in kinds
+            }  # fmt: skip
+            if not idle:
+                return
+            draft.nodes = {key: node for key, node in draft.nodes.items() if key not in idle}
+            draft.wires = [wire for wire in draft.wires if wire[2] not in idle]
+
+    def _return(self) -> None:
+        """An output for every tensor that comes back; what is no tensor is known to whoever called already."""
+        leaves = [(number, leaf) for number, leaf in enumerate(self.frame.outputs) if isinstance(leaf, fx.Node)]
+        if not leaves:
+            raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor", self.frame.path)
+        whole = tree_unflatten(list(range(self.frame.structure.num_leaves)), self.frame.structure)
+        keys = dict(_keys(whole)) if isinstance(whole, dict) and not self.frame.path else {}
+        for place, (number, leaf) in enumerate(leaves):
+            plain = "output" if len(leaves) == 1 else f"output{place + 1}"
+            key = keys.get(number)
+            made = self._add("output", self._fresh(key or plain), {"key": key} if key else {})
+            self._wire(leaf, made, "input")
+            self.draft.outputs.append(made.id)
+
+    def _needed(self) -> list[fx.Node]:
+        """The nodes that the outputs need, in order; calls of what has parameters are kept, its keys are wanted."""
+        wanted: set[fx.Node] = {leaf for leaf in self.frame.outputs if isinstance(leaf, fx.Node)}
+        order = []
+        for node in reversed(list(self.frame.graph.nodes)):
+            if node in wanted or node.op == "placeholder":
+                wanted.update(node.all_input_nodes)
+                order.append(node)
+        return order[::-1]
+
+    # --- Nodes
+
+    def _draw(self, node: fx.Node) -> None:
+        if node.op == "placeholder":
+            self._input(node)
+        elif node.op == "get_attr":
+            self._owned(node)
+        elif node in self.frame.inner:
+            self._block(node)
+        elif node.op == "call_module":
+            self._layer(node)
+        else:
+            self._function(node)
+
+    def _input(self, node: fx.Node) -> None:
+        name = self.frame.names[self.frame.inputs.index(node)]
+        value = self.values[node]
+        made = self._add("input", self._fresh(name), {})
+        if isinstance(value, torch.Tensor) and value.dim():
+            made.params["shape"] = tuple(value.shape[1:])
+            if value.dtype != torch.float32:
+                made.params["dtype"] = literal_of(value.dtype)
+        self.draft.inputs.append(made.id)
+        self.places[node] = (made.id, 0)
+
+    def _owned(self, node: fx.Node) -> None:
+        path, drafter = str(node.target), self.drafter
+        tensor: torch.Tensor | None = drafter.parameters.get(path)
+        tensor = drafter.buffers.get(path) if tensor is None else tensor
+        if node in drafter.tracer.constants or tensor is None:
+            return self._constant(node, drafter.tracer.constants[node], self._fresh("constant"), False)
+        name = self._relative(path)
+        if path in drafter.buffers and not drafter.persistent(path):
+            if "." in name:  # of a submodule, which may be called too, and has it under this name
+                name = self._fresh(name.rpartition(".")[2])
+            return self._constant(node, tensor, name, False)
+        op = "parameter" if path in drafter.parameters else "buffer"
+        self.places[node] = (self._add(op, name, tensor_params(tensor)).id, 0)
+        self.names.add(name)
+        return None
+
+    def _constant(self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool) -> None:
+        """A tensor whose values must stand in the source."""
+        if tensor.device.type == "meta":
+            raise Unbound("it reads a tensor past nn.Module, so that it is not known whose it is")
+        op, params = constant_params(tensor, name)
+        self.places[node] = (self._add(op, name, {**params, "persistent": persistent}).id, 0)
+
+    def _layer(self, node: fx.Node) -> None:
+        path = str(node.target)
+        module = self.drafter.model.get_submodule(path)
+        apart = self.drafter.tracer.apart.get(path)
+        if apart is not None and apart.spec is not None:
+            spec, params = apart.spec, apart.params
+        else:
+            spec, params = described(module, self.drafter.catalog)
+        names = tuple(port_name(spec, name) for name in signature_of(type(module).forward)[1:])
+        given = self.drafter.binder.by_name(spec, list(node.args), dict(node.kwargs), names)
+        bound = Bound(spec.key)
+        for name, value in given.items():
+            self.drafter.binder.put(bound, spec, name, value)
+        _leave_to_arriving(spec, params, bound, self.values)
+        made = self._module(path, spec.key, {**params, **bound.params})
+        made.frozen = wholly_frozen(module)
+        at_call = {param.name: bound.params.get(param.name) for param in spec.params if param.call}
+        if made.shares and self.called_with[made.shares] != at_call:
+            raise CalledOtherwise(path, type(module).__name__)
+        self.called_with[made.id] = at_call
+        if node in self.drafter.tracer.views.in_place and not self._alone(node):
+            self.draft.nodes[made.shares or made.id].params.pop("inplace", None)
+        self._connect(made, bound)
+        self.places[node] = (made.id, 0)
+
+    def _block(self, node: fx.Node) -> None:
+        inner_frame = self.frame.inner[node]
+        for number, item in inner_frame.extra.items():
+            if item not in self.needed:
+                inner_frame.outputs[number] = None
+        inner = self.drafter.draft(inner_frame)
+        made = self._module(inner_frame.path, "", {}, inner)
+        if made.shares and not same_calls(self.draft.nodes[made.shares].inner, inner):
+            raise CalledOtherwise(inner_frame.path, inner.kind)
+        for leaf, input_id in zip(node.args, inner.inputs, strict=True):
+            self._wire(leaf, made, inner.nodes[input_id].name)
+        self.places[node] = (made.id, 0)
+
+    def _module(self, path: str, op: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+        first = self.modules.get(path)
+        if first is not None:
+            made = self._add(op, self._fresh(self.draft.nodes[first].name), {}, inner)
+            made.shares = first
+            return made
+        name = self._relative(path)
+        made = self._add(op, name, params, inner)  # an argument of forward may be called so too
+        self.names.add(made.name)
+        self.modules[path] = made.id
+        return made
+
+    def _function(self, node: fx.Node) -> None:
+        if self._plain(node):
+            return
+        like = next((n for n in self.frame.inputs if isinstance(self.values[n], torch.Tensor)), None)
+        bound = self.drafter.binder.bind(node, like)
+        spec = self.drafter.catalog[bound.key]
+        count = self._count_of(bound) if bound.key == BATCH_NORM else None
+        if node in self.drafter.tracer.views.in_place and not self._alone(node):
+            bound.params.pop("inplace", None)
+        bound.check(spec)
+        made = self._add(bound.key, self._fresh(spec.stem), bound.params)
+        self._connect(made, bound)
+        if count is not None:
+            self.draft.wires.append((count.id, 0, made.id, ops.COUNTED, 0))
+        self.places[node] = (made.id, 0)
+
+    def _alone(self, node: fx.Node) -> bool:
+        """Whether nothing else of this sheet reads what a call changes in place, before it or after it."""
+        views = self.drafter.tracer.views
+        source = views.in_place[node]
+        others = (source.users.keys() & self.needed) - {node}
+        return source.op not in ("placeholder", "get_attr") and source not in views.links and not others
+
+    def _count_of(self, bound: Bound) -> DraftNode | None:
+        """The buffer that counts the batches beside the statistics of an `F.batch_norm`."""
+        mean = bound.ports.get("running_mean", [None])[0]
+        owner = str(mean.target).rpartition(".")[0] if mean is not None and mean.op == "get_attr" else None
+        path = f"{owner}.{ops.COUNTED}" if owner else ops.COUNTED
+        if owner is None or path not in self.drafter.buffers:
+            return None
+        tracer = self.drafter.tracer
+        if int(tracer.root.training) and not any(n.op == "get_attr" and n.target == path for n in tracer.views.became):
+            return None  # it is there, and nobody counts
+        name = self._relative(path)
+        known = next((node for node in self.draft.nodes.values() if (node.op, node.name) == ("buffer", name)), None)
+        return known or self._add("buffer", name, {"shape": (), "dtype": DType("int64")})
+
+    def _plain(self, node: fx.Node) -> bool:
+        """What is no call of its own here: one of several outputs, a size of a shape, a fact that the example tells."""
+        value = self.values[node]
+        if node.target is getattr:
+            source, name = node.args
+            if name in ("dtype", "device", "requires_grad", "is_cuda", "layout"):
+                self.constants[node] = value
+                return True
+            key = {"shape": "Tensor.shape", "ndim": "Tensor.dim"}.get(str(name))
+            if key is None:
+                raise Unbound(f"Tensor.{name} is not among the ops")
+            made = self._add(key, self._fresh(self.drafter.catalog[key].stem), {})
+            self._wire(source, made, "input")
+            self.places[node] = (made.id, 0)
+            return True
+        if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+            source, index = node.args
+            if isinstance(source, fx.Node) and type(index) is int and self._item(node, source, index):
+                return True
+        if node.op == "call_function" and node.target in (operator.not_, torch._assert) or isinstance(value, bool):
+            self.constants[node] = value
+            return True
+        return False
+
+    def _item(self, node: fx.Node, source: fx.Node, index: int) -> bool:
+        """An item of what has outputs of its own, or of a shape."""
+        whole = self.values[source]
+        place = self.places.get(source)
+        if place is None or not isinstance(whole, tuple | list):
+            return False
+        owner = self.draft.nodes[place[0]]
+        if owner.op == "Tensor.shape":
+            index = index % len(whole)
+            tensor = next(w for w in self.draft.wires if w[2] == owner.id)
+            made = self._add("Tensor.size", self._fresh("size"), {"dim": index})
+            self.draft.wires.append((tensor[0], tensor[1], made.id, "input", 0))
+            self.places[node] = (made.id, 0)
+            return True
+        if source in self.frame.inner:  # of what comes back, tensors alone have an output
+            leaves = self.frame.inner[source].outputs
+            self.places[node] = (owner.id, sum(isinstance(leaf, fx.Node) for leaf in leaves[: index % len(whole)]))
+            return True
+        several = len(self._outputs(owner)) > 1
+        if several and place[1] == 0:
+            self.places[node] = (owner.id, index % len(whole))
+            return True
+        return False
+
+    def _outputs(self, node: DraftNode) -> tuple[Any, ...]:
+        spec = self.drafter.catalog[node.op]
+        return spec.outputs[: spec.outputs_given({p.name: p.default for p in spec.params} | node.params)]
+
+    # --- Wires
+
+    def _connect(self, made: DraftNode, bound: Bound) -> None:
+        for port, nodes in bound.ports.items():
+            for index, node in enumerate(nodes):
+                self._wire(node, made, port, index)
+        for port, node in bound.wired.items():
+            self._wire(node, made, port)
+
+    def _wire(self, node: Any, made: DraftNode, port: str, index: int = 0) -> None:
+        if node not in self.places:
+            known = self.constants.get(node, node)
+            raise Unbound(f"{made.name} takes {known!r:.40} as {port}, which no wire carries")
+        source, output = self.places[node]
+        self.draft.wires.append((source, output, made.id, port, index))
+
+    def _add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
+        self.names.add(name)
+        return self.draft.add(op, name, params, inner)
+
+    # --- Names
+
+    def _relative(self, path: str) -> str:
+        prefix = f"{self.frame.path}." if self.frame.path else ""
+        if not path.startswith(prefix):
+            raise Unbound(f"it uses {path}, which belongs to another module")
+        return path.removeprefix(prefix)
+
+    def _fresh(self, stem: str) -> str:
+        if stem not in self.names:
+            return stem
+        number = 2
+        while f"{stem}{number}" in self.names:
+            number += 1
+        return f"{stem}{number}"
+
+
+def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, values: Any) -> None:
+    """Sizes that the arriving shape decides are left to it, where it would decide so."""
+    for param in spec.params:
+        rule = ops.AUTO_RULES.get((spec.key, param.name))
+        if rule is None or param.name not in params:
+            continue
+        port, index = rule
+        nodes = bound.ports.get(port)
+        shape = getattr(values[nodes[0]], "shape", ()) if nodes else ()
+        try:
+            arriving: Any = shape[index]
+        except IndexError:
+            continue
+        arriving = tuple(arriving) if isinstance(index, slice) else arriving
+        mine = params[param.name]
+        if arriving == mine or (isinstance(arriving, tuple) and len(arriving) == 1 and arriving[0] == mine):
+            del params[param.name]
+
+
+def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
+    """What makes a free parameter or a buffer like a tensor of a model; a buffer has its values where a fill does."""
+    params: dict[str, Any] = {"shape": tuple(tensor.shape)}
+    fill = None if isinstance(tensor, nn.Parameter) else fill_of(tensor)
+    if fill is not None and fill != {"fill": "zeros"}:
+        params |= fill
+    if tensor.dtype != torch.float32:
+        params["dtype"] = DType(str(tensor.dtype).removeprefix("torch."))
+    if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
+        params["requires_grad"] = False
+    return params
+
+
+def _keys(whole: Any, path: str = "") -> Iterator[tuple[int, str]]:
+    """The name of every leaf of a dict, by its number; what is nested in it has the names on the way to it.
+
+    >>> dict(_keys({"out": 0, "aux": [1, 2]}))
+    {0: 'out', 1: 'aux.0', 2: 'aux.1'}
+    """
+    if isinstance(whole, int):
+        yield whole, path
+        return
+    for key, value in whole.items() if isinstance(whole, dict) else enumerate(whole):
+        yield from _keys(value, f"{path}.{key}" if path else str(key))

@@ -1,0 +1,233 @@
+"""A submodule as one node: the class of a person's own file, made with what it was made with, and checked.
+
+What cannot be followed runs as it is written. Its class becomes a layer of the file, so the drawing has it like any
+other layer, and the code imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.catalog.custom import CustomFile
+from app.builder.catalog.custom_classes import LayerClass
+from app.builder.importer.lowering import package_classes
+from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.constructor_args import MADE_WITH, NoLiteral, made_with
+from app.builder.importer.lowering.parameter_order import wholly_frozen
+from app.builder.importer.tracing.real_evaluation import SEED
+from app.builder.params import ParamError, check_param
+from app.builder.shapes.meta_calls import Call
+from app.source import layer_files
+from app.source.layer_files import LayerFileError
+from app.util.frozen import FrozenMap
+
+_PLAIN = (bool, int, float, str, type(None), torch.dtype)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_OWN = frozenset({"_parameters", "_buffers", "_modules", "training", MADE_WITH, *_HOOKS})
+
+
+class OwnClasses:
+    """The layers of the file that a model is made in. `classes` are those that it has run with, by their names; files
+    of classes of installed packages are written into `folder`."""
+
+    def __init__(self, file: CustomFile, classes: Mapping[str, Any], folder: Path | None = None) -> None:
+        self.file, self._classes, self._folder = file, classes, folder
+        self._failed = ""
+        self._packaged: dict[type, CustomFile] = {}
+
+    def with_these(self, catalog: Catalog) -> Catalog:
+        """The catalog with the classes of the file, and those of packages that became layers."""
+        return catalog.plus([spec for file in (self.file, *self._packaged.values()) for spec in file.specs])
+
+    def files_of(self, ops: Collection[str]) -> tuple[str, ...]:
+        """The files that a drawing with these ops needs."""
+        files = (self.file, *self._packaged.values())
+        return tuple(str(file.path) for file in files if any(spec.key in ops for spec in file.specs))
+
+    def stand_in(self, module: nn.Module) -> tuple[OpSpec, dict[str, Any]]:
+        """The op and the parameters that make this module once more. Raises Unbound with what stands in the way."""
+        kind = type(module)
+        if self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem:
+            file, layer = self.file, self._own_layer(kind)
+            if not self._failed:
+                self._failed = self._load(file)
+            if self._failed:
+                raise Unbound(self._failed)
+        else:
+            file = self._of_a_package(kind)
+            layer = file.classes[0]
+        if layer.reason:
+            raise Unbound(f"{kind.__name__} can be no layer: {layer.reason}")
+        spec = next(spec for spec in file.specs if spec.key == file.key(layer))
+        params = _arguments(module, layer, spec)
+        _check(module, spec, params, layer.name)
+        return spec, params
+
+    def _own_layer(self, kind: type) -> LayerClass:
+        name, file = kind.__name__, self.file.name
+        layer = next((one for one in self.file.classes if one.name == name), None)
+        if layer is None and name.startswith("_"):
+            raise Unbound(f"{name} begins with an underscore, so {file} keeps it to itself")
+        if layer is None:
+            raise Unbound(f"the text of {file} does not say that {name} is a layer; write nn.Module among its bases")
+        if layer.reason:
+            raise Unbound(f"{name} can be no layer: {layer.reason}")
+        return layer
+
+    def _of_a_package(self, kind: type[nn.Module]) -> CustomFile:
+        """The file of a class that is none of the person's own."""
+        if kind in self._packaged:
+            return self._packaged[kind]
+        if self._folder is None:
+            raise Unbound(f"{kind.__name__} is no class of {self.file.name}")
+        file = package_classes.layer_of(kind, self._folder, self.file.path.resolve().parent)
+        if file.problem or (failed := self._load(file)):
+            raise Unbound(file.problem or failed)
+        if any(known.module == file.module for known in (self.file, *self._packaged.values())):
+            raise Unbound(f"there is another {kind.__name__}, and a project has one file of that name")
+        self._packaged[kind] = file
+        return file
+
+    def _load(self, file: CustomFile) -> str:
+        """Why a file does not run by itself, as it will beside the drawing; "" if it does."""
+        assert file.file is not None
+        try:
+            with _without_neighbours(self.file.path.parent):
+                layer_files.load(file.file)
+        except LayerFileError as error:
+            return str(error)
+        return ""
+
+
+@contextlib.contextmanager
+def _without_neighbours(folder: Path) -> Iterator[None]:
+    """A file of layers finds nothing that lies beside it, so here neither."""
+    path, modules = sys.path[:], dict(sys.modules)
+    sys.path[:] = [place for place in path if Path(place).resolve() != folder.resolve()]
+    for name, module in modules.items():
+        file = getattr(module, "__file__", None)
+        if file and Path(file).resolve().parent == folder.resolve():
+            del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        sys.modules.update(modules)
+
+
+def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, Any]:
+    name, made = type(module).__name__, made_with(module)
+    if made is None:
+        raise Unbound(f"nobody saw what {name} was made with")
+    signature = inspect.signature(type(module).__init__)
+    bound = signature.bind(module, *made.args, **made.kwargs)
+    first, *given = bound.arguments.items()
+    params: dict[str, Any] = {}
+    for argument, value in given:
+        if isinstance(value, NoLiteral):
+            if value.value is not None and value.value is signature.parameters[argument].default:
+                continue
+            raise Unbound(f"{name} was made with {argument}={value.words}, which no project can keep")
+        param = spec.param(argument)
+        if param is None or param.call:
+            raise Unbound(f"{name} was made with {argument}, which cannot be set in a form")
+        try:
+            check_param(param, value)
+        except ParamError as error:
+            raise Unbound(f"{name}: {error}") from error
+        if param.required or value != param.default or type(value) is not type(param.default):
+            params[argument] = value
+    return params
+
+
+# --- Whether a module made anew is the same
+
+
+def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str) -> None:
+    """Make the layer as the drawing will, and compare it with the module of the model. `made_as` is the name of its
+    class there."""
+    name = type(module).__name__
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            made = Call.of(spec, FrozenMap(params)).target
+            if wholly_frozen(module):  # which a node says too
+                made.requires_grad_(False)
+    except Exception as error:  # the words of its constructor are the reason
+        raise Unbound(f"{name} cannot be made anew: {type(error).__name__}: {error}") from error
+    theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
+    if mine.get("its class") == made_as:
+        mine["its class"] = name
+    for place in dict.fromkeys((*theirs, *mine)):
+        if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
+            loose = place.endswith(_LOOSE)
+            words = (
+                "is in no state_dict and is not the same in a new one" if loose else "was changed after it was made"
+            )
+            raise Unbound(f"{name}: {place.removesuffix(_LOOSE)} {words}")
+
+
+_LOOSE = " (not registered)"
+
+
+def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
+    """What a module is apart from the values of its parameters and buffers."""
+    yield place or "its class", type(module).__name__
+    dot = f"{place}." if place else ""
+    known: dict[int, str] = {}
+    for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+        hooked = bool(getattr(tensor, "_backward_hooks", None))
+        shape = None if tensor is None else (tuple(tensor.shape), tensor.dtype, tensor.requires_grad, hooked)
+        yield dot + name, shape
+        if tensor is not None and name in module._non_persistent_buffers_set:
+            yield f"{dot}{name}{_LOOSE}", tensor
+    if not depth:
+        for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers()):
+            if known.setdefault(id(tensor), name) != name:
+                yield f"{name} (shared)", known[id(tensor)]
+    yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
+    for name, value in module.__dict__.items():
+        if name not in _OWN:
+            yield from _held(value, f"{dot}{name}", depth, own)
+    for name, inner in module._modules.items():
+        if inner is not None and depth < 64:
+            yield from _facts(inner, dot + name, depth + 1, own)
+
+
+def _held(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
+    """What stands in an attribute that torch does not look into."""
+    if isinstance(value, _PLAIN):
+        yield place, value
+    elif isinstance(value, torch.Tensor):
+        if value.is_leaf and id(value) not in own:
+            yield place + _LOOSE, value
+    elif isinstance(value, nn.Module) and depth < 64:
+        for name, tensor in (*value.named_parameters(), *value.named_buffers()):
+            if id(tensor) not in own:
+                yield f"{place}.{name}{_LOOSE}", tensor
+    elif isinstance(value, list | tuple | dict) and depth < 64:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _held(item, f"{place}[{key!r}]", depth + 1, own)
+
+
+def _tensors_of(module: nn.Module) -> frozenset[int]:
+    """The tensors that stand in the state_dict, wherever else they are kept."""
+    return frozenset(map(id, (*module.parameters(), *module.buffers())))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, float) and one != one:
+        return isinstance(other, float) and other != other
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,129 @@
+"""A class of an installed package as a layer of its own file, which imports it: a drawing knows files of layers alone.
+
+The file is written by the import, a class each, and holds nothing but the constructor, its call and where it is from.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from app.builder.catalog.custom import CustomFile, module_name, read_file
+from app.builder.catalog.custom_classes import returned_names
+from app.builder.importer.lowering.binding import Unbound, literal_of
+from app.builder.literals import BadLiteral, DType, encode
+from app.source import layer_files
+from app.source.layer_files import FOLDER, digest
+
+_PLAIN = ("int", "float", "bool", "str")
+_HEAD = '''"""{name} of {module}, as a layer of a drawing."""
+
+import torch
+from torch import nn
+from {module} import {name} as _{name}
+
+
+class {label}(_{name}, nn.Module):
+    """{name} of {module}."""
+'''
+_METHOD = """
+    def {method}(self, {given}):
+        {line}
+"""
+
+
+def importable(kind: type) -> bool:
+    """Whether a class is found by the path that it says it has."""
+    module = sys.modules.get(kind.__module__)
+    return module is not None and kind.__module__ != "__main__" and getattr(module, kind.__qualname__, None) is kind
+
+
+def layer_of(kind: type[nn.Module], folder: Path, beside: Path) -> CustomFile:
+    """The file that has a class as its only layer, in `folder`. Raises Unbound for a class that is not found by its
+    path, or that stands in `beside`, the folder of the file that is imported."""
+    if not importable(kind):
+        raise Unbound(f"{kind.__name__} of {kind.__module__} is not found there by its name, so no file can import it")
+    root = kind.__module__.partition(".")[0]
+    home = getattr(importlib.import_module(root), "__file__", None) or ""
+    if home and (Path(home).parent.parent if Path(home).name == "__init__.py" else Path(home).parent) == beside:
+        raise Unbound(f"{kind.__name__} is of {root} beside the file, which a project does not take along")
+    text = _text(kind)
+    stem = re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}")
+    path = folder / FOLDER / digest(text)[:16] / f"{stem}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    assert module_name(path) == stem
+    layer_files.allow(digest(text), tried=True)
+    return read_file(path)
+
+
+def _text(kind: type[nn.Module]) -> str:
+    label = kind.__name__.strip("_")
+    text = _HEAD.format(name=kind.__name__, module=kind.__module__, label=label[:1].upper() + label[1:])
+    if kind.__init__ is not nn.Module.__init__:
+        given, passed = _arguments(kind, "__init__")
+        text += _METHOD.format(method="__init__", given=given, line=f"super().__init__({passed})")
+    given, passed = _arguments(kind, "forward")
+    names = _returned(kind)
+    call = f"super().forward({passed})"
+    several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
+    return text + _METHOD.format(method="forward", given=given, line=several if names else f"return {call}")
+
+
+def _arguments(kind: type[nn.Module], method: str) -> tuple[str, str]:
+    """The arguments of a method as they are written, and how they are handed on; those with a default that is no
+    literal are left to the class. Raises Unbound."""
+    given, passed, keyword = [], [], False
+    for one in list(inspect.signature(getattr(kind, method)).parameters.values())[1:]:
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            if method == "forward" and one.kind is one.VAR_POSITIONAL:
+                raise Unbound(f"{kind.__name__}.forward takes *{one.name}")
+            continue
+        default = "" if one.default is one.empty else _written(one.default)
+        if default is None:
+            keyword = True  # what stands behind it is given by its name
+            continue
+        if one.kind is one.KEYWORD_ONLY and "*" not in given:
+            given.append("*")
+        note = _annotation(one.annotation, one.default, method)
+        equals = " = " if note else "="
+        given.append(f"{one.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}")
+        keyword = keyword or one.kind is one.KEYWORD_ONLY
+        passed.append(f"{one.name}={one.name}" if keyword else one.name)
+    return ", ".join(given), ", ".join(passed)
+
+
+def _written(default: Any) -> str | None:
+    """A default as Python; None for what is no literal."""
+    try:
+        value = literal_of(default)
+        encode(value)
+    except (Unbound, BadLiteral):
+        return None
+    return f"torch.{value.name}" if isinstance(value, DType) else repr(value)
+
+
+def _annotation(annotation: Any, default: Any, method: str) -> str:
+    words = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    if annotation is inspect.Parameter.empty:
+        words = ""
+    if "Tensor" in words or (method == "forward" and default is None and not words):
+        return "torch.Tensor | None" if default is None else "torch.Tensor" if "[" not in words else ""
+    return words if words in _PLAIN else ""
+
+
+def _returned(kind: type[nn.Module]) -> tuple[str, ...]:
+    """Names for what `forward` gives where that is several values."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.forward)))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return ()
+    return returned_names(tree) if isinstance(tree, ast.FunctionDef) else ()

@@ -1,0 +1,109 @@
+"""What a model says of its parameters apart from what is computed with them: their order, and which of them learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torch import nn
+
+from app.builder.blocks import Blocks, with_blocks
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Graph
+from app.builder.importer.lowering.ir import Draft, DraftNode
+from app.builder.registration import with_sequence
+from app.util.frozen import FrozenMap
+
+LEARNS = "requires_grad"
+
+
+def partly_frozen(module: nn.Module) -> bool:
+    """Whether some of a module's parameters learn and others do not: no node says that of one layer."""
+    return len({parameter.requires_grad for parameter in module.parameters()}) > 1
+
+
+def wholly_frozen(module: nn.Module) -> bool | None:
+    """Whether none of a module's parameters learns; None if it has none."""
+    learning = [parameter.requires_grad for parameter in module.parameters()]
+    return not any(learning) if learning else None
+
+
+def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Layers that cannot be written with their parameters, and are partly frozen; and the reason in words."""
+    for path, module in model.named_modules():
+        if isinstance(module, nn.RNNBase | nn.RNNCellBase) and partly_frozen(module):
+            yield path, "some of its parameters learn and others do not, and a node does not say that of one layer"
+
+
+# --- Drafts
+
+
+def freeze(root: Draft) -> None:
+    """Say of submodules in which nothing learns that they are frozen, rather than of each layer in them."""
+    _settle(root)
+
+
+def _settle(draft: Draft) -> bool | None:
+    """Whether nothing in a draft learns, None if it has no parameters; what is frozen as a whole is so from outside."""
+    for node in draft.nodes.values():
+        if node.inner is not None:
+            node.frozen = _settle(node.inner)
+            if node.frozen:
+                _thaw(node.inner)
+    found = [frozen for node in draft.nodes.values() if not node.shares and (frozen := _frozen(node)) is not None]
+    return all(found) if found else None
+
+
+def _frozen(node: DraftNode) -> bool | None:
+    return node.params.get(LEARNS) is False if node.op == "parameter" else node.frozen
+
+
+def _thaw(draft: Draft) -> None:
+    for node in draft.nodes.values():
+        node.frozen = None
+        if node.op == "parameter":
+            node.params.pop(LEARNS, None)
+        if node.inner is not None:
+            _thaw(node.inner)
+
+
+def number(root: Draft, model: nn.Module) -> None:
+    """Give every node that owns something the place at which the model registers it, among those of its sheet."""
+    places = {path: place for place, path in enumerate(_registered(model))}
+    todo = [root]
+    while todo:
+        draft = todo.pop()
+        prefix = f"{draft.path}." if draft.path else ""
+        there = {node.id: places[prefix + node.name] for node in draft.nodes.values()
+                 if not node.shares and _owns(node) and prefix + node.name in places}  # fmt: skip
+        for order, key in enumerate(sorted(there, key=there.__getitem__), 1):
+            draft.nodes[key].order = order
+        todo += [node.inner for node in draft.nodes.values() if node.inner is not None]
+
+
+def _owns(node: DraftNode) -> bool:
+    return node.inner is not None or node.op in ("parameter", "buffer", "constant", "packed") or (
+        node.op.startswith(("nn.", "ops.", "custom."))
+    )  # fmt: skip
+
+
+def _registered(model: nn.Module) -> Iterator[str]:
+    """The names of what a model has, as it registers them."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        yield path
+        own = (*module._parameters.items(), *module._buffers.items())
+        yield from (f"{path}.{name}" if path else name for name, _ in own)
+
+
+# --- Graphs
+
+
+def as_called(graph: Graph, blocks: Blocks, catalog: Catalog) -> tuple[Graph, Blocks]:
+    """The same without an order where the calls are in that order already."""
+    ops = with_blocks(catalog, blocks)
+
+    def plain(graph: Graph) -> Graph:
+        ordered = sorted((node for node in graph.nodes.values() if node.order), key=lambda node: node.order)
+        return with_sequence(graph, ops, [node.id for node in ordered]) if ordered else graph
+
+    return plain(graph), FrozenMap({name: replace(block, graph=plain(block.graph)) for name, block in blocks.items()})

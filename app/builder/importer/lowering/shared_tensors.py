@@ -1,0 +1,113 @@
+"""Tensors that a model has under several names, or reads past the layer that they belong to."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import nn
+
+from app.builder.importer.fallback_report import inside, parent
+from app.builder.importer.lowering.ir import Draft, DraftNode
+
+
+def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
+    """Tensors of several names: the submodule that has all of them in it, and the names. Buffers that no state_dict
+    has are left out."""
+    names: dict[int, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and name not in module._non_persistent_buffers_set:
+                names.setdefault(id(tensor), []).append(f"{path}.{name}" if path else name)
+    found = []
+    for several in (group for group in names.values() if len(group) > 1):
+        outer = _around(several[0], several[-1])
+        for one, other in pairwise(several):
+            outer = min(outer, _around(one, other), key=len)
+        found.append((outer, tuple(several)))
+    return found
+
+
+def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
+    """Have nodes of the sheet on which all of these names are say that they are one; whether there are such nodes."""
+    drafts = _by_path(root)
+    sheet = max((path for path in drafts if inside(outer, path)), key=len)
+    for draft in drafts[sheet]:
+        places = [_holder(draft, name) for name in names]
+        first, *others = places
+        if first is None or None in others:
+            return False
+        for other in others:
+            assert other is not None
+            if other[0] is not first[0]:
+                other[0].tied[other[1]] = first[0].id, first[1]
+            elif other[1] != first[1]:
+                return False
+        if first[0].kept:  # made first, as the others have its tensor; and of two names torch tells the first
+            draft.nodes = {first[0].id: first[0], **draft.nodes}
+    return True
+
+
+def _by_path(root: Draft) -> dict[str, list[Draft]]:
+    found: dict[str, list[Draft]] = {}
+    todo = [root]
+    while todo:
+        draft = todo.pop()
+        found.setdefault(draft.path, []).append(draft)
+        todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
+    return found
+
+
+def _holder(draft: Draft, name: str) -> tuple[DraftNode, str] | None:
+    """The node of a sheet that holds a tensor, and what that calls it."""
+    relative = name.removeprefix(f"{draft.path}.") if draft.path else name
+    for node in draft.nodes.values():
+        if node.shares or (node.inner is None and not _holds(node)):
+            continue
+        if node.op in VALUES and node.name == relative:
+            return node, ""
+        if node.op not in VALUES and relative.startswith(f"{node.name}."):
+            return node, relative.removeprefix(f"{node.name}.")
+    return None
+
+
+def _holds(node: DraftNode) -> bool:
+    return node.op in VALUES or node.op.startswith(("nn.", "ops.", "custom."))
+
+
+VALUES = ("parameter", "buffer")
+
+
+def _around(one: str, other: str) -> str:
+    outer = parent(one)
+    while not inside(other, outer):
+        outer = parent(outer)
+    return outer
+
+
+def read_past(root: Draft) -> tuple[str, bool] | None:
+    """A submodule that is called, and of which another reads a tensor: where it stands, and whether it is a layer.
+
+    None if there is none. The tensor would have the name of the layer before its own, as another tensor.
+    """
+    calls: dict[str, bool] = {}
+    tensors: list[str] = []
+    todo, seen = [root], set[int]()
+    while todo:
+        draft = todo.pop()
+        if id(draft) in seen:
+            continue
+        seen.add(id(draft))
+        for node in draft.nodes.values():
+            path = f"{draft.path}.{node.name}" if draft.path else node.name
+            if node.op in ("parameter", "buffer"):
+                if "." in node.name:
+                    tensors.append(path)
+            elif node.inner is not None or node.op.startswith(("nn.", "ops.", "custom.")):
+                calls.setdefault(path, node.inner is None)
+            if node.inner is not None:
+                todo.append(node.inner)
+    for tensor in tensors:
+        owner = parent(tensor)
+        if owner in calls:
+            return owner, calls[owner]
+    return None

@@ -1,0 +1,39 @@
+"""A model that is one node from its inputs to its outputs."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+
+from app.builder.catalog.catalog import OpSpec
+from app.builder.codegen.whole_net import WHOLE
+from app.builder.importer.lowering.ir import Draft, DraftError
+from app.builder.importer.tracing.real_evaluation import port_name, run_alone
+from app.builder.literals import DType
+
+
+def drawn_whole(model: nn.Module, spec: OpSpec, params: dict[str, Any], examples: tuple[Any, Any]) -> Draft:
+    """The sheet of a model that is one node: its inputs, its class, its outputs. Raises DraftError."""
+    args, kwargs = examples
+    draft = Draft("", type(model).__name__)
+    made = draft.add(spec.key, WHOLE, params)
+    names = [port_name(spec, name) for name in inspect.signature(type(model).forward).parameters][1:]
+    for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+        shape: dict[str, Any] = {"shape": tuple(value.shape[1:])}
+        if value.dtype != torch.float32:
+            shape["dtype"] = DType(str(value.dtype).removeprefix("torch."))
+        node = draft.add("input", name, shape)
+        draft.inputs.append(node.id)
+        draft.wires.append((node.id, 0, made.id, name, 0))
+    found = run_alone(model, args, kwargs)
+    leaves = found if isinstance(found, tuple | list) and len(spec.outputs) > 1 else (found,)
+    if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        raise DraftError(f"{draft.kind} returns a {type(found).__name__}, which no output of a drawing is")
+    for number in range(len(leaves)):
+        node = draft.add("output", f"output{number + 1}" if len(leaves) > 1 else "output", {})
+        draft.wires.append((made.id, number, node.id, "input", 0))
+        draft.outputs.append(node.id)
+    return draft

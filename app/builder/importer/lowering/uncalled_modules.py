@@ -1,0 +1,97 @@
+"""What a model has and its `forward` never uses: kept on the sheet of the module that it stands in, so that the
+state_dict has the keys of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torch import nn
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.importer.fallback_report import inside
+from app.builder.importer.lowering.binding import Unbound
+from app.builder.importer.lowering.ir import Draft
+from app.builder.importer.lowering.lowering import tensor_params
+from app.builder.importer.lowering.modules import described, key_of
+from app.builder.importer.lowering.parameter_order import partly_frozen, wholly_frozen
+
+VALUES = ("parameter", "buffer")
+
+
+def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
+    """Put a node for every parameter and buffer that no node holds; for those of a whole layer, that layer."""
+    drafts: dict[str, list[Draft]] = {}
+    held: set[str] = set()
+    for draft in _drafts(root):
+        drafts.setdefault(draft.path, []).append(draft)
+        held.update(_held(draft, model, catalog))
+    missing = [key for key in _keys(model) if key not in held]
+    if not missing:
+        return
+    sheets = sorted(drafts, key=len, reverse=True)
+    of_sheet: dict[str, list[str]] = {}
+    for key in missing:
+        place = next(path for path in sheets if inside(key.rpartition(".")[0], path))
+        of_sheet.setdefault(place, []).append(key)
+    for path, keys in of_sheet.items():
+        for name, op, params in list(_nodes(model, path, set(keys), catalog)):
+            layer = model.get_submodule(f"{path}.{name}" if path else name) if op not in VALUES else None
+            for draft in drafts[path]:
+                made = draft.add(op, name, dict(params))
+                made.kept, made.frozen = True, None if layer is None else wholly_frozen(layer)
+
+
+def _drafts(root: Draft) -> Iterator[Draft]:
+    todo = [root]
+    while todo:
+        draft = todo.pop()
+        yield draft
+        todo.extend(node.inner for node in draft.nodes.values() if node.inner is not None)
+
+
+def _keys(model: nn.Module) -> Iterator[str]:
+    """The keys of the state_dict that are tensors, in its order."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and name not in module._non_persistent_buffers_set:
+                yield f"{path}.{name}" if path else name
+
+
+def _held(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator[str]:
+    """The keys that the nodes of a sheet hold, apart from those inside of blocks."""
+    for node in draft.nodes.values():
+        path = f"{draft.path}.{node.name}" if draft.path else node.name
+        if node.op in VALUES:
+            yield path
+        elif node.op and catalog[node.op].kind in ("module", "custom") and not node.shares:
+            whole = node.name == "self" and not draft.path  # a model that is one node
+            layer = model if whole else model.get_submodule(path)
+            yield from ((key if whole else f"{path}.{key}") for key in layer.state_dict())
+
+
+def _nodes(
+    model: nn.Module, sheet: str, missing: set[str], catalog: Catalog
+) -> Iterator[tuple[str, str, Mapping[str, object]]]:
+    """Names, ops and parameters of what holds the missing keys of a sheet."""
+    prefix = f"{sheet}." if sheet else ""
+    done: set[str] = set()
+    for path, module in model.get_submodule(sheet).named_modules(remove_duplicate=False):
+        whole = f"{prefix}{path}" if path else sheet
+        if any(inside(whole, other) for other in done):
+            continue
+        keys = [f"{whole}.{key}" if whole else key for key in module.state_dict()]
+        as_one = key_of(module, catalog) is not None and not partly_frozen(module)
+        if path and keys and missing.issuperset(keys) and as_one:
+            try:
+                spec, params = described(module, catalog)
+            except Unbound:  # it was changed; its tensors are kept one by one
+                pass
+            else:
+                done.add(whole)
+                yield path, spec.key, params
+                continue
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            key = f"{whole}.{name}" if whole else name
+            if tensor is not None and key in missing:
+                op = "parameter" if name in module._parameters else "buffer"
+                yield key.removeprefix(prefix), op, tensor_params(tensor)

@@ -1,0 +1,185 @@
+"""What a call leaves behind: attributes, lists, globals and random states that the next call would find changed."""
+
+from __future__ import annotations
+
+import collections
+import random
+import sys
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from app.builder.catalog.ops import COUNTED
+from app.builder.importer.fallback_report import inside
+from app.builder.importer.lowering.constructor_args import MADE_WITH
+from app.builder.importer.tracing import source_lines
+from app.builder.importer.tracing.proxies import PROXIES, Training
+
+Where = tuple[str, str]  # the path of a module, and what in it
+Facts = dict[Where, Any]
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+_TORCHS = frozenset(vars(nn.Module())) | {MADE_WITH}
+_DEEPEST, _MOST = 6, 20_000
+KEPT = ("a tensor",)  # which one does not matter here
+
+
+def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
+    """What modules, their classes and the files of these keep, apart from tensors that torch knows of, and apart from
+    what stands `beside` the rest."""
+    found: Facts = {}
+    classes: dict[type, str] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) or any(inside(path, outer) for outer in beside):
+            continue
+        classes.setdefault(type(module), path)
+        for name, value in module.__dict__.items():
+            if name not in _TORCHS:
+                found.update(_facts(path, name, value, set(), 0))
+        found[path, "its parameters"] = tuple((name, one is not None and one.requires_grad)
+                                              for name, one in module._parameters.items())  # fmt: skip
+        found[path, "its buffers and modules"] = (*module._buffers, *module._modules)
+    for kind, path in classes.items():
+        for base in kind.__mro__:
+            if source_lines.is_theirs(getattr(sys.modules.get(base.__module__), "__file__", None) or "<"):
+                for name, value in vars(base).items():
+                    if not name.startswith("__"):
+                        found.update(_shallow(path, f"{name} (of the class)", value))
+    for path, name, value in _globals(classes):
+        found.update(_shallow(path, name, value))
+    return found
+
+
+def _globals(classes: dict[type, str]) -> Iterator[tuple[str, str, Any]]:
+    done: set[int] = set()
+    for kind, path in classes.items():
+        for function in source_lines.functions_of(kind):
+            space = function.__globals__
+            if id(space) not in done:
+                done.add(id(space))
+                yield from ((path, f"the global {name}", value) for name, value in space.items()
+                            if not name.startswith("__"))  # fmt: skip
+
+
+def _shallow(path: str, name: str, value: Any) -> Facts:
+    """A value that is no attribute of a module: of a class or of a file."""
+    kinds = (*_PLAIN, *_SEQUENCES, dict, torch.Tensor, random.Random, torch.Generator)
+    if isinstance(value, kinds) or _of_numpy(value):
+        return _facts(path, name, value, set(), _DEEPEST - 2)
+    return {}
+
+
+def _of_numpy(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.random.Generator | numpy.random.RandomState)
+
+
+def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Facts:
+    where = path, name
+    if type(value) in PROXIES:
+        if not isinstance(value.known, torch.Tensor):
+            return {where: value.known}
+        return {where: KEPT, (path, f"{name} (changed in place)"): 0}  # as the plain one that is put in its place
+    if isinstance(value, torch.Tensor):
+        return {where: KEPT, (path, f"{name} (changed in place)"): 0 if value.is_inference() else value._version}
+    if type(value) is Training:
+        return {}
+    if isinstance(value, _PLAIN):
+        return {where: repr(value)}
+    if isinstance(value, random.Random):
+        return {where: value.getstate()}
+    if isinstance(value, torch.Generator):
+        return {where: bytes(value.get_state().numpy().data)}
+    if _of_numpy(value):
+        state = getattr(value, "bit_generator", value)
+        return {where: repr(state.state if state is not value else value.get_state())}
+    if depth >= _DEEPEST or id(value) in above or isinstance(value, nn.Module | type):
+        return {}
+    found: Facts = {}
+    inner = above | {id(value)}
+    if isinstance(value, _SEQUENCES):
+        found[where] = f"{len(value)} items"
+        items: Any = enumerate(value) if len(value) < _MOST else ()
+        for key, item in items:
+            found.update(_facts(path, f"{name}[{key}]", item, inner, depth + 1))
+    elif isinstance(value, dict):
+        found[where] = f"{len(value)} items"
+        for key, item in value.items() if len(value) < _MOST else ():
+            found.update(_facts(path, f"{name}[{key!r:.40}]", item, inner, depth + 1))
+    elif hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__path__"):
+        for key, item in vars(value).items():
+            found.update(_facts(path, f"{name}.{key}", item, inner, depth + 1))
+    return found
+
+
+def differing(before: Facts, after: Facts) -> list[Where]:
+    """What differs, in the order of the model."""
+    return [where for where in dict.fromkeys((*before, *after))
+            if where not in before or where not in after or before[where] != after[where]]  # fmt: skip
+
+
+def named(where: Where) -> str:
+    """What was changed, as a person finds it in the code."""
+    path, name = where[0], where[1].partition(" (")[0].partition("[")[0]
+    if name.startswith(("the global ", "its ")):
+        return name if not path or name.startswith("the ") else f"{name} ({path})"
+    return f"{path}.{name}" if path else f"self.{name}"
+
+
+def changed_tensor(model: nn.Module, became: dict[fx.Node, fx.Node]) -> tuple[Where, fx.Node] | None:
+    """A parameter or a buffer that a call changes in place, and what it becomes; None if there is none."""
+    for node, made in became.items():
+        if node.op == "get_attr":
+            owner, _, name = str(node.target).rpartition(".")
+            try:
+                module = model.get_submodule(owner)
+            except AttributeError:
+                continue
+            if name != COUNTED and (name in module._buffers or name in module._parameters):
+                return (owner, name), made  # but for what a normalization counts: it does so in the drawing too
+    return None
+
+
+# --- What is kept from one call to the next
+
+
+def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
+    """Put plain tensors in the place of values of the graph that modules keep; by id what each of them was."""
+    found: dict[int, tuple[Where, fx.Node]] = {}
+    known: dict[fx.Node, torch.Tensor] = {}
+
+    def plain(value: Any, where: Where, depth: int = 0) -> Any:
+        if type(value) in PROXIES:
+            node, example = value.node, value.known
+            if not isinstance(example, torch.Tensor):
+                return example
+            tensor = known.setdefault(node, torch.empty_like(example, device="meta"))
+            found[id(tensor)] = where, node
+            return tensor
+        if depth >= _DEEPEST or isinstance(value, nn.Module | type | torch.Tensor):
+            return value
+        if isinstance(value, list | collections.deque):
+            for number, item in enumerate(value):
+                value[number] = plain(item, where, depth + 1)
+        elif type(value) is tuple:
+            return tuple(plain(item, where, depth + 1) for item in value)
+        elif isinstance(value, dict):
+            for key, item in list(value.items()):
+                if type(item) in PROXIES or isinstance(item, list | tuple | dict):
+                    value[key] = plain(item, where, depth + 1)
+        elif hasattr(value, "__dict__") and not callable(value) and not hasattr(value, "__path__"):
+            for key, item in list(vars(value).items()):
+                if type(item) in PROXIES or isinstance(item, list | tuple | dict):
+                    vars(value)[key] = plain(item, where, depth + 1)
+        return value
+
+    for path, module in model.named_modules():
+        for name, value in list(module.__dict__.items()):
+            if name not in _TORCHS:
+                module.__dict__[name] = plain(value, (path, name))
+        for name in module._non_persistent_buffers_set & module.__dict__.keys():  # set while the model ran
+            module._buffers[name] = module.__dict__.pop(name)
+    return found

@@ -1,0 +1,113 @@
+"""A model that does something else while it is trained: both ways in one drawing, where other tensors come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.builder.catalog.ops import COUNTED, IN_TRAINING
+from app.builder.importer.lowering.binding import BATCH_NORM
+from app.builder.importer.lowering.ir import Draft, DraftError
+
+_What = tuple[Any, ...]
+
+
+def with_evaluation(training: Draft, evaluation: Draft) -> None:
+    """Mark the outputs of the draft that was traced in training where evaluation returns others.
+
+    Raises DraftError if evaluation computes what training does not.
+    """
+    _settle_norms(training, evaluation)
+    _settle_dropouts(training, evaluation)
+    told, asked = _Told(training), _Told(evaluation)
+    mine = [told.of(*_source(training, node)) for node in training.outputs]
+    other = [asked.of(*_source(evaluation, node)) for node in evaluation.outputs]
+    if mine == other:
+        return
+    places = {told.of(source, output): (source, output) for source, output, *_ in training.wires}
+    if not all(what in places for what in other):
+        words = "in evaluation it computes what it does not in training, and a drawing has one way only"
+        raise DraftError(f"{training.kind}: {words}")
+    for node in training.outputs:
+        training.nodes[node].params["when"] = "training"
+    for number, what in enumerate(other):
+        name = evaluation.nodes[evaluation.outputs[number]].name
+        made = training.add("output", training.fresh(f"eval_{name}"), {"when": "eval"})
+        training.wires.append((*places[what], made.id, "input", 0))
+        training.outputs.append(made.id)
+
+
+def _settle_norms(training: Draft, evaluation: Draft) -> None:
+    """A normalization that takes the statistics of the batch in training alone asks for the mode as the net does."""
+    drafts = training, evaluation
+    ours, theirs = ([node for node in draft.nodes.values() if node.op == BATCH_NORM] for draft in drafts)
+    if len(ours) == len(theirs):
+        for one, other in zip(ours, theirs, strict=True):
+            if (one.params.get("training"), other.params.get("training", False)) == (True, False):
+                del one.params["training"]
+                other.params.pop("training", None)
+            if not any(wire[2:4] == (one.id, COUNTED) for wire in training.wires):
+                _not_counted(evaluation, other.id)
+    inner, also = ([node.inner for node in draft.nodes.values() if node.inner] for draft in drafts)
+    if len(inner) == len(also):
+        for first, second in zip(inner, also, strict=True):
+            _settle_norms(first, second)
+
+
+def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
+    """What drops out in training alone says so itself."""
+    for key, name in IN_TRAINING.items():
+        ours, theirs = ([node for node in draft.nodes.values() if node.op == key] for draft in (training, evaluation))
+        if len(ours) == len(theirs):
+            for one, other in zip(ours, theirs, strict=True):
+                if name in one.params and name not in other.params:
+                    other.params[name] = one.params[name]
+    inner, also = ([node.inner for node in draft.nodes.values() if node.inner] for draft in (training, evaluation))
+    if len(inner) == len(also):
+        for first, second in zip(inner, also, strict=True):
+            _settle_dropouts(first, second)
+
+
+def check_chance(training: Draft, evaluation: Draft | None) -> None:
+    """Raise DraftError for a function that drops out in evaluation too: its op does so in training alone."""
+    for node in (evaluation or training).nodes.values():
+        if node.params.get(IN_TRAINING.get(node.op, ""), 0.0):
+            raise DraftError(f"{training.path or training.kind}: {node.op} drops out in evaluation too", training.path)
+    inner = [node.inner for node in (evaluation or training).nodes.values() if node.inner]
+    for draft in inner:
+        check_chance(draft, None)
+
+
+def _not_counted(draft: Draft, norm: str) -> None:
+    counts = {wire[0] for wire in draft.wires if wire[2:4] == (norm, COUNTED)}
+    draft.wires = [wire for wire in draft.wires if wire[0] not in counts]
+    draft.nodes = {key: node for key, node in draft.nodes.items() if key not in counts}
+
+
+def _source(draft: Draft, node: str) -> tuple[str, int]:
+    return next((wire[0], wire[1]) for wire in draft.wires if wire[2] == node)
+
+
+class _Told:
+    """What a value of a draft is made of, all the way up; two values that are told alike are computed alike."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._nodes: dict[str, int] = {}
+        self._numbers: dict[_What, int] = {}
+        self._draft = draft
+        into: dict[str, list[tuple[str, int, str, int]]] = {}
+        for source, output, target, port, index in draft.wires:
+            into.setdefault(target, []).append((port, index, source, output))
+        self._whats: dict[str, _What] = {}
+        for node in draft.nodes.values():  # in running order, so whatever feeds a node was told already
+            inner = _Told(node.inner).whole() if node.inner is not None else ()
+            feeds = tuple((port, index, self._whats[source], output)
+                          for port, index, source, output in sorted(into.get(node.id, ())))  # fmt: skip
+            params = tuple(sorted((name, repr(value)) for name, value in node.params.items()))
+            name = node.name if node.op in ("", "parameter", "buffer", "input") or node.op.startswith("nn.") else ""
+            self._whats[node.id] = (hash((node.op, name, params, inner, feeds)),)
+
+    def of(self, node: str, output: int) -> _What:
+        return (*self._whats[node], output)
+
+    def whole(self) -> _What:
+        return tuple(self._whats.values())

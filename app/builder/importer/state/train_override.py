@@ -1,0 +1,125 @@
+"""Modules that do not follow the mode of their model: an overridden `train()`, or `eval()` called in `forward`."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from functools import cache
+from types import CodeType
+from typing import Any
+
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from app.builder.importer.fallback_report import parent
+from app.builder.importer.state import side_effects
+from app.builder.importer.tracing import source_lines
+from app.builder.importer.tracing.frames import TraceError
+from app.builder.importer.tracing.proxies import Training
+
+# What asks for facts, and what `@torch.no_grad()` about it does.
+_FACTS = frozenset({"__get__", "dim", "size", "numel", "_set_grad_enabled", "set_grad_enabled"})
+
+
+def set_mode(model: nn.Module, training: bool) -> Training:
+    """Bring a copied model into a mode, as its `train()` does, and let every module that follows have the flag that
+    comes back as its own. Raises TraceError for a `train()` that computes."""
+    owners = [path for path, module in model.named_modules() if overrides(module)]
+    flag = Training(training)
+    if not owners:
+        model.train(training)
+        held: dict[str, bool] = {}
+    else:
+        watch = _NothingComputed(owners[0], type(model.get_submodule(owners[0])).__name__)
+        with watch:
+            model.train(not training)
+        other, before = _modes(model), side_effects.facts(model)
+        with watch:
+            model.train(training)
+        flag.asked = bool(side_effects.differing(before, side_effects.facts(model)))
+        held = {path: on for path, on in _modes(model).items() if on is not training or other[path] is training}
+    for path, module in model.named_modules():
+        if path not in held:
+            by_identity = any(map(_by_identity, source_lines.functions_of(type(module))))
+            flag.asked |= by_identity
+            module.__dict__["training"] = training if by_identity else flag
+    return flag
+
+
+def overrides(module: nn.Module) -> bool:
+    """Whether a module's `train()` is another than that of torch."""
+    return type(module).train is not nn.Module.train or "train" in module.__dict__
+
+
+def _modes(model: nn.Module) -> dict[str, bool]:
+    return {path: module.training for path, module in model.named_modules()}
+
+
+class _NothingComputed(TorchFunctionMode):
+    """What `train()` computes with tensors nobody would see in a drawing."""
+
+    def __init__(self, path: str, name: str) -> None:
+        super().__init__()
+        self._path, self._name = path, name
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") not in _FACTS:
+            why = "its train() computes with tensors"
+            raise TraceError(f"{self._path or self._name} cannot be followed: {why}", self._path, why, False)
+        return func(*args, **(kwargs or {}))
+
+
+def _by_identity(function: Any) -> bool:
+    """Whether a function compares `self.training` by `is`, of which a flag of ours would hear nothing."""
+    return _compares(function.__code__)
+
+
+@cache
+def _compares(code: CodeType) -> bool:
+    if "training" not in code.co_names:
+        return False
+    steps = list(dis.get_instructions(code))
+    return any(one.opname == "LOAD_ATTR" and one.argval == "training" and third.opname == "IS_OP"
+               for one, third in zip(steps, steps[2:], strict=False))  # fmt: skip
+
+
+def follows(module: nn.Module) -> bool:
+    """Whether what a layer of torch does is that of the mode of the model, or of no mode."""
+    return all(type(one.__dict__.get("training")) is Training for one in module.modules() if _has_modes(one))
+
+
+def _has_modes(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return module.running_mean is not None
+    if isinstance(module, nn.RReLU):
+        return True
+    chance = getattr(module, "dropout", None) if isinstance(module, nn.MultiheadAttention | nn.RNNBase) else None
+    if isinstance(module, nn.modules.dropout._DropoutNd) or type(module).__name__ == "StochasticDepth":
+        chance = module.p
+    return isinstance(chance, float | int) and chance > 0
+
+
+def check_apart(model: nn.Module, path: str, training: bool) -> None:
+    """Let a part that is not followed be in its mode. Raises TraceError if the mode of something in it is held from
+    outside, so that the part alone would have another."""
+    part = model.get_submodule(path)
+    as_held = {name: _plain(module.training, training) for name, module in part.named_modules()}
+    for module in part.modules():
+        module.__dict__["training"] = training
+    part.train(training)
+    if as_held != {name: module.training for name, module in part.named_modules()}:
+        owner = next((one for one in _upwards(path) if overrides(model.get_submodule(one))), "")
+        why = "its train() holds the mode of what is in it"
+        raise TraceError(f"{owner or type(model).__name__} cannot be followed: {why}", owner, why, False)
+
+
+def _plain(value: Any, training: bool) -> bool:
+    return training if type(value) is Training else value
+
+
+def _upwards(path: str) -> Iterator[str]:
+    while path:
+        path = parent(path)
+        yield path
+
+

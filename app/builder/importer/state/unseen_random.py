@@ -1,0 +1,94 @@
+"""Random numbers that no call of the graph draws: of Python, of numpy, and of torch where nobody sees them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from app.builder.importer.tracing import source_lines
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing.tracing import Tracer
+
+_SEEDS = ("manual_seed", "seed", "set_rng_state")
+_NUMPY = """
+    beta binomial bytes chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric laplace logistic
+    lognormal multinomial multivariate_normal normal pareto permutation poisson power rand randint randn random
+    random_integers random_sample ranf rayleigh sample seed shuffle standard_cauchy standard_exponential standard_gamma
+    standard_normal standard_t triangular uniform vonmises wald weibull zipf
+""".split()  # fmt: skip
+
+
+def state() -> tuple[Any, ...]:
+    """What the next random numbers of all libraries depend on."""
+    numpy = sys.modules.get("numpy")
+    found: tuple[Any, ...] = (random.getstate(), bytes(torch.get_rng_state().numpy().data))
+    if numpy is not None:
+        kind, keys, *more = numpy.random.get_state(legacy=True)
+        found += (kind, keys.tobytes(), *more)
+    return found
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Whatever is drawn in here, the random numbers after it are those that would have come without."""
+    numpy, python = sys.modules.get("numpy"), random.getstate()
+    theirs = numpy.random.get_state(legacy=True) if numpy is not None else None
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(theirs)
+
+
+def drawn_by(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
+    """Whose state differs, "" if nobody's."""
+    if before[0] != after[0]:
+        return "Python's random module"
+    if before[1] != after[1]:
+        return "torch"
+    return "numpy" if before[2:] != after[2:] and len(before) == len(after) else ""
+
+
+@contextlib.contextmanager
+def watched(tracer: Tracer) -> Iterator[None]:
+    """A tracer hears where the model's code draws numbers of Python or numpy, or seeds torch. Raises TraceError."""
+
+    def instead(function: Any, words: str) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if tracer.following and source_lines.called_by_theirs():
+                raise tracer.refused(words)
+            return function(*args, **kwargs)
+
+        return called
+
+    changed: list[tuple[ModuleType, str, Any]] = []
+
+    def put(module: ModuleType | None, name: str, words: str) -> None:
+        function = getattr(module, name, None)
+        if module is not None and callable(function):
+            changed.append((module, name, function))
+            setattr(module, name, instead(function, words))
+
+    numpy = sys.modules.get("numpy")
+    for name in random.__all__:
+        if name[:1].islower() and name not in ("getstate",):
+            put(random, name, f"it draws random numbers with Python's random.{name}")
+    for name in _NUMPY:
+        put(getattr(numpy, "random", None), name, f"it draws random numbers with numpy.random.{name}")
+    for name in _SEEDS:
+        for module in (torch, torch.random):
+            put(module, name, f"it sets the state of torch's random numbers (torch.{name})")
+    try:
+        yield
+    finally:
+        for module, name, function in reversed(changed):
+            setattr(module, name, function)

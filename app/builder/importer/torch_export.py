@@ -1,0 +1,321 @@
+"""A submodule that `torch.export` can follow where fx cannot: the calls that it wrote down, made once more.
+
+What comes of it runs in the place of `forward`, so tracing sees functions of torch instead of what it could not follow.
+Before that it is held against the module itself, in numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import logging
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from app.builder.importer.aten_names import FLAGGED, KEPT, NoForm, form_of
+from app.builder.importer.tracing.dispatch_patches import as_followed
+from app.builder.importer.tracing.frames import TraceError
+from app.builder.importer.tracing.proxies import PROXIES
+from app.builder.importer.tracing.real_evaluation import SEED, copy_of, real_like
+
+PATIENCE = 30.0  # seconds for one export
+Whole = Callable[[nn.Module], bool]
+
+
+class NotExported(ValueError):
+    """A module that cannot be exported into calls that tracing knows; the words say why."""
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """Calls that a layer of torch made: the layer once more, with what it took and gave."""
+
+    path: str
+    taken: fx.Node
+    given: fx.Node
+
+
+class Replay:
+    """The calls of an exported program, for any module that is like the exported one."""
+
+    def __init__(self, program: Any, module: nn.Module, whole: Whole) -> None:
+        self._program, self._nodes = program, list(program.graph.nodes)
+        self._inputs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+        self._outputs, self._paths = _user_outputs(program), {path for path, _ in module.named_modules()}
+        self._needed = self._found_needed()
+        self._folded = {group[0]: made for group in self._groups() if (made := self._layer(group, module, whole))}
+        self._skipped = {node for group in self._groups() if group[0] in self._folded for node in group}
+        self.follows_mode = True
+        self._forms = {node: self._form(node) for node in self._nodes if self._calls(node)}
+
+    def __call__(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """What `forward` gives: the same calls on what the module holds."""
+        leaves, env = iter(tree_flatten((args, kwargs))[0]), dict[fx.Node, Any]()
+        for node in self._nodes:
+            if node.op == "placeholder":
+                env[node] = self._input(node, module, leaves)
+            elif node in self._folded:
+                layer = self._folded[node]
+                env[layer.given] = module.get_submodule(layer.path)(env[layer.taken])
+            elif node in self._forms:
+                given, named = fx.map_arg((node.args, node.kwargs), lambda one: env[one])
+                if self.follows_mode and str(node.target) in FLAGGED:
+                    given = (*given[:2], module.training)
+                env[node] = as_followed(self._forms[node])(*given, **named)
+        spec = self._program.call_spec.out_spec
+        return tree_unflatten([env[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in self._outputs], spec)
+
+    # --- What the nodes are
+
+    def _input(self, node: fx.Node, module: nn.Module, leaves: Iterator[Any]) -> Any:
+        spec = self._inputs[node.name]
+        if spec.kind is InputKind.USER_INPUT:
+            leaf = next(leaves)
+            if not isinstance(spec.arg, ConstantArgument):
+                return leaf
+            known = leaf.known if type(leaf) in PROXIES else leaf
+            if known != spec.arg.value and repr(known) != repr(spec.arg.value):  # the other value is in the export
+                why = "what was exported of it holds for one value of an argument, and it is called with others"
+                raise TraceError(f"{type(module).__name__} cannot be followed: {why}", None, why, False)
+            return spec.arg.value
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            return self._program.constants[spec.target]
+        owner, _, name = spec.target.rpartition(".")
+        return getattr(module.get_submodule(owner), name)
+
+    def _calls(self, node: fx.Node) -> bool:
+        return node.op == "call_function" and node not in self._skipped and node in self._needed
+
+    def _form(self, node: fx.Node) -> Callable[..., Any]:
+        try:
+            return form_of(node.target)
+        except NoForm as error:
+            raise NotExported(str(error)) from error
+
+    def _found_needed(self) -> set[fx.Node]:
+        """What the outputs need, and what changes something in place."""
+        wanted = {leaf for leaf in self._outputs if isinstance(leaf, fx.Node)}
+        for node in reversed(self._nodes):
+            if node in wanted or _in_place(node):
+                wanted.update((node, *node.all_input_nodes))
+        return wanted
+
+    def _groups(self) -> list[list[fx.Node]]:
+        """Calls behind each other that one call of a module made."""
+        groups: list[list[fx.Node]] = []
+        last: Any = None
+        for node in (node for node in self._nodes if node.op == "call_function"):
+            stack = tuple(node.meta.get("nn_module_stack") or ())
+            if last is None or stack != last:
+                groups.append([])
+            groups[-1].append(node)
+            last = stack
+        return groups
+
+    def _layer(self, group: list[fx.Node], module: nn.Module, whole: Whole) -> _Folded | None:
+        """The layer of torch that a group of calls is, if it takes one tensor and gives one."""
+        stack = [path for path, _ in (group[0].meta.get("nn_module_stack") or {}).values() if path in self._paths]
+        path = stack[-1] if stack else ""
+        inside, outer = set(group), self._needed
+        if not path or not whole(module.get_submodule(path)):
+            return None
+        taken = {node for one in group for node in one.all_input_nodes if node not in inside and self._arrives(node)}
+        ends = {leaf for leaf in self._outputs if isinstance(leaf, fx.Node)}
+        given = {one for one in group if one in ends or any(user in outer - inside for user in one.users)}
+        return _Folded(path, taken.pop(), given.pop()) if len(taken) == 1 and len(given) == 1 else None
+
+    def _arrives(self, node: fx.Node) -> bool:
+        """Whether it is a value of the call rather than something that the module holds."""
+        return node.op != "placeholder" or self._inputs[node.name].kind is InputKind.USER_INPUT
+
+    def check_state(self) -> None:
+        """Raise NotExported where a buffer is changed, but for those that a layer of torch cares for itself."""
+        for node in self._nodes:
+            first = node.args[0] if node.args else None
+            held = isinstance(first, fx.Node) and first.op == "placeholder" and not self._arrives(first)
+            if held and _in_place(node) and node not in self._skipped:
+                raise NotExported(f"it changes {self._inputs[first.name].target}")  # type: ignore[union-attr]
+        for spec in self._program.graph_signature.output_specs:
+            made = next((node for node in self._nodes if node.name == spec.arg.name), None)
+            if spec.kind is OutputKind.BUFFER_MUTATION and made not in self._skipped:
+                raise NotExported(f"it changes its buffer {spec.target}")
+
+
+def _in_place(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema is not None and schema.is_mutable and schema.name != "aten::detach_")
+
+
+def _user_outputs(program: Any) -> list[Any]:
+    """The nodes that come back, and the values of what is no tensor."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    return [spec.arg.value if isinstance(spec.arg, ConstantArgument) else nodes[spec.arg.name] for spec in specs]
+
+
+# --- Exporting
+
+
+def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool, batch: int = 0) -> Replay:
+    """What `torch.export` makes of a module called with tensors like these. With `smaller`, in torch's core functions.
+
+    Tensors whose first size is `batch` may have other first sizes, if the module takes them. Raises NotExported, too
+    where what was exported is not the same net, in outputs or in gradients.
+    """
+    real, named = tree_map(real_like, (_two_samples(args), _two_samples(kwargs)))
+    others = tree_map(real_like, _other_batch((args, kwargs), batch))
+    try:
+        with _quiet(), _limited():
+            replay = _program(module, real, named, whole, smaller)
+    except NotExported:
+        raise
+    except Exception as error:  # whatever export says is the reason
+        raise NotExported(_first_line(error)) from error
+    replay.check_state()
+    for follows in (True, False):  # what drops out does so while it is trained, or always
+        replay.follows_mode = follows
+        try:
+            if _same(replay, module, real, named):
+                _check_batch(replay, module, *others)
+                return replay
+        except NotExported:
+            raise
+        except Exception as error:  # whatever it is, the two were not found equal
+            raise NotExported(_first_line(error)) from error
+    raise NotExported("what torch.export makes of it has other outputs or other gradients")
+
+
+def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool) -> Replay:
+    tried = copy_of(module).train()
+    bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments
+    _, *given = bound.items()
+    shapes = {name: tree_map(_free, value) for name, value in given}
+    program = torch.export.export(tried, args, kwargs, dynamic_shapes=shapes)
+    if smaller:
+        table = {op: way for op, way in torch.export.default_decompositions().items() if str(op) not in KEPT}
+        program = program.run_decompositions(table)
+    return Replay(program, tried, whole)
+
+
+def _free(value: Any) -> Any:
+    """The batch may be of any size."""
+    return {0: torch.export.Dim.AUTO} if isinstance(value, torch.Tensor) and value.dim() else None
+
+
+def _two_samples(given: Any) -> Any:
+    """Tensors of one sample as tensors of two: a size of one is taken for one that never changes."""
+
+    def two(value: Any) -> Any:
+        single = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == 1
+        return value.expand(2, *value.shape[1:]).contiguous() if single else value
+
+    return tree_map(two, given)
+
+
+def _other_batch(given: Any, batch: int) -> Any:
+    def other(value: Any) -> Any:
+        grows = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch
+        return value.new_empty((batch + 2, *value.shape[1:])) if grows else value
+
+    return tree_map(other, given)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What export has to say to its own developers is not for who imports a model."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Ends what takes longer than PATIENCE, where this system and this thread know how to be told."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: Any) -> None:
+        raise NotExported(f"torch.export had not come to its end after {PATIENCE:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]:.200}" if lines else type(error).__name__
+
+
+# --- Whether it is the same
+
+
+def _same(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> bool:
+    """Whether outputs, gradients and buffers are equal, in both modes."""
+    for mode in (True, False):
+        theirs, mine = (_numbers(call, module, args, kwargs, mode) for call in (None, replay))
+        if len(theirs) != len(mine) or not all(map(_close, theirs, mine)):
+            return False
+    return True
+
+
+def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> None:
+    """Raise NotExported where the module takes these and the export, made for another batch, has other results."""
+    try:
+        theirs = _numbers(None, module, args, kwargs, False)
+    except Exception:  # the module itself wants that batch and no other
+        return
+    try:
+        mine = _numbers(replay, module, args, kwargs, False)
+        same = len(theirs) == len(mine) and all(map(_close, theirs, mine))
+    except Exception:  # it was made for the other batch
+        same = False
+    if not same:
+        raise NotExported("what torch.export makes of it holds for one batch size alone")
+
+
+def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool) -> list[Any]:
+    """Outputs, gradients and buffers of a copy in double precision."""
+    tried = copy_of(module).double().train(mode)
+    given, named = tree_map(_double, (args, kwargs))
+    arriving = [leaf for leaf in tree_flatten((given, named))[0] if isinstance(leaf, torch.Tensor)]
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(SEED)
+        found = replay(tried, *given, **named) if replay is not None else tried(*given, **named)
+        leaves = [leaf for leaf in tree_flatten(found)[0] if isinstance(leaf, torch.Tensor)]
+        learnt = [leaf for leaf in leaves if leaf.requires_grad]
+        if learnt:
+            torch.stack([leaf.square().mean() for leaf in learnt]).sum().backward()
+    return [*leaves, *(leaf.grad for leaf in arriving), *(p.grad for p in tried.parameters()), *tried.buffers()]
+
+
+def _double(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.double().requires_grad_() if value.is_floating_point() else value.clone()
+
+
+def _close(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and torch.allclose(one.double(), other.double(), 1e-9, 1e-11, equal_nan=True)

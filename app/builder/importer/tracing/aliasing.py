@@ -1,0 +1,220 @@
+"""Tensors that share their memory with others: where one is changed in place, the others are read anew.
+
+In a drawing nothing changes; `x.view(2, 3).add_(1)` is a new value of the view, and from there on another value of `x`,
+and of every other view of it that somebody asks for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from app.builder.importer.tracing.proxies import set_item
+
+Made = Callable[[str, Any, tuple[Any, ...]], fx.Node]  # kind, target, arguments
+
+# By what a view is called: how its values get back to where they came from.
+_SAME_NUMBERS = frozenset(
+    "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as ravel Flatten Unflatten".split()
+)
+_SWAPPED = frozenset("transpose swapaxes swapdims".split())
+_ITSELF = frozenset(
+    "contiguous to float type_as alias Identity Dropout Dropout1d Dropout2d Dropout3d dropout StochasticDepth".split()
+)
+_PARTED = frozenset("chunk split tensor_split split_with_sizes".split())
+_PARTS = frozenset({*_PARTED, "unbind"})
+
+
+class NoWayBack(ValueError):
+    """A view that is changed in place, of which nobody can tell what becomes of the rest; the words say so."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """That a value lies in the memory of another. `base` is that other as it was when both were the same; `chain` are
+    the calls from there, the first of which took `taken`. None where those calls are in another graph."""
+
+    base: fx.Node
+    taken: fx.Node
+    chain: tuple[fx.Node, ...] | None
+
+
+class Views:
+    """What became of the values of one trace. `values` has an example of each; `made` writes down a call at the end of
+    the graph that is traced now, and `kind_of` says what module a path leads to."""
+
+    def __init__(self, values: dict[fx.Node, Any], made: Made, kind_of: Callable[[str], str]) -> None:
+        self._values, self._made, self._kind_of = values, made, kind_of
+        self.became: dict[fx.Node, fx.Node] = {}
+        self.links: dict[fx.Node, Link] = {}
+        self.in_place: dict[fx.Node, fx.Node] = {}  # calls that change what they take, and that
+        self._parts: dict[fx.Node, fx.Node] = {}  # calls that give several views, and of what
+
+    # --- Which are views
+
+    def note(self, node: fx.Node) -> None:
+        """Write down of what a call gave a view, if it did."""
+        if node.target is operator.getitem and node.args[0] in self._parts:
+            whole = node.args[0]
+            assert isinstance(whole, fx.Node)
+            self.links[node] = Link(self._parts[whole], self._parts[whole], (whole, node))
+            return
+        value = self._values[node]
+        for source in node.all_input_nodes:
+            if _share(value, self._values[source]):
+                if isinstance(value, torch.Tensor):
+                    self.links[node] = Link(source, source, (node,))
+                else:
+                    self._parts[node] = source
+                return
+
+    def note_item(self, item: fx.Node, leaf: fx.Node, outer: dict[fx.Node, fx.Node]) -> None:
+        """The same of what a submodule gives back; `outer` are the values outside for those that arrived in it."""
+        chain: tuple[fx.Node, ...] | None = ()
+        while leaf in self.links:
+            leaf, chain = self.links[leaf].base, None
+        source = outer.get(leaf)
+        if source is not None:
+            self.links[item] = Link(source, source, chain)
+
+    # --- What they are now
+
+    def latest(self, node: fx.Node) -> fx.Node:
+        """The node for what a value is now. Raises NoWayBack."""
+        node = self._newest(node)
+        if not self.became:
+            return node
+        way = [node]
+        while (link := self.links.get(way[-1])) is not None:
+            way.append(self._newest(link.base))
+        for place in reversed(range(len(way) - 1)):
+            link, base = self.links[way[place]], way[place + 1]
+            if base is not link.base:
+                again = self._again(link, base)
+                if again is not base:
+                    self.links[again] = Link(base, link.taken, link.chain)
+                self.became[way[place]] = way[place] = again
+        return way[0]
+
+    def _newest(self, node: fx.Node) -> fx.Node:
+        while node in self.became:
+            node = self.became[node]
+        return node
+
+    def _again(self, link: Link, base: fx.Node) -> fx.Node:
+        """The same view of what its base became."""
+        if link.chain is None:
+            raise NoWayBack("a submodule gives back a part of what it takes, which is changed in place later")
+        new = {link.taken: base}
+        made = base
+        for node in link.chain:
+            args, named = fx.map_arg((node.args, node.kwargs), lambda one: new.get(one, one))
+            made = node.graph.create_node(node.op, node.target, args, named)
+            self._values[made] = self._values[node]
+            new[node] = made
+        return made
+
+    # --- Changes
+
+    def change(self, old: fx.Node, made: fx.Node) -> None:
+        """A value was changed in place to what `made` gives, and with it that of which it is a part.
+        Raises NoWayBack."""
+        self.links.pop(made, None)
+        todo: list[tuple[fx.Node, fx.Node]] = [(old, made)]
+        while todo:
+            old, made = todo.pop()
+            link = self.links.get(old)
+            if link is not None and self._is_same(link):
+                todo.append((link.base, made))
+            elif link is not None:
+                whole = self._written_back(link, made)
+                self.links.pop(whole, None)  # it lies in the memory of the part, but is read as what it was part of
+                self.links[made] = Link(whole, link.taken, link.chain)
+                todo.append((link.base, whole))
+            self.became[old] = made
+
+    def _is_same(self, link: Link) -> bool:
+        """Whether a view is all of its base, as it lies there."""
+        if not link.chain:
+            return link.chain is not None
+        view, base = self._values[link.chain[-1]], self._values[link.base]
+        same = isinstance(view, torch.Tensor) and view.shape == base.shape and view.dtype == base.dtype
+        return same and self._name(link.chain[0]) in _ITSELF
+
+    def _written_back(self, link: Link, part: fx.Node) -> fx.Node:
+        """What the base of a view is after the view became `part`."""
+        if not link.chain:
+            raise NoWayBack("what a submodule gives back is a part of what it takes, and is changed in place")
+        node, base = link.chain[-1], link.base
+        name, shape = self._name(link.chain[0]), tuple(self._values[base].shape)
+        if name in _SAME_NUMBERS:
+            return self._made("call_method", "reshape", (part, (-1, *shape[1:]) if shape else ()))
+        if name == "t":
+            return self._made("call_method", "transpose", (part, 0, 1))
+        if name in _SWAPPED:
+            return self._made("call_method", "transpose", (part, *_given(node, "dim0", "dim1", "axis0", "axis1")))
+        if name == "permute":
+            return self._made("call_method", "permute", (part, _inverse(node)))
+        index = self._index(name, link.chain)
+        if index is None:
+            raise NoWayBack(f"what {name} gives shares its memory with what it takes, and is changed in place")
+        return self._made("call_function", set_item, (base, index, part))
+
+    def _name(self, node: fx.Node) -> str:
+        if node.op == "call_module":
+            return self._kind_of(str(node.target))
+        return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+    def _index(self, name: str, chain: tuple[fx.Node, ...]) -> Any:
+        """Where a view stands in its base, None if no index says it."""
+        node = chain[-1]
+        if name in _PARTS:
+            return self._part_index(name, *chain)
+        if node.target is operator.getitem:
+            return node.args[1]
+        if name in ("select", "narrow"):
+            dim, start, *length = _given(node, "dim", *(("index",) if name == "select" else ("start", "length")))
+            dim %= self._values[node.all_input_nodes[0]].dim()
+            return (*(slice(None),) * dim, slice(start, start + length[0]) if length else start)
+        return None
+
+    def _part_index(self, name: str, call: fx.Node, item: fx.Node) -> Any:
+        """Where one of several parts stands in what was cut."""
+        parts, number = self._values[call], item.args[1]
+        assert isinstance(number, int)
+        number %= len(parts)
+        dims = (*call.args[1 if name == "unbind" else 2 :], *(call.kwargs.get(key) for key in ("dim", "axis")))
+        rank = self._values[call.all_input_nodes[0]].dim()
+        dim = next((one for one in dims if isinstance(one, int)), 0) % rank
+        before = (slice(None),) * dim
+        if name == "unbind":
+            return (*before, number)
+        sizes = [part.shape[dim] for part in parts]
+        start, stop = sum(sizes[:number]), sum(sizes[: number + 1])
+        return (*before, slice(start or None, stop if number < len(sizes) - 1 else None))
+
+
+def _share(value: Any, other: Any) -> bool:
+    """Whether a value, or the first of several, lies in the memory of another."""
+    if isinstance(value, tuple | list):
+        value = value[0] if value else None
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    return value.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
+def _given(node: fx.Node, *names: str) -> list[Any]:
+    return [*node.args[1:], *(node.kwargs[name] for name in names if name in node.kwargs)]
+
+
+def _inverse(node: fx.Node) -> tuple[int, ...]:
+    """The dimensions that undo a permutation."""
+    dims = _given(node, "dims")
+    dims = list(dims[0]) if isinstance(dims[0], tuple | list) else dims
+    places = [dim % len(dims) for dim in dims]
+    return tuple(places.index(number) for number in range(len(places)))

@@ -1,0 +1,92 @@
+"""Arguments of calls in a form that a graph can hold: numbers of numpy, lists that another call gave, `len`, and
+tensors of numbers that are computed."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from app.builder.importer.tracing.frames import DEPENDS, VALUES, TraceError
+from app.builder.importer.tracing.proxies import PROXIES, ValueProxy, dtype_source
+
+
+def plain_number(value: Any) -> Any:
+    """A number of numpy as one of Python; everything else as it is."""
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
+
+
+def opened(kind: str, target: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments in which tensors that one call gave together stand one by one: `torch.stack(x.unbind(1))`."""
+    if kind == "call_module" or target in (operator.getitem, getattr):
+        return args
+    return tuple(map(items_of, args))
+
+
+def items_of(value: Any) -> Any:
+    """The items of several tensors that one call gave; everything else as it is."""
+    known = value.known if type(value) is ValueProxy else None
+    if not isinstance(known, tuple | list) or isinstance(known, torch.Size):
+        return value
+    return tuple(value[number] for number in range(len(known)))
+
+
+@contextlib.contextmanager
+def lengths_seen(following: Callable[[], bool]) -> Iterator[None]:
+    """While `following`, `len(x)` of a tensor is its first size, which Python would want to be a number at once."""
+    plain = builtins.len
+
+    def length(value: Any) -> Any:
+        if type(value) in PROXIES and following() and isinstance(value.known, torch.Tensor) and value.known.dim():
+            return value.size(0)
+        return plain(value)
+
+    builtins.len = length
+    try:
+        yield
+    finally:
+        builtins.len = plain
+
+
+@contextlib.contextmanager
+def tensors_seen(following: Callable[[], bool]) -> Iterator[None]:
+    """While `following`, `torch.tensor` of numbers of the graph makes a tensor in the graph, which torch cannot."""
+    before = torch.tensor, torch.as_tensor
+
+    def instead(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def made(data: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Any:
+            if not following():
+                return plain(data, dtype=dtype, device=device, **rest)
+            like, known = dtype_source(dtype), dtype.known if type(dtype) in PROXIES else dtype
+            if any(type(leaf) in PROXIES for leaf in tree_flatten(data)[0]):
+                if isinstance(data, torch.Tensor) and plain is before[1]:
+                    return data if known is None else data.to(dtype)
+                found = _tensor_of(data, known)
+            else:
+                found = plain(data, dtype=known, device=None if type(device) in PROXIES else device, **rest)
+            return found if like is None else found.type_as(like)
+
+        return made
+
+    torch.tensor, torch.as_tensor = map(instead, before)
+    try:
+        yield
+    finally:
+        torch.tensor, torch.as_tensor = before
+
+
+def _tensor_of(data: Any, dtype: torch.dtype | None) -> Any:
+    if isinstance(data, tuple | list):
+        rows = [_tensor_of(item, dtype) for item in data]
+        kinds = {row.dtype if type(row) not in PROXIES else row.known.dtype for row in rows}
+        widest = functools.reduce(torch.promote_types, kinds)
+        return torch.stack([row if row.dtype == widest else row.to(widest) for row in rows])
+    if isinstance(data, torch.Tensor):
+        raise TraceError(f"torch.tensor of a tensor {DEPENDS}", None, VALUES)
+    return torch.full((), data, dtype=dtype)

@@ -1,0 +1,78 @@
+"""What Python asks of a value while a model is followed: a number, a truth value, how many there are.
+
+The answer is that of the example, and what hangs on it in Python is so for good. Where that is another net for another
+batch it is refused, elsewhere it is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_flatten
+
+from app.builder.importer.remarks import Report
+from app.builder.importer.state.batch_dependence import OtherBatch
+from app.builder.importer.tracing import grad_regions, source_lines
+from app.builder.importer.tracing.frames import DEPENDS, VALUES, TraceError
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing.tracing import Tracer
+
+
+class Questions:
+    """Answers for one trace; what is to be said of them is in `report`."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer, self.report = tracer, Report()
+        self._other = OtherBatch(tracer.values, tracer.gradients.outside, tracer.entered, tracer.silently)
+
+    def truth(self, node: fx.Node) -> bool:
+        """The truth value of a value. Raises TraceError where the example does not tell."""
+        value = self._tracer.values[node]
+        if node.target is getattr and node.args[1] == "requires_grad":
+            return self._learns(node.args[0])  # type: ignore[arg-type]
+        return bool(self.number(node, value if isinstance(value, torch.Tensor) else bool(value)))
+
+    def _learns(self, node: fx.Node) -> bool:
+        if node.op != "get_attr":
+            words = f"A branch asks whether a value needs a gradient ({source_lines.here()})"
+            self._tracer.doubt(grad_regions.GRAD_MODE, f"{words}: the drawing takes the way of training.")
+        return bool(self._tracer.gradients.learns(node, self._tracer.root))
+
+    def number(self, node: fx.Node, value: Any) -> Any:
+        """A value that Python takes as it is, and so for good. Raises TraceError where that does not hold."""
+        tracer = self._tracer
+        if isinstance(value, torch.Tensor):
+            raise TraceError(f"{tracer.where()} {DEPENDS} (a branch asks a tensor)", None, VALUES)
+        place = source_lines.asked()
+        if place is None:
+            return value  # torch asks, and means no more by it than the call that it is part of
+        if not tracer.unseen(lambda: self._other.differs(node)):
+            if self._of_sizes(node):
+                self.report.number(place, value)
+            return value
+        words = f"What hangs on the number of samples ({place}) is drawn for {self._batch()} of them."
+        tracer.doubt("what it does depends on the number of samples", words)
+        return value
+
+    def _of_sizes(self, node: fx.Node) -> bool:
+        """Whether a number is made of sizes, and not of how many there are alone, or of where a tensor lies."""
+        todo, seen = [node], set[fx.Node]()
+        while todo:
+            one = todo.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            if one.op == "placeholder" and one in self._tracer.gradients.outside:
+                todo.append(self._tracer.gradients.outside[one])
+            elif isinstance(self._tracer.values[one], torch.Tensor | torch.Size) or one.target in ("size", "numel"):
+                return True
+            elif one.target != "dim" and not (one.target is getattr and one.args[1] in ("ndim", "device", "dtype")):
+                todo += one.all_input_nodes
+        return False
+
+    def _batch(self) -> int:
+        given = tree_flatten(self._tracer.arrived[""])[0]
+        return next((one.shape[0] for one in given if isinstance(one, torch.Tensor) and one.dim()), 0)

@@ -1,0 +1,74 @@
+"""Functions of torch that take a number in the place of their first tensor, such as `torch.pow` and `torch.where`.
+
+Of what passes for a tensor they look into the memory of one before they ask anybody, and the process ends there. So
+while a model is followed, calls of them are written down before torch sees what they are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from app.builder.catalog.ops_values import FACTS
+from app.builder.importer.tracing.proxies import PROXIES, dtype_source, float_fact
+
+NAMES = (
+    "pow", "float_power", "remainder", "where", "isin", "xlogy", "result_type", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
+    """While `following`, calls of these functions with values of the graph come to `made(kind, function, args,
+    kwargs)`."""
+
+    def instead(function: Any) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if following() and any(type(value) in PROXIES for value in (*args, *kwargs.values())):
+                return made("call_function", function, args, kwargs)
+            return function(*args, **kwargs)
+
+        return called
+
+    def facts(of: Any) -> Callable[..., Any]:
+        """What is known of numbers of a dtype, which a value of the graph may be."""
+
+        def asked(*dtype: Any) -> Any:
+            found = of(*(one.known if type(one) in PROXIES else one for one in dtype))
+            source = dtype_source(dtype[0]) if following() and dtype else None
+            return found if source is None or of is not torch_finfo else _Facts(found, source)
+
+        return asked
+
+    torch_finfo = torch.finfo
+    before = {name: getattr(torch, name) for name in (*NAMES, "finfo", "iinfo")}
+    try:
+        for name, function in before.items():
+            setattr(torch, name, instead(function) if name in NAMES else facts(function))
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(torch, name, function)
+
+
+class _Facts:
+    """`torch.finfo(x.dtype)`: what it says follows the dtype that x has."""
+
+    def __init__(self, found: Any, source: Any) -> None:
+        self._found, self._source = found, source
+
+    def __getattr__(self, name: str) -> Any:
+        name = {"smallest_normal": "tiny"}.get(name, name)
+        if name not in FACTS:
+            return getattr(self._found, name)
+        return self._source.tracer.create_proxy("call_function", float_fact, (self._source, name), {})
+
+
+def as_followed(function: Any) -> Any:
+    """A function as it stands in torch at this moment, where it was looked up before a model was followed."""
+    name = getattr(function, "__name__", "")
+    return getattr(torch, name) if name in NAMES and type(function) is type(torch.relu) else function

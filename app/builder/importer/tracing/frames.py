@@ -1,0 +1,136 @@
+"""What tracing writes down: a frame for each module that was entered, and the words for where that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_flatten
+
+from app.builder.catalog.catalog import OpSpec
+from app.builder.importer.tracing.source_lines import Place
+
+_raised = threading.local()
+
+
+class TraceError(RuntimeError):
+    """A module that cannot be followed; says where and why. `path` is where it stands, `why` the bare reason.
+
+    `exportable` is false where other calls would not help. Where nothing helps at all, one with a `doubt` is passed
+    over, and the doubt is told.
+    """
+
+    def __init__(
+        self, words: str, path: str | None = None, why: str = "", exportable: bool = True, doubt: str = ""
+    ) -> None:
+        super().__init__(words)
+        self.path, self.why, self.exportable, self.doubt = path, why or words, exportable, doubt
+        self.place: Place | None = None
+        getattr(_raised, "errors", []).append(self)
+
+
+@contextlib.contextmanager
+def none_swallowed() -> Iterator[None]:
+    """Raise a TraceError of this thread that the model caught, as if it were one of its own."""
+    before, _raised.errors = getattr(_raised, "errors", []), []
+    try:
+        yield
+        if _raised.errors:
+            raise _raised.errors[0]
+    finally:
+        _raised.errors = before
+
+
+class CalledOtherwise(TraceError):
+    """A module that does not do the same at every call, as with `f(x, 0.5)` after `f(x, 1.0)`: no block has such calls.
+    As part of the sheet that they stand in, each is drawn for itself."""
+
+    def __init__(self, path: str, name: str) -> None:
+        why = "it does not do the same at every call"
+        super().__init__(f"{path or name} cannot be followed: {why}", path, why, False)
+
+
+@dataclass
+class Apart:
+    """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of
+    `spec` with `params`, and `real` is the module with its values."""
+
+    real: nn.Module
+    spec: OpSpec | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    replay: Callable[..., Any] | None = None
+
+
+@dataclass
+class Frame:
+    """What one module did with what it was given. `path` is where it stands in the whole model.
+
+    `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of
+    a submodule that was entered, by the node that stands for the call. `given` and `result` tell how arguments and
+    results are nested. `extra` are outputs, by number, that are no results but inputs after they were changed in place,
+    with the node outside that takes each. `recorded` says whether it was called where gradients are recorded.
+    """
+
+    path: str
+    module: nn.Module
+    graph: fx.Graph
+    inputs: list[fx.Node] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    inner: dict[fx.Node, Frame] = field(default_factory=dict)
+    outer: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    outputs: list[Any] = field(default_factory=list)
+    structure: Any = None
+    extra: dict[int, fx.Node] = field(default_factory=dict)
+    recorded: bool = True
+
+
+COMPILED = "it is compiled by torch.jit, and its code is no Python any more"
+RECURSIVE = "it calls itself"
+VALUES = "what it does depends on the values of the data"
+DEPENDS = "cannot be followed: " + VALUES + ", and a drawing does not"
+
+
+def first_sentence(error: Exception) -> str:
+    return str(error).partition(". ")[0].rstrip(".")
+
+
+def words_of(error: Exception) -> str:
+    """An error in its own words, if it has any: a proxy in them cannot be written any more."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # the words are lost, what happened is not
+        return type(error).__name__
+
+
+def not_taken(path: str, module: nn.Module, given: Any) -> str:
+    """What a layer is and what arrives at it, where it does not take that."""
+    shapes = ["×".join(map(str, leaf.shape)) or "one number" for leaf in tree_flatten(given)[0]
+              if isinstance(leaf, Tensor)]  # fmt: skip
+    layer = f"{type(module).__name__}({module.extra_repr()})"
+    return f"{path}, {layer}, does not take what arrives ({', '.join(shapes)})"
+
+
+def leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:
+    """A name for each leaf of the arguments: that of the argument, numbered where it holds several."""
+    names: list[str] = []
+    try:
+        parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+    except (TypeError, ValueError):
+        parameters = []
+    plain = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
+    for number, value in enumerate(args):
+        name = plain[number] if number < len(plain) else f"{spread}{number}"
+        names += _numbered(name, len(tree_flatten(value)[0]))
+    for name, value in kwargs.items():
+        names += _numbered(name, len(tree_flatten(value)[0]))
+    return names
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}{number}" for number in range(count)]

@@ -1,0 +1,152 @@
+"""Regions of a `forward` in which torch computes otherwise: without gradients, or in another precision.
+
+A drawing has no regions. What is computed without gradients is drawn as it is, and what leaves the region is detached
+there, which is the same. Other precision is not drawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from app.builder.importer.tracing import source_lines
+from app.builder.importer.tracing.frames import Frame
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing.tracing import Tracer
+
+_DETACHED = frozenset({"detach", "detach_", torch.detach, torch.Tensor.detach})
+NEVER, IF_ASKED, ALWAYS = range(3)  # whether a value asks for a gradient: not, if an input of the net does, in any case
+GRAD_MODE = "what it does depends on whether gradients are recorded"
+
+
+@contextlib.contextmanager
+def watched(tracer: Tracer) -> Iterator[None]:
+    """A tracer hears where the model's code asks whether gradients are recorded, or enters a region of another
+    precision."""
+    enabled, switch = torch.is_grad_enabled, torch._C._set_grad_enabled
+    kind = torch.amp.autocast_mode.autocast
+    made, enter = kind.__init__, kind.__enter__
+
+    def is_enabled() -> bool:
+        if tracer.following and source_lines.called_by_theirs():
+            words = f"A branch asks whether gradients are recorded ({source_lines.here()})"
+            tracer.doubt(GRAD_MODE, f"{words}: the drawing takes the way of training.")
+        return enabled()
+
+    def switched(mode: Any) -> None:
+        switch(bool(mode))
+
+    def initialised(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        self._wanted = kwargs.get("enabled", args[2] if len(args) > 2 else True)
+
+    def entered(self: Any) -> Any:
+        absent = self.device != "cpu" and not getattr(torch, self.device, torch.cuda).is_available()
+        if tracer.following:
+            if getattr(self, "_wanted", absent or self._enabled):
+                raise tracer.refused(f"it computes under autocast on {self.device}")
+            words = f"A region without autocast ({source_lines.here()}) is drawn without one"
+            tracer.report.add(f"{words}: under mixed precision it is cast like what is around it.")
+        return enter(self)
+
+    torch.is_grad_enabled, torch._C._set_grad_enabled = is_enabled, switched  # type: ignore[assignment]
+    kind.__init__, kind.__enter__ = initialised, entered  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.is_grad_enabled, torch._C._set_grad_enabled = enabled, switch
+        kind.__init__, kind.__enter__ = made, enter  # type: ignore[method-assign]
+
+
+def checkpoint_words() -> str:
+    """What is to be said of a checkpoint, which is drawn as what runs in it."""
+    words = f"A checkpoint ({source_lines.here()}) is drawn as plain calls"
+    return f"{words}: choose in the training settings which modules are computed again in backward."
+
+
+class Gradients:
+    """Which values of a trace ask for a gradient. `quiet` are those that were computed without."""
+
+    def __init__(self, values: dict[fx.Node, Any]) -> None:
+        self._values = values
+        self.quiet: set[fx.Node] = set()
+        self.outside: dict[fx.Node, fx.Node] = {}  # of what arrives at a module, where it comes from
+        self._known: dict[fx.Node, int] = {}
+
+    def learns(self, node: fx.Node, root: nn.Module) -> int:
+        """Whether the value of a node asks for a gradient: NEVER, IF_ASKED or ALWAYS."""
+        todo = [node]
+        while todo:
+            last = todo[-1]
+            sources = self._sources(last)
+            left = [one for one in sources if one not in self._known]
+            if left and last not in self._known:
+                todo += left
+                continue
+            found = max((self._known[one] for one in sources), default=NEVER)
+            self._known.setdefault(last, max(found, self._own(last, root)))
+            todo.pop()
+        return self._known[node]
+
+    def _sources(self, node: fx.Node) -> list[fx.Node]:
+        if node in self.quiet or node.target in _DETACHED or not _can_learn(self._values.get(node)):
+            return []
+        if node.op == "placeholder":
+            return [self.outside[node]] if node in self.outside else []
+        return node.all_input_nodes
+
+    def _own(self, node: fx.Node, root: nn.Module) -> int:
+        if node in self.quiet or not _can_learn(self._values.get(node)):
+            return NEVER
+        if node.op == "placeholder":
+            return NEVER if node in self.outside else IF_ASKED
+        if node.op == "get_attr":
+            return ALWAYS if getattr(self._values[node], "requires_grad", False) else NEVER
+        if node.op == "call_module":
+            module = root.get_submodule("" if node.target == "_" else str(node.target))
+            return ALWAYS if any(one.requires_grad for one in module.parameters()) else NEVER
+        return NEVER
+
+
+def _can_learn(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_can_learn, value))
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def enabled_inside(frame: Frame, quiet: set[fx.Node]) -> bool:
+    """Whether a module that was called without gradients computes something with them."""
+    calls = (node for node in frame.graph.nodes if node.op not in ("placeholder", "get_attr"))
+    return not frame.recorded and any(node not in quiet for node in calls)
+
+
+def detached(frame: Frame, gradients: Gradients, values: dict[fx.Node, Any], root: nn.Module) -> None:
+    """Detach what leaves a region without gradients, in a frame and in those inside of it."""
+    for inner in frame.inner.values():
+        detached(inner, gradients, values, root)
+    if not frame.recorded:
+        return  # all of it is in the region, which ends where it was called
+    quiet, given = gradients.quiet, {leaf for leaf in frame.outputs if isinstance(leaf, fx.Node)}
+    for node in list(frame.graph.nodes):
+        if node not in quiet or node.target in _DETACHED or isinstance(values[node], tuple | list):
+            continue
+        leaving = [user for user in node.users if user not in quiet]
+        if (leaving or node in given) and _can_learn(values[node]) and _asks(node, gradients, root):
+            with frame.graph.inserting_after(node):
+                made = frame.graph.create_node("call_function", torch.detach, (node,))
+            values[made] = values[node]
+            for user in leaving:
+                user.replace_input_with(node, made)
+            frame.outputs = [made if leaf is node else leaf for leaf in frame.outputs]
+
+
+def _asks(node: fx.Node, gradients: Gradients, root: nn.Module) -> bool:
+    """Whether the value would ask for a gradient outside of the region."""
+    fresh = Gradients(gradients._values)
+    fresh.outside = gradients.outside
+    return fresh.learns(node, root) > NEVER

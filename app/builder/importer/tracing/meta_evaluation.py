@@ -1,0 +1,124 @@
+"""What a call gives for the example of a trace: on meta tensors, as if they lay where the model is read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils._pytree import tree_flatten, tree_map
+
+from app.builder.importer.state import unseen_random
+from app.builder.importer.tracing.frames import DEPENDS, VALUES, Apart, TraceError, first_sentence, not_taken
+from app.builder.importer.tracing.meta_shortcuts import normalised
+from app.builder.importer.tracing.proxies import FACTORIES, Training, plain_flag
+from app.builder.importer.tracing.real_evaluation import SEED, alone, real_like
+
+_LARGEST = 1 << 22  # values of tensors that a call is tried on for real
+_HOME = torch.device("cpu")
+
+
+class Computing:
+    """Makes calls of a trace. `where` names the module that runs."""
+
+    def __init__(self, apart: Callable[[], Mapping[str, Apart]], where: Callable[[], str]) -> None:
+        self._apart, self._where = apart, where
+        self.root: nn.Module = nn.Module()
+
+    def made(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The value of a call of values. Raises what the call raises, and TraceError where only meta tensors cannot."""
+        args, kwargs = tree_map(_placed, (args, kwargs))
+        try:
+            with torch.no_grad(), _no_inference():
+                return self._made(kind, target, args, kwargs)
+        except TraceError:
+            raise
+        except Exception as error:
+            if isinstance(error, NotImplementedError) or _runs(kind, target, args, kwargs):
+                told = f"{self._where()} {DEPENDS} ({first_sentence(error)})"
+                raise TraceError(told, None, VALUES) from error
+            raise
+
+    def _made(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        if kind == "call_module":
+            return self._layer(target, args, kwargs)
+        if target in FACTORIES:
+            kwargs = {**kwargs, "device": "meta"}
+        if kind == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        found = target(*args, **kwargs)
+        return _HOME if target is getattr and isinstance(found, torch.device) else found
+
+    def _layer(self, path: str, args: Any, kwargs: Any) -> Any:
+        module, apart = self.root.get_submodule(path), self._apart().get(path)
+        try:
+            with _plain_mode(module):
+                if apart is not None:
+                    with unseen_random.restored():
+                        return alone(module, apart.real, args, kwargs)
+                found = normalised(module, args, kwargs)
+                return module(*args, **kwargs) if found is None else found
+        except Exception as error:  # torch's words, and whose they are
+            raise TraceError(f"{not_taken(path, module, (args, kwargs))}: {error}") from error
+
+
+def by_default(node: fx.Node, values: Mapping[fx.Node, Any]) -> torch.dtype | None:
+    """The dtype that a call gives for no other reason than that it is torch's default here, and another elsewhere."""
+    default, value = torch.get_default_dtype(), values[node]
+    if default is torch.float32 or not isinstance(value, torch.Tensor) or value.dtype != default:
+        return None
+    taken = (values[one] for one in node.all_input_nodes)
+    said = any(isinstance(leaf, torch.dtype) for leaf in tree_flatten((node.args, dict(node.kwargs)))[0])
+    of_another = any(isinstance(one, torch.Tensor) and one.is_floating_point() for one in taken)
+    return None if said or of_another or node.op == "call_module" else default
+
+
+def _placed(value: Any) -> Any:
+    value = plain_flag(value)
+    return torch.device("meta") if isinstance(value, torch.device) else value
+
+
+@contextlib.contextmanager
+def _no_inference() -> Iterator[None]:
+    """Values of a trace have versions, also where the model asks for tensors without."""
+    if not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+@contextlib.contextmanager
+def _plain_mode(module: nn.Module) -> Iterator[None]:
+    """A layer of torch wants a truth value as its mode."""
+    flagged = [(one, flag) for one in module.modules() if type(flag := one.__dict__.get("training")) is Training]
+    for one, flag in flagged:
+        one.__dict__["training"] = flag.on
+    try:
+        yield
+    finally:
+        for one, flag in flagged:
+            one.__dict__["training"] = flag
+
+
+def _runs(kind: str, target: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call that fails on meta tensors does not on real ones."""
+    tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+    if kind == "call_module" or not tensors or sum(one.numel() for one in tensors) > _LARGEST:
+        return False
+    try:
+        real, named = tree_map(_real, (args, kwargs))
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), _no_inference():
+            torch.manual_seed(SEED)
+            getattr(real[0], target)(*real[1:], **named) if kind == "call_method" else target(*real, **named)
+    except Exception:  # it is the call that fails
+        return False
+    return True
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, fx.Node) or not isinstance(value, torch.device):
+        return real_like(value)
+    return _HOME

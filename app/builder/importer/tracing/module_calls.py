@@ -1,0 +1,100 @@
+"""Calls of modules and of Functions while a model is followed: which are left whole, and which are entered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten, tree_map
+
+from app.builder.importer.state import train_override
+from app.builder.importer.tracing import grad_regions
+from app.builder.importer.tracing.arguments import items_of
+from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
+from app.builder.importer.tracing.patches import with_hooks
+from app.builder.importer.tracing.proxies import PROXIES
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing.tracing import Tracer
+
+
+class Modules:
+    """What a trace does with a module that is called. `checkpoints` are those that the call stands in."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer, self.checkpoints = tracer, 0
+
+    def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """What a call of a module gives. Raises TraceError."""
+        tracer = self._tracer
+        if tracer.cancelled():
+            raise TraceError("cancelled")
+        running, module = tracer.frames[-1], tracer.names.in_the_copy(module)
+        path = tracer.names.of_module(module, running.path)
+        if path is None:
+            kind = type(module).__name__
+            raise tracer.refused(f"a {kind} is made while it runs, or kept where torch does not look for modules", True)
+        if any(frame.module is module for frame in tracer.frames):
+            raise TraceError("", path, RECURSIVE)
+        tracer.arrived.setdefault(path, tree_map(tracer.known, (args, kwargs)))
+        apart = tracer.apart.get(path)
+        if apart is not None and apart.spec is not None:
+            return tracer.create_proxy("call_module", path, args, kwargs)
+        if path in tracer.loose:
+            return self.forward(module, path)(module, *args, **kwargs)
+        own_forward = "forward" in module.__dict__
+        if apart is None and tracer.whole(module) and train_override.follows(module) and not own_forward:
+            args = tuple(map(items_of, args)) if isinstance(module, nn.LSTMCell) else args
+            call = with_hooks(module, lambda _, *given, **named: tracer.create_proxy("call_module", path, given, named))
+            return call(module, *args, **kwargs)
+        if isinstance(module, torch.jit.ScriptModule) and apart is None:
+            raise TraceError("", path, COMPILED)
+        forward = self.forward(module, path)
+        arriving = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        if not arriving or (tracer.whole(module) and not module._parameters and not module._buffers):
+            return forward(module, *args, **kwargs)  # nothing arrives, or nothing is in it: a part of what is around it
+        return tracer.enter(module, path, forward, args, kwargs, running)[1]
+
+    def forward(self, module: nn.Module, path: str) -> Callable[..., Any]:
+        """What runs when a module is called: its own code with its hooks, or what was exported of it."""
+        apart = self._tracer.apart.get(path)
+        if apart is not None and apart.replay is not None:
+            return apart.replay
+        own, kind = module.__dict__.get("forward"), type(module)  # that of the instance goes before that of its class
+        return with_hooks(module, kind.forward if own is None else lambda _, *args, **named: own(*args, **named))
+
+    def state_set(self, module: nn.Module, name: str, value: Any) -> None:
+        """A parameter or a buffer is set while the model runs. Raises TraceError, but for a buffer that no state_dict
+        has: it is an attribute like others, and what the next call does with it is looked at after this one."""
+        if name in module._non_persistent_buffers_set:
+            module.__dict__[name] = value
+            return
+        path = self._tracer.names.of_module(module, self._tracer.frames[-1].path)
+        raise TraceError("", path, f"it changes self.{name} at every call", False)
+
+    # --- Functions
+
+    def applied(self, function: type, args: Any) -> Any:
+        """What a Function of the model's own gives. Raises TraceError."""
+        if function is torch.utils.checkpoint.CheckpointFunction:
+            return self._run_again(*args)
+        raise self._tracer.refused(f"{function.__name__} has a backward of its own", True)
+
+    def _run_again(self, run: Callable[..., Any], _preserve: bool, *args: Any) -> Any:
+        """What a checkpoint of the older kind runs, which learns only if what arrives asks for its gradient."""
+        tracer = self._tracer
+        nodes = [tracer.latest(arg.node) for arg in args if type(arg) in PROXIES]
+        asked = max((tracer.gradients.learns(node, tracer.root) for node in nodes), default=grad_regions.NEVER)
+        if asked is not grad_regions.ALWAYS:
+            raise tracer.refused("checkpoint(use_reentrant=True) learns only if what arrives asks for its gradient")
+        self.begin_checkpoint()
+        found = run(*args)
+        self.checkpoints -= 1
+        return found
+
+    def begin_checkpoint(self) -> None:
+        """From here on what is called is run once more in backward; what is drawn is no more than the calls."""
+        self._tracer.report.add(grad_regions.checkpoint_words())
+        self.checkpoints += 1

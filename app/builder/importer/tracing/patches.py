@@ -1,0 +1,192 @@
+"""What is asked of torch while a model is followed, and what a call leaves behind in the model."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils import checkpoint
+
+from app.builder.importer.state import unseen_random
+from app.builder.importer.tracing import grad_regions
+from app.builder.importer.tracing.arguments import lengths_seen, tensors_seen
+from app.builder.importer.tracing.dispatch_patches import numbers_first
+from app.builder.importer.tracing.factories import sizes_seen
+from app.builder.importer.tracing.graphless_calls import Outside
+from app.builder.importer.tracing.proxies import PROXIES
+from app.builder.shapes import causal_masks
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing.tracing import Tracer
+
+
+@contextlib.contextmanager
+def watched(tracer: Tracer) -> Iterator[None]:
+    """While a tracer follows a model, it hears of what is called and asked that is no call of a tensor."""
+    causal_masks.without_values()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_modules(tracer))
+        stack.enter_context(_functions(tracer))
+        stack.enter_context(sizes_seen(lambda: tracer.following, tracer.create_proxy))
+        stack.enter_context(lengths_seen(lambda: tracer.following))
+        stack.enter_context(tensors_seen(lambda: tracer.following))
+        stack.enter_context(numbers_first(lambda: tracer.following, tracer.create_proxy))
+        stack.enter_context(grad_regions.watched(tracer))
+        stack.enter_context(unseen_random.watched(tracer))
+        stack.enter_context(Outside(tracer))
+        yield
+
+
+@contextlib.contextmanager
+def _modules(tracer: Tracer) -> Iterator[None]:
+    """Calls of modules, tensors read off modules and set on them come to the tracer first."""
+    call, read, write = nn.Module.__call__, nn.Module.__getattr__, nn.Module.__setattr__
+
+    def calling(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return tracer.modules.called(module, args, kwargs) if tracer.following else call(module, *args, **kwargs)
+
+    def attribute(module: nn.Module, name: str) -> Any:
+        value = read(module, name)
+        return tracer.held_tensor(value) if tracer.following and isinstance(value, torch.Tensor) else value
+
+    def setting(module: nn.Module, name: str, value: Any) -> None:
+        if tracer.following and (name in module._buffers or name in module._parameters):
+            tracer.modules.state_set(module, name, value)
+        elif type(value) in PROXIES:
+            module.__dict__[name] = value
+        else:
+            write(module, name, value)
+
+    nn.Module.__call__, nn.Module.__getattr__ = calling, attribute  # type: ignore[method-assign]
+    nn.Module.__setattr__ = setting  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        nn.Module.__call__, nn.Module.__getattr__ = call, read  # type: ignore[method-assign]
+        nn.Module.__setattr__ = write  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _functions(tracer: Tracer) -> Iterator[None]:
+    """Calls of a Function come to the tracer, also by an `apply` that was looked up before, and a checkpoint is what it
+    runs."""
+    function, utils = torch.autograd.function._SingleLevelFunction, torch._functorch.utils
+    unwrap, generator = utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator
+    apply = torch._C._FunctionBase.__dict__["apply"]
+
+    def applying(kind: type, *args: Any, **kwargs: Any) -> Any:
+        return tracer.modules.applied(kind, args) if tracer.following else apply.__get__(None, kind)(*args, **kwargs)
+
+    def unwrapped(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return args if any(type(arg) in PROXIES for arg in args) else unwrap(args)
+
+    def once(*args: Any, **kwargs: Any) -> Iterator[None]:
+        if not tracer.following:
+            yield from generator(*args, **kwargs)
+            return
+        tracer.modules.begin_checkpoint()
+        yield
+        tracer.modules.checkpoints -= 1
+
+    function.apply = classmethod(applying)  # type: ignore[attr-defined]
+    utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = unwrapped, once
+    try:
+        yield
+    finally:
+        del function.apply  # type: ignore[attr-defined]
+        utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = unwrap, generator
+
+
+# --- Hooks
+
+_KINDS = ("forward", "forward_pre", "backward", "backward_pre")
+
+
+def with_hooks(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """`forward`, which takes the module first, with the hooks that torch calls before and after it."""
+    if not module._forward_pre_hooks and not module._forward_hooks:
+        return forward
+
+    def hooked(owner: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        for key, before in list(owner._forward_pre_hooks.items()):
+            if key in owner._forward_pre_hooks_with_kwargs:
+                changed = before(owner, args, kwargs)
+                args, kwargs = changed if changed is not None else (args, kwargs)
+            else:
+                changed = before(owner, args)
+                args = args if changed is None else changed if isinstance(changed, tuple) else (changed,)
+        result = forward(owner, *args, **kwargs)
+        for key, after in list(owner._forward_hooks.items()):
+            named = key in owner._forward_hooks_with_kwargs
+            changed = after(owner, args, kwargs, result) if named else after(owner, args, result)
+            result = result if changed is None else changed
+        return result
+
+    return hooked
+
+
+def gradient_hooks(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Submodules whose gradients a hook may change, and the reason in words; innermost first."""
+    if any(getattr(nn.modules.module, f"_global_{kind}_hooks") for kind in _KINDS):
+        yield "", "torch has a hook on all modules"
+    for path, module in reversed(list(model.named_modules())):
+        if module._backward_hooks or module._backward_pre_hooks:
+            yield path, "it has a hook on its gradients, and a drawing has none"
+        for name, parameter in module._parameters.items():
+            if parameter is not None and getattr(parameter, "_backward_hooks", None):
+                yield path, f"{name} has a hook on its gradient, and a drawing has none"
+            elif parameter is not None and getattr(parameter, "_post_accumulate_grad_hooks", None):
+                yield path, f"{name} has a hook on its gradient, and a drawing has none"
+
+
+# --- Results
+
+
+def plain(result: Any) -> Any:
+    """Named tuples, ordered dicts and dataclasses as tuples and dicts."""
+    if type(result) in PROXIES:
+        return result
+    if isinstance(result, tuple):
+        return tuple(map(plain, result))
+    if isinstance(result, list):
+        return [plain(item) for item in result]
+    if isinstance(result, dict):
+        return {key: plain(value) for key, value in result.items()}
+    if _is_record(result):
+        return {name: plain(getattr(result, name)) for name in _fields(result)}
+    return result
+
+
+def refilled(result: Any, leaves: Iterator[Any]) -> Any:
+    """The same nest of values with other leaves, in the order of the flattened `plain` one."""
+    if type(result) in PROXIES:
+        return next(leaves)
+    if isinstance(result, tuple):
+        items = [refilled(item, leaves) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
+    if isinstance(result, list):
+        return [refilled(item, leaves) for item in result]
+    if isinstance(result, dict):
+        changed = copy.copy(result)
+        for key, value in result.items():
+            changed[key] = refilled(value, leaves)
+        return changed
+    if _is_record(result):
+        record = copy.copy(result)
+        for name in _fields(result):
+            object.__setattr__(record, name, refilled(getattr(result, name), leaves))
+        return record
+    return next(leaves)
+
+
+def _is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _fields(record: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(record) if getattr(record, field.name) is not None]

@@ -1,0 +1,224 @@
+"""What stands for values while a model is traced: proxies that know an example, and `self.training` known again."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing.tracing import Tracer
+
+
+def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
+    """What a tensor is after `tensor[index] = value`."""
+    changed = tensor.clone()
+    changed[index] = value
+    return changed
+
+
+class Training:
+    """`self.training` while tracing: true or false where it is asked for, and known again where it is handed on.
+
+    `asked` becomes true when something depends on it, so that the other mode is another graph. It is no number, for
+    Python would read one without a word: `(a, b)[self.training]`.
+    """
+
+    def __init__(self, on: bool) -> None:
+        self.on, self.asked = on, False
+
+    def __bool__(self) -> bool:
+        self.asked = True
+        return self.on
+
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(bool(self))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == (bool(other) if type(other) is Training else other)
+
+    def __hash__(self) -> int:
+        return hash(bool(self))
+
+    def __str__(self) -> str:
+        return str(bool(self))
+
+    def __format__(self, form: str) -> str:
+        return format(bool(self), form)
+
+    def __repr__(self) -> str:  # for whoever looks, and it decides nothing
+        return f"Training({self.on})"
+
+
+def _of_the_mode(name: str) -> Callable[..., Any]:
+    sign = getattr(operator, f"__{name.removeprefix('r')}__")
+
+    def operated(self: Training, *others: Any) -> Any:
+        given = [bool(other) if type(other) is Training else other for other in (self, *others)]
+        return sign(*(given[::-1] if name.startswith("r") else given))
+
+    return operated
+
+
+for _sign in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+    for _name in (_sign, f"r{_sign}"):
+        setattr(Training, f"__{_name}__", _of_the_mode(_name))
+for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
+    setattr(Training, f"__{_name}__", _of_the_mode(_name))
+
+
+def plain_flag(value: Any) -> Any:
+    return value.on if type(value) is Training else value
+
+
+_ITS_OWN = frozenset({"tracer", "node", "root", "attr", "_made"})
+
+
+class ValueProxy(fx.Proxy):
+    """A proxy that knows an example of its value, and passes for a tensor where that is one."""
+
+    tracer: Tracer
+
+    @property
+    def known(self) -> Any:
+        return self.tracer.values[self.node]
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return torch.Tensor if isinstance(self.known, torch.Tensor) else ValueProxy
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(type(self.known), name):
+            raise AttributeError(f"{type(self.known).__name__!r} object has no attribute {name!r}")
+        return Attribute(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _ITS_OWN:
+            raise self.tracer.refused(f"it sets {name} of a tensor")
+        object.__setattr__(self, name, value)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.tracer.number(self.node, self.known)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        tracer, now = self.tracer, self.tracer.latest(self.node)
+        if now.target is set_item and type(value) in PROXIES and now.args[1:] == (
+            tracer.create_arg(index), tracer.create_arg(value)
+        ):  # fmt: skip
+            return  # x[i] += y: the view was changed in place already, and x with it
+        self.changed(tracer.create_proxy("call_function", set_item, (self, index, value), {}))
+
+    def changed(self, made: ValueProxy) -> None:
+        """What was changed in place is read anew from now on, and so is what shares its memory."""
+        self.tracer.changed(self, made)
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place(self + other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place(self - other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place(self * other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place(self / other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._in_place(self // other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._in_place(self % other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._in_place(self**other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self._in_place(self & other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self._in_place(self | other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._in_place(self ^ other)
+
+    def _in_place(self, made: Any) -> Any:
+        if isinstance(self.known, torch.Tensor):
+            self.changed(made)
+        return made
+
+    def __len__(self) -> int:
+        if isinstance(self.known, torch.Tensor):
+            return int(self.tracer.number(self.size(0).node, len(self.known)))
+        return len(self.known)
+
+    def __index__(self) -> int:
+        return operator.index(self.tracer.number(self.node, self.known))
+
+    def __int__(self) -> int:
+        return int(self.tracer.number(self.node, self.known))
+
+    def __float__(self) -> float:
+        return float(self.tracer.number(self.node, self.known))
+
+
+class Attribute(ValueProxy):
+    """`x.shape`, or `x.view` before it is called."""
+
+    def __init__(self, root: ValueProxy, name: str) -> None:
+        self.root, self.attr, self.tracer = root, name, root.tracer
+        self._made: fx.Node | None = None
+
+    @property
+    def node(self) -> fx.Node:  # type: ignore[override]
+        if self._made is None:
+            self._made = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        return self._made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+
+
+PROXIES = (ValueProxy, Attribute)
+
+
+def dtype_source(value: Any) -> Any:
+    """The tensor of which a value is the dtype, None for another value. A parameter stays with its layer, so for the
+    dtype of one it is a tensor that arrived."""
+    if type(value) is not Attribute or value.attr != "dtype":
+        return None
+    return value.root if value.root.node.op != "get_attr" else value.tracer.arrived_like(value.known)
+
+
+def float_fact(tensor: torch.Tensor, fact: str) -> float:
+    """What `torch.finfo` says of the dtype of a tensor."""
+    return float(getattr(torch.finfo(tensor.dtype), fact))
+
+
+# Tensors made of sizes alone are part of the graph, wherever the sizes come from.
+FACTORIES = frozenset({
+    torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye, torch.rand, torch.randn,
+    torch.randint, torch.randperm, torch.empty,
+})  # fmt: skip
+
+
+def on_meta(model: nn.Module) -> nn.Module:
+    """A copy of a model on meta tensors, made without copying a value."""
+    known: dict[int, Any] = {
+        id(value): torch.empty_like(value, device="meta")
+        for module in model.modules() for value in module.__dict__.values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf  # what it computed last
+    }  # fmt: skip
+    for tensor in (*model.parameters(), *model.buffers()):
+        empty = torch.empty_like(tensor, device="meta")
+        known[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
+    return copy.deepcopy(model, known)

@@ -1,0 +1,69 @@
+"""What the modules and tensors of a traced model are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from app.builder.importer.fallback_report import inside
+
+
+class Names:
+    """The paths of what a model has. `original` is what it is a copy of: functions in it may still have hold of that.
+
+    `carried` are tensors that an earlier call left in the model, by id.
+    """
+
+    def __init__(self, model: nn.Module, original: nn.Module | None, carried: dict[int, str]) -> None:
+        self._carried = carried
+        self._paths: dict[nn.Module, list[str]] = {}
+        self._owned: dict[int, list[str]] = {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            self._paths.setdefault(module, []).append(name)
+        self._own(model)
+        self._twins: dict[nn.Module, nn.Module] = {}
+        self._copies: dict[int, torch.Tensor] = {}
+        if original is not None:
+            self._own(original)
+            there = dict(model.named_modules(remove_duplicate=False))
+            self._twins = {one: there[name] for name, one in original.named_modules(remove_duplicate=False)}
+            mine = dict(_tensors(model))
+            self._copies = {id(one): mine[name] for name, one in _tensors(original)}
+
+    def _own(self, model: nn.Module) -> None:
+        for name, tensor in _tensors(model):
+            self._owned.setdefault(id(tensor), []).append(name)
+
+    def in_the_copy(self, module: nn.Module) -> nn.Module:
+        """The module that one of the original is in the copy; any other as it is."""
+        return self._twins.get(module, module)
+
+    def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor that one of the original is in the copy; any other as it is."""
+        return self._copies.get(id(tensor), tensor)
+
+    def of_module(self, module: nn.Module, running: str) -> str | None:
+        """Of several paths of a module the one that it has in the module that runs, else the first; None without."""
+        return _nearest(self._paths.get(module), running)
+
+    def of_tensor(self, tensor: torch.Tensor, running: str) -> str | None:
+        """The same of a tensor, or what it is called that an earlier call left."""
+        return self._carried.get(id(tensor)) or _nearest(self._owned.get(id(tensor)), running)
+
+    def has(self, value: Any) -> bool:
+        """Whether a tensor is one of the model's, or was left in it by an earlier call."""
+        return id(value) in self._owned or id(value) in self._carried
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _nearest(names: list[str] | None, running: str) -> str | None:
+    if not names or len(names) == 1:
+        return names[0] if names else None
+    return next((name for name in names if inside(name, running)), names[0])

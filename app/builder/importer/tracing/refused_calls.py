@@ -1,0 +1,73 @@
+"""Calls that do more than give a value, of which a drawing knows nothing: checked before they are written down."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from app.builder.importer.tracing.proxies import PROXIES
+
+if TYPE_CHECKING:
+    from app.builder.importer.tracing.tracing import Tracer
+
+_HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+# What Python calls for `x += y`, as the method that it is.
+_SIGNS = {f"__i{sign}__": f"{name}_" for sign, name in (
+    ("add", "add"), ("sub", "sub"), ("mul", "mul"), ("truediv", "div"), ("floordiv", "floor_divide"), ("pow", "pow"),
+    ("mod", "remainder"), ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"))}  # fmt: skip
+_AUTOCAST = ("cpu", "cuda")
+
+
+def method_of(name: str) -> str:
+    """The name of a method, for that of a sign."""
+    return _SIGNS.get(name, name)
+
+
+def is_in_place(kind: str, target: Any) -> bool:
+    """Whether a method changes the tensor that it is called on."""
+    return kind == "call_method" and target.endswith("_") and not target.endswith("__")
+
+
+def check_call(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise TraceError for a call that leaves something behind, or that computes otherwise than its arguments say."""
+    if kwargs.get("generator") is not None:
+        raise tracer.refused("it draws random numbers of a generator of its own")
+    if kwargs.get("out") is not None:
+        raise tracer.refused("it writes into a tensor that is given as out")
+    for device in _AUTOCAST:
+        if torch.is_autocast_enabled(device):
+            raise tracer.refused(f"it computes under autocast on {device}")
+    if tracer.modules.checkpoints and _moves_statistics(tracer, kind, target, args, kwargs):
+        raise tracer.refused("a checkpoint in it moves the statistics of a normalization twice")
+    if kind == "call_method":
+        _check_method(tracer, target, args)
+    elif target is operator.setitem and type(args[0]) not in PROXIES:
+        _check_written(tracer, args[0])
+
+
+def _check_method(tracer: Tracer, name: str, args: tuple[Any, ...]) -> None:
+    if name in _HOOKS:
+        raise tracer.refused("it puts a hook on the gradient of a value")
+    if name == "__setitem__" or is_in_place("call_method", name):
+        if type(args[0]) not in PROXIES:
+            _check_written(tracer, args[0])
+        elif name == "requires_grad_" and args[0].node.op == "get_attr":
+            raise tracer.refused(f"it changes whether {args[0].node.target} learns")
+
+
+def _check_written(tracer: Tracer, tensor: Any) -> None:
+    if isinstance(tensor, torch.Tensor):
+        raise tracer.refused("it writes into a tensor that is no value of the graph")
+
+
+def _moves_statistics(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call in training changes what a normalization keeps."""
+    if kind == "call_module":
+        return any(isinstance(one, nn.modules.batchnorm._NormBase) and one.running_mean is not None
+                   for one in tracer.root.get_submodule(target).modules())  # fmt: skip
+    held = (*args[1:2], kwargs.get("running_mean"))
+    return target is F.batch_norm and any(one is not None for one in held)

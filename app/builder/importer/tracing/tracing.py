@@ -1,0 +1,380 @@
+"""One run of a module on meta tensors that writes down what was called: a graph for every submodule that was entered.
+
+`torch.fx` hands out proxies; each of these knows, beside its place in the graph, the meta value that an example has
+there. So shapes stay symbolic where they are computed with (`x.size(0)`), and a branch that asks for one takes the way
+that the example takes. Modules that the catalog has are left whole.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx import _symbolic_trace
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from app.builder.importer.state import unseen_random
+from app.builder.importer.tracing import grad_regions, source_lines
+from app.builder.importer.tracing.aliasing import NoWayBack, Views
+from app.builder.importer.tracing.arguments import opened, plain_number
+from app.builder.importer.tracing.data_dependence import Questions
+from app.builder.importer.tracing.frames import Apart, Frame, TraceError, leaf_names, none_swallowed, words_of
+from app.builder.importer.tracing.meta_evaluation import Computing, by_default
+from app.builder.importer.tracing.module_calls import Modules
+from app.builder.importer.tracing.patches import plain, refilled, watched
+from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Training, ValueProxy
+from app.builder.importer.tracing.qualified_names import Names
+from app.builder.importer.tracing.refused_calls import check_call, is_in_place, method_of
+from app.builder.importer.tracing.rewrites import rewritten
+from app.builder.importer.tracing.source_lines import Place
+
+
+class Tracer(fx.Tracer):
+    """Traces one model. `whole` says which modules are not entered."""
+
+    def __init__(self, whole: Callable[[nn.Module], bool], cancelled: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(param_shapes_constant=False)
+        self.proxy_buffer_attributes = True
+        self.cancelled, self._whole = cancelled, whole
+        self.values: dict[fx.Node, Any] = {}
+        self.gradients = grad_regions.Gradients(self.values)
+        self.views = Views(self.values, self._written, lambda path: type(self.root.get_submodule(path)).__name__)
+        self.constants: dict[fx.Node, torch.Tensor] = {}
+        self.places: dict[fx.Node, Place | None] = {}
+        self.frames: list[Frame] = []
+        self.entered: dict[fx.Node, Frame] = {}
+        self.apart: dict[str, Apart] = {}  # by path: what is not followed, and what stands for it
+        self.loose: set[str] = set()  # layers of which others take tensors, so that the sheet around has them
+        self.accepted: set[str] = set()  # doubts that nothing helps against, so that they are told
+        self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
+        self.carried: dict[int, str] = {}  # tensors that an earlier call left in the model, by id
+        self._computing = Computing(lambda: self.apart, self.where)
+        self._silent = 0
+        self.questions, self.modules = Questions(self), Modules(self)
+        self.report = self.questions.report
+        self._thread = threading.get_ident()
+
+    @property
+    def following(self) -> bool:
+        """Whether what is called now is written down: not what another thread trains or checks meanwhile."""
+        return bool(self.frames) and not self._silent and threading.get_ident() == self._thread
+
+    def whole(self, module: nn.Module) -> bool:
+        """Whether a module is not entered. A layer may be made to find that out, of which nothing is written down."""
+        return bool(self.unseen(lambda: self._whole(module)))
+
+    # --- The model and its frames
+
+    def follow(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], original: nn.Module | None = None
+    ) -> Frame:
+        """The frame of the whole model, called with meta tensors. Raises TraceError.
+
+        `model` is a copy of `original`, which functions in it may still have hold of.
+        """
+        self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
+        self.original, self._computing.root = original, model
+        self.names = Names(model, original, self.carried)
+        self.scope = fx.proxy.Scope("", None)
+        functions = _symbolic_trace._wrapped_fns_to_patch.copy()
+        methods = _symbolic_trace._wrapped_methods_to_patch.copy()
+        # Functions that a library asked to leave whole are followed too, but for those that a catalog would have.
+        _symbolic_trace._wrapped_fns_to_patch.clear()
+        recorded, deep = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        try:
+            with none_swallowed(), torch.inference_mode(False), torch.enable_grad(), watched(self):
+                self.arrived[""] = (args, kwargs)
+                frame = self.enter(model, "", self.modules.forward(model, ""), args, kwargs, None)[0]
+            grad_regions.detached(frame, self.gradients, self.values, model)
+            return frame
+        except TraceError as error:
+            if error.path is None and self.frames:
+                error.path = self.frames[-1].path
+            if not str(error):
+                error.args = (f"{error.path or type(model).__name__} cannot be followed: {error.why}",)
+            raise
+        except Exception as error:
+            path = self.frames[-1].path if self.frames else ""
+            why = words_of(error)
+            raise TraceError(f"{path or type(model).__name__} cannot be followed: {why}", path, why) from error
+        finally:
+            if not deep:
+                torch.set_grad_enabled(recorded)
+            _symbolic_trace._wrapped_fns_to_patch.update(functions)
+            _symbolic_trace._wrapped_methods_to_patch[:] = methods
+
+    def refused(self, why: str, exportable: bool = False, doubt: str = "") -> TraceError:
+        """The error for what the module that runs does, and no drawing."""
+        error = TraceError(f"{self.where()} cannot be followed: {why}", None, why, exportable, doubt)
+        error.place = source_lines.here()
+        return error
+
+    def doubt(self, why: str, words: str) -> None:
+        """Raise TraceError for what only its own code does rightly, unless nothing helps: then it is told."""
+        if words not in self.accepted:
+            raise self.refused(why, False, words)
+        self.report.add(words)
+
+    def enter(
+        self, module: nn.Module, path: str, forward: Any, args: Any, kwargs: Any, outer: Frame | None
+    ) -> tuple[Frame, Any]:
+        """Follow a submodule with a graph of its own; what comes back in the outer graph are items of the call."""
+        frame = Frame(path, module, fx.Graph(), recorded=torch.is_grad_enabled())
+        leaves, structure = tree_flatten((args, kwargs))
+        names = leaf_names(module, args, kwargs)
+        fresh: list[Any] = []
+        self.frames.append(frame)
+        self.graph = frame.graph
+        seen: dict[fx.Node, Any] = {}
+        for leaf, name in zip(leaves, names, strict=True):
+            if type(leaf) in PROXIES:
+                node = self.latest(leaf.node)
+                if node not in seen:
+                    seen[node] = self._placeholder(frame, name, self.values[node], node)
+                fresh.append(seen[node])
+            elif isinstance(leaf, torch.Tensor):
+                fresh.append(self._placeholder(frame, name, leaf, None))
+            else:
+                fresh.append(leaf)
+        given, named = tree_unflatten(fresh, structure)
+        state = unseen_random.state()
+        result = forward(module, *given, **named)
+        if by := unseen_random.drawn_by(state, unseen_random.state()):
+            raise TraceError("", path, f"it draws random numbers with {by} that are no call of the graph", False)
+        if frame.recorded and not torch.is_grad_enabled():
+            raise TraceError("", path, "it switches gradients off for whatever comes after it", False)
+        if grad_regions.enabled_inside(frame, self.gradients.quiet):
+            around = next(one.path for one in reversed(self.frames) if one.recorded)
+            raise TraceError("", around, f"{path} switches gradients on where it has them switched off", False)
+        frame.outputs, frame.structure = tree_flatten(plain(result))
+        known = [self.known(leaf) for leaf in frame.outputs]
+        frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
+        changed = [(p, node) for p in frame.inputs if p in frame.outer and (node := self.latest(p)) is not p]
+        extra = dict.fromkeys(node for _, node in changed if node not in frame.outputs)
+        frame.outputs += extra
+        known += [self.values[node] for node in extra]
+        self.frames.pop()
+        if outer is None:
+            return frame, None
+        self.graph = outer.graph
+        call = self._call_of(frame, outer)
+        self.values[call] = tuple(known)
+        outer.inner[call] = self.entered[call] = frame
+        items = []
+        for number, leaf in enumerate(frame.outputs):
+            if isinstance(leaf, fx.Node):
+                item = outer.graph.create_node("call_function", operator.getitem, (call, number))
+                self.values[item] = known[number]
+                self.views.note_item(item, leaf, frame.outer)
+                items.append(self.proxy(item))
+            else:
+                items.append(leaf)
+        if not torch.is_grad_enabled():
+            self.gradients.quiet.update((call, *call.users))
+        for placeholder, leaf in changed:  # it changed what it was given
+            self.changed(self.proxy(frame.outer[placeholder]), items[frame.outputs.index(leaf)])
+        frame.extra = {number: items[number].node for number in range(len(items) - len(extra), len(items))}
+        return frame, refilled(result, iter(items))
+
+    def _call_of(self, frame: Frame, outer: Frame) -> fx.Node:
+        """The node for the call of an entered module; everything that its inside took from outside is an argument."""
+        taken = []
+        for placeholder in frame.inputs:
+            node = frame.outer.get(placeholder)
+            taken.append(self._own(outer, self.proxy(node)) if node is not None else None)
+        return outer.graph.create_node("call_module", frame.path or "_", tuple(taken))
+
+    def _placeholder(self, frame: Frame, name: str, value: Any, node: fx.Node | None) -> ValueProxy:
+        made = frame.graph.placeholder(name)
+        frame.inputs.append(made)
+        frame.names.append(name)
+        self.values[made] = value
+        if node is not None:
+            frame.outer[made] = self.gradients.outside[made] = node
+        return self.proxy(made)
+
+    def _own(self, frame: Frame, leaf: Any) -> Any:
+        """The node of a leaf in the graph of a frame; what comes from further out is one more input."""
+        if type(leaf) not in PROXIES:
+            return leaf
+        node = self.latest(leaf.node)
+        if node.graph is frame.graph:
+            return node
+        known = next((p for p, outer in frame.outer.items() if outer is node), None)
+        if known is not None:
+            return self.latest(known)
+        return self._placeholder(frame, "taken", self.values[node], node).node
+
+    def latest(self, node: fx.Node) -> fx.Node:
+        """The node for what a tensor is now, after changes in place."""
+        return self._told(lambda: self.views.latest(node))
+
+    def changed(self, old: ValueProxy, made: ValueProxy) -> None:
+        """A tensor was changed in place."""
+        before, after = self._own(self.frames[-1], old), made.node
+        if before is not after:
+            quiet = after in self.gradients.quiet and before not in self.gradients.quiet
+            if quiet and before.op != "get_attr" and self.gradients.learns(before, self.root):
+                raise self.refused("it changes a value in place where gradients are switched off")
+            self._told(lambda: self.views.change(before, after))
+
+    def _told(self, asked: Callable[[], Any]) -> Any:
+        try:
+            return asked()
+        except NoWayBack as error:
+            raise self.refused(str(error), True) from error
+
+    def _written(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
+        made: fx.Node = self.create_proxy(kind, target, fx.map_arg(args, lambda one: self.proxy(one)), {}).node  # type: ignore[arg-type,return-value]
+        return made
+
+    def known(self, leaf: Any) -> Any:
+        return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
+
+    def is_held(self, value: Any) -> bool:
+        """Whether a tensor is a value of the graph: one of the model's, or left in it by an earlier call."""
+        return self.names.has(value)
+
+    def held_tensor(self, value: torch.Tensor) -> Any:
+        """The value of the graph that a tensor is; any other tensor as it is."""
+        frame = self.frames[-1]
+        path = self.names.of_tensor(value, frame.path)
+        if path is None:
+            return value
+        for node in frame.graph.nodes:
+            if node.op == "get_attr" and node.target == path:
+                return self.proxy(node)
+        node = frame.graph.create_node("get_attr", path)
+        self.values[node] = self.names.copy_of(value)
+        return self.proxy(node)
+
+    # --- What fx asks
+
+    def proxy(self, node: fx.Node) -> ValueProxy:
+        return ValueProxy(node, self)
+
+    def create_arg(self, a: Any) -> Any:
+        if type(a) in PROXIES:
+            return self._own(self.frames[-1], a)
+        if isinstance(a, Training | torch.dtype | torch.device) or a is None or a is Ellipsis:
+            return a
+        if isinstance(a, torch.Tensor):
+            return self.create_arg(self.held_tensor(a)) if self.is_held(a) else self._constant(a)
+        if isinstance(a, tuple | list):
+            return type(a)(map(self.create_arg, a)) if type(a) in (tuple, list) else tuple(map(self.create_arg, a))
+        if isinstance(a, dict):
+            return {key: self.create_arg(value) for key, value in a.items()}
+        if isinstance(a, slice):
+            return slice(*(self.create_arg(part) for part in (a.start, a.stop, a.step)))
+        return plain_number(a)
+
+    def _constant(self, value: torch.Tensor) -> fx.Node:
+        """A tensor that is neither parameter nor buffer: made in `forward` or kept as a plain attribute."""
+        if value.requires_grad:
+            raise self.refused("it takes a tensor that learns and is no parameter of the model")
+        node = self.frames[-1].graph.create_node("get_attr", f"constant_{id(value)}")
+        self.values[node] = value.to("meta")
+        self.constants[node] = value.detach().clone()  # it may be changed later, and is this here
+        return node
+
+    def create_proxy(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
+    ) -> Any:
+        target = method_of(target) if kind == "call_method" else target
+        check_call(self, kind, target, args, kwargs)
+        made = rewritten(kind, target, args, kwargs)
+        if made is None:
+            made = self._call(kind, target, args, kwargs)
+        if is_in_place(kind, target):  # it is read anew from now on
+            args[0].changed(made)
+        return made
+
+    def _call(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kind == "call_function" and target in FACTORIES:
+            self._near()
+        given, named = self.create_arg(opened(kind, target, args)), self.create_arg(kwargs)
+        node = self.frames[-1].graph.create_node(kind, target, given, named)
+        self.places[node] = source_lines.here()
+        taken = node.all_input_nodes
+        arriving = [one for one in taken if isinstance(self.values[one], torch.Tensor)]
+        before = [self.values[one]._version for one in arriving]
+        self.values[node] = self._computed(kind, target, given, named)
+        if (dtype := by_default(node, self.values)) is not None:
+            if target not in FACTORIES:
+                raise self.refused(f"it computes in {dtype}, which is made torch's default where the model is")
+            node.kwargs = {**node.kwargs, "dtype": dtype}
+        part = target is operator.getitem and isinstance(self.values[taken[0]], tuple | list) if taken else False
+        if not torch.is_grad_enabled() or (part and taken[0] in self.gradients.quiet):
+            self.gradients.quiet.add(node)
+        moved = [one for one, version in zip(arriving, before, strict=True) if self.values[one]._version != version]
+        if not moved:
+            self.views.note(node)
+        elif kind != "call_method":
+            self._moved(node, moved)
+        return self.proxy(node)
+
+    def _moved(self, node: fx.Node, moved: list[fx.Node]) -> None:
+        """A function or a layer changes what it takes, and gives that back."""
+        for one in moved:
+            if self.values[node] is self.values[one]:
+                self.views.in_place[node] = one
+                self.changed(self.proxy(one), self.proxy(node))
+
+    def _near(self) -> None:
+        """Let a module that takes no tensor have one from outside, to make others where that one is."""
+        *outer, frame = self.frames
+        if any(isinstance(self.values[node], torch.Tensor) for node in frame.inputs):
+            return
+        given = (node for one in reversed(outer) for node in one.inputs)
+        node = next((node for node in given if isinstance(self.values[node], torch.Tensor)), None)
+        if node is not None:
+            self._own(frame, self.proxy(node))
+
+    def arrived_like(self, dtype: torch.dtype) -> Any:
+        """A tensor of this dtype that the running module was given; None if there is none."""
+        self._near()
+        inputs = self.frames[-1].inputs
+        return next((self.proxy(node) for node in inputs if getattr(self.values[node], "dtype", None) == dtype), None)
+
+    def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The value of a call, found by making it."""
+        return self.silently(kind, target, *fx.map_arg((args, kwargs), lambda node: self.values[node]))
+
+    def silently(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        """The value of a call of values, which is not written down."""
+        return self.unseen(lambda: self._computing.made(kind, target, args, kwargs))
+
+    def unseen(self, run: Callable[[], Any]) -> Any:
+        """What a function of ours gives, of whose calls nothing is written down."""
+        self._silent += 1
+        try:
+            return run()
+        finally:
+            self._silent -= 1
+
+    def where(self) -> str:
+        """The module that runs, in words."""
+        return self.frames[-1].path or type(self.frames[-1].module).__name__
+
+    # --- What Python asks of a value
+
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        return self.questions.truth(obj.node)
+
+    def number(self, node: fx.Node, value: Any) -> Any:
+        return self.questions.number(node, value)
+
+    def iter(self, obj: Any) -> Iterator[Any]:
+        value = self.values[obj.node]
+        if isinstance(value, torch.Tensor):
+            self.number(obj.size(0).node, len(value))
+        return builtins.iter([obj[number] for number in range(len(value))])
+
+    def keys(self, obj: fx.Proxy) -> Any:
+        raise TraceError(f"{self.frames[-1].path}: ** of a value that is computed")

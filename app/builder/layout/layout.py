@@ -1,0 +1,86 @@
+"""Laying out: a sheet with some of its nodes, or all, placed anew; what stands beside the network goes along."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from app.builder.edits import comments as notes_edits
+from app.builder.edits import edits
+from app.builder.edits.edits import P
+from app.builder.graph import Graph
+from app.builder.layout.arrange import DEFAULT, GRID, ROW_WIDTH, Size, arrange
+from app.builder.sheet import Positions, Sheet
+from app.util.frozen import FrozenMap
+
+LEAST_ROW = 640.0  # the rows of a selection are as wide as it was, but not narrower
+WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of a room; of two as good the first is taken
+
+
+def laid_out(sheet: P, nodes: Collection[str], sizes: Mapping[str, Size], row_width: float = ROW_WIDTH) -> P:
+    """The sheet with nodes in rows. Of a selection the top left corner keeps its place.
+
+    Wires of nodes that moved find their own way again, frames close about their nodes, comments stay with theirs.
+    """
+    chosen = set(nodes)
+    wanted = [node for node in sheet.graph.nodes if node in chosen]
+    if not wanted:
+        return sheet
+    if len(wanted) == len(sheet.graph.nodes):
+        places = arrange(sheet.graph, sizes, row_width, _groups(sheet, sizes))
+    else:
+        places = _of_some(sheet.graph, sheet.positions, wanted, sizes)
+    moved = {node for node, point in places.items() if point != sheet.positions.get(node)}
+    comments = notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
+    stay = {e: points for e, points in sheet.bends.items() if e.source not in moved and e.target not in moved}
+    return edits.changed(sheet, positions=places, comments=comments, bends=FrozenMap(stay))
+
+
+def standing_as(sheet: Sheet, sizes: Mapping[str, Size], widths: Collection[float]) -> float | None:
+    """The row width with which all of a sheet was laid out as it stands, None if it stands otherwise."""
+    for node, (x, y) in sheet.positions.items():
+        if x % GRID or (y + sizes.get(node, DEFAULT).anchor) % GRID:
+            return None
+    groups = _groups(sheet, sizes)
+    return next((w for w in widths if arrange(sheet.graph, sizes, w, groups) == sheet.positions), None)
+
+
+def row_width(sheet: Sheet, sizes: Mapping[str, Size], room: Size) -> float:
+    """The width of rows with which all of a sheet is seen largest in a room."""
+    groups = _groups(sheet, sizes)
+
+    def zoom(width: float) -> float:
+        places = arrange(sheet.graph, sizes, width, groups)
+        if not places:
+            return 1.0
+        right = max(x + sizes.get(node, DEFAULT).width for node, (x, _) in places.items())
+        bottom = max(y + sizes.get(node, DEFAULT).height for node, (_, y) in places.items())
+        across, down = right - min(x for x, _ in places.values()), bottom - min(y for _, y in places.values())
+        return min(room.width / across, room.height / down, 1.0)
+
+    return max((room.width * times for times in WIDTHS), key=zoom)
+
+
+def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:
+    """The outermost frame that each node stands in."""
+    framed = notes_edits.framed(sheet.comments, sheet.positions, sizes)
+    inward = sorted(framed, key=lambda key: sheet.comments[key].width * sheet.comments[key].height)
+    return {node: key for key in inward for node in framed[key]}
+
+
+def _of_some(graph: Graph, positions: Positions, wanted: list[str], sizes: Mapping[str, Size]) -> Positions:
+    inside = set(wanted)
+    part = Graph(
+        FrozenMap({node: graph.nodes[node] for node in wanted}),
+        tuple(edge for edge in graph.edges if edge.source in inside and edge.target in inside),
+    )
+    known = [node for node in wanted if node in positions]
+    left = min((positions[node][0] for node in known), default=0.0)
+    top = min((positions[node][1] for node in known), default=0.0)
+    right = max((positions[node][0] + sizes.get(node, DEFAULT).width for node in known), default=0.0)
+    made = arrange(part, sizes, max(right - left, LEAST_ROW))
+    dx, dy = _grid(left - min(x for x, _ in made.values())), _grid(top - min(y for _, y in made.values()))
+    return positions.update({node: (x + dx, y + dy) for node, (x, y) in made.items()})
+
+
+def _grid(value: float) -> float:
+    return float(round(value / GRID) * GRID)

@@ -1,0 +1,49 @@
+"""Where those nodes stand that a class keeps and never calls: under the drawing, in a frame that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.builder.graph import Graph
+from app.builder.layout.arrange import DEFAULT, GRID, Size
+from app.builder.sheet import FRAME, Comment, Comments, Point, Positions
+from app.util.frozen import FrozenMap
+
+TITLE = "Not used by forward"
+FRAME_ID = "c1"
+GAP, BELOW, PAD, HEAD = 24.0, 104.0, 24.0, 48.0
+
+
+def used_part(graph: Graph) -> Graph:
+    """The graph without what is kept and stands alone."""
+    alone = {node.id for node in graph.nodes.values() if node.kept and not graph.into(node.id)
+             and not graph.out_of(node.id)}  # fmt: skip
+    if not alone:
+        return graph
+    return replace(graph, nodes=FrozenMap({key: node for key, node in graph.nodes.items() if key not in alone}))
+
+
+def with_kept(graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> tuple[Positions, Comments]:
+    """The places of a drawing with those of what is kept, in rows under it, and the frame around these if there are
+    any."""
+    left = [node for node in graph.nodes if node not in places]
+    if not left:
+        return FrozenMap(places), FrozenMap()
+    size = {node: sizes.get(node, DEFAULT) for node in (*left, *places)}
+    begin = min((x for x, _ in places.values()), default=0.0)
+    end = max((x + size[node].width for node, (x, _) in places.items()), default=0.0)
+    top = max((y + size[node].height for node, (_, y) in places.items()), default=-BELOW) + BELOW + HEAD
+    top = -(-top // GRID) * GRID
+    width = max(end - begin, 6 * (DEFAULT.width + GAP))
+    found, x, y, lowest = dict(places), begin + PAD, top, 0.0
+    widest = x
+    for node in left:
+        if x > begin + PAD and x + size[node].width > begin + width:
+            x, y, lowest = begin + PAD, y + lowest + GAP, 0.0
+        found[node] = (x, y)
+        widest = max(widest, x + size[node].width)
+        x += -(-(size[node].width + GAP) // GRID) * GRID
+        lowest = max(lowest, size[node].height)
+    frame = Comment(TITLE, begin, top - HEAD, widest + PAD - begin, y + lowest + PAD - (top - HEAD), FRAME)
+    return FrozenMap({node: found[node] for node in graph.nodes}), FrozenMap({FRAME_ID: frame})

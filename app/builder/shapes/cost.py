@@ -1,0 +1,380 @@
+"""What each call costs for one sample: parameters, multiply-adds, bytes of what it gives, and how far it sees.
+
+Each call runs once on meta tensors while torch's own formulas (`torch.utils.flop_counter.flop_registry`) count: those
+of matrix products, convolutions and attention. There are none for anything else, biases among it, so the counts are
+estimates, and a call of which nothing is counted has no count, not 0. One multiply-add is 2 FLOP.
+
+`FlopCounterMode` itself is not used: it hooks every module of the process, those of a run on another thread too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from app.builder.catalog.catalog import Catalog, OpSpec, catalog
+from app.builder.graph import Graph
+from app.builder.plan import Plan, Step, plan
+from app.builder.shapes.meta_calls import RECURRENT, Call, Ran, one_step
+from app.builder.shapes.receptive_field import Receptive, field_after
+from app.builder.shapes.shapes import Inside, StepResult, infer
+from app.builder.value_types import NumberType, TensorType, TupleType, ValueType, sizes_at
+from app.util.frozen import FrozenMap
+
+COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unknown", "muted", ""
+_KEPT = 8192
+# Calls that put values elsewhere and compute none; views are known by their schema.
+_MOVES = frozenset(
+    "aten." + name
+    for name in (
+        "_unsafe_view", "cat", "clone", "copy_", "_to_copy", "empty", "empty_like", "new_empty", "stack", "zeros",
+        "zeros_like", "unsafe_split", "full", "fill_", "zero_", "detach", "embedding", "index_select", "resize_",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CallCost:
+    """One call with one sample. `flops` is None where torch has a formula for nothing in it.
+
+    `gaps` are the operations in it that compute and have no formula. `shares` says that what it gives lies in the
+    memory of what it takes. `in_step` says that two samples cost twice as much as one. `tried` is False where the call
+    would not run under the count, so that nothing is known of it.
+    """
+
+    flops: int | None = None
+    gaps: tuple[str, ...] = ()
+    shares: bool = False
+    in_step: bool = True
+    tried: bool = True
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """What is known of one node, for one sample.
+
+    `state` is COUNTED, NOT_COUNTED, UNKNOWN where the shapes are, MUTED, or NO_CALL for inputs and outputs.
+    `activation` is the bytes of what it gives, None where that is unknown; it `shares` them where they are those of
+    what it takes. The parameters of a `frozen` node are not trained, `untrained` counts them; those of a module that is
+    called once more are counted where it is called first. A block, or what is repeated, is the sum of what it holds.
+    """
+
+    parameters: int | None = None
+    state: str = UNKNOWN
+    call: CallCost = CallCost()
+    output: str = ""
+    activation: int | None = None
+    receptive: Receptive | None = None
+    live: bool = True
+    frozen: bool = False
+    untrained: int = 0
+
+    @property
+    def flops(self) -> int | None:
+        return self.call.flops
+
+    @property
+    def multiply_adds(self) -> int | None:
+        return None if self.flops is None else self.flops // 2
+
+    @property
+    def shares(self) -> bool:
+        return self.call.shares
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """The cost of every node of a graph, in running order; the totals are of the nodes that an output needs."""
+
+    graph: Graph
+    nodes: FrozenMap[str, NodeCost] = field(default_factory=FrozenMap)
+
+    @cached_property
+    def _live(self) -> list[NodeCost]:
+        return [cost for cost in self.nodes.values() if cost.live]
+
+    @cached_property
+    def parameters(self) -> int:
+        return sum(cost.parameters or 0 for cost in self._live)
+
+    @cached_property
+    def frozen(self) -> int:
+        """Parameters that are not trained."""
+        return sum(cost.untrained for cost in self._live)
+
+    @cached_property
+    def flops(self) -> int | None:
+        """FLOP for one sample, of what is counted; None if nothing is."""
+        counted = [cost.flops for cost in self._live if cost.flops is not None]
+        return sum(counted) if counted else None
+
+    @cached_property
+    def multiply_adds(self) -> int | None:
+        return None if self.flops is None else self.flops // 2
+
+    @cached_property
+    def activation(self) -> int:
+        """Bytes that one sample takes: what shares the memory of another value is not counted again."""
+        return sum(cost.activation or 0 for cost in self._live if not cost.shares)
+
+    @cached_property
+    def not_counted(self) -> int:
+        """How many nodes compute something, or may, that is not counted at all."""
+        return sum(
+            cost.state == NOT_COUNTED and (bool(cost.call.gaps) or not cost.call.tried) for cost in self._live
+        )
+
+    @cached_property
+    def unknown(self) -> int:
+        return sum(cost.state == UNKNOWN for cost in self._live)
+
+
+_memo: OrderedDict[tuple[Any, ...], CallCost] = OrderedDict()
+_memo_lock = threading.Lock()
+
+
+def cost(graph: Graph, ops: Catalog | None = None) -> NetworkCost:
+    """What the nodes of a graph cost. Raises nothing: of a node whose shapes are unknown nothing is said."""
+    walk = plan(graph, ops or catalog())
+    nodes = _costs(walk, infer(walk), {})[0]
+    for node in graph.nodes.values():
+        nodes.setdefault(node.id, NodeCost(state=MUTED if node.muted else UNKNOWN, live=False))
+    return NetworkCost(graph, FrozenMap(nodes))
+
+
+_Fields = dict[str, Receptive | None]
+
+
+def _costs(
+    walk: Plan, results: Mapping[str, StepResult], given: Mapping[str, Receptive | None]
+) -> tuple[dict[str, NodeCost], _Fields]:
+    """The cost of every step and how far each sees; `given` is how far the inputs of a block do."""
+    costs: dict[str, NodeCost] = {}
+    fields: _Fields = {}
+    for step in walk.steps:
+        result = results[step.id]
+        arriving = [fields.get(ref.node) for ref in step.refs()]
+        if step.id in given:
+            fields[step.id] = given[step.id]
+            costs[step.id] = NodeCost(0, NO_CALL, live=step.live)
+        elif result.turns:
+            costs[step.id], fields[step.id] = _cost_of_turns(step, result, arriving)
+        else:
+            if isinstance(result.outcome, Ran):
+                given_back = result.outcome.outputs
+                fields[step.id] = field_after(step.spec, result.resolved, result.inputs, given_back, arriving)
+            costs[step.id] = _node_cost(step, result, fields.get(step.id))
+    return costs, fields
+
+
+def _cost_of_turns(
+    step: Step, result: StepResult, arriving: list[Receptive | None]
+) -> tuple[NodeCost, Receptive | None]:
+    """The sum over the repetitions of a module, or over the inside of a block."""
+    parts: list[NodeCost] = []
+    for turn in result.turns:
+        field_now: Receptive | None = None
+        if turn.inside is not None:
+            ports = dict(zip(step.args, arriving, strict=False))
+            block = step.spec.definition
+            inputs = {node.id: ports.get(node.name) for node in block.inputs} if block else {}
+            costs, fields = _inside(turn.inside, inputs)
+            parts += [costs[inner.id] for inner in turn.inside.plan.steps if inner.live]
+            ends = [inner for inner in turn.inside.plan.steps if inner.spec.kind == "output" and inner.refs()]
+            field_now = fields.get(ends[0].refs()[0].node) if ends else None
+        elif isinstance(turn.outcome, Ran):
+            field_now = field_after(step.spec, turn.resolved, turn.inputs, turn.outcome.outputs, arriving)
+            one = StepResult(turn.outcome, turn.resolved, turn.inputs)
+            parts.append(_node_cost(step, one, field_now))
+        arriving = [field_now, *arriving[1:]]
+    if not isinstance(result.outcome, Ran):
+        return NodeCost(live=step.live), None
+    return _summed(step, result.outcome, parts, arriving[0] if arriving else None), arriving[0] if arriving else None
+
+
+_insides: OrderedDict[tuple[Any, ...], tuple[Inside, dict[str, NodeCost], _Fields]] = OrderedDict()
+
+
+def _inside(inside: Inside, inputs: Mapping[str, Receptive | None]) -> tuple[dict[str, NodeCost], _Fields]:
+    """The costs of the inside of a block, counted once however often it stands there."""
+    key = (id(inside), *inputs.items())
+    with _memo_lock:
+        kept = _insides.get(key)
+    if kept is not None and kept[0] is inside:
+        return kept[1], kept[2]
+    costs, fields = _costs(inside.plan, inside.results, inputs)
+    with _memo_lock:
+        _insides[key] = inside, costs, fields
+        if len(_insides) > _KEPT:
+            _insides.popitem(last=False)
+    return costs, fields
+
+
+def _summed(step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptive | None) -> NodeCost:
+    counted = [part.flops for part in parts if part.flops is not None]
+    calls = [part.call for part in parts if part.state in (COUNTED, NOT_COUNTED)]
+    call = CallCost(
+        flops=sum(counted) if counted else None,
+        gaps=tuple(sorted({gap for call in calls for gap in call.gaps})),
+        in_step=all(call.in_step for call in calls),
+        tried=all(call.tried for call in calls),
+    )
+    return NodeCost(
+        parameters=outcome.parameters,
+        state=COUNTED if counted else NOT_COUNTED if calls else NO_CALL,
+        call=call,
+        output=", ".join(map(str, outcome.outputs)),
+        activation=sum(part.activation or 0 for part in parts if not part.shares),
+        receptive=receptive if receptive is not None and receptive.windows else None,
+        live=step.live,
+        frozen=step.node.frozen,
+        untrained=outcome.parameters if step.node.frozen else sum(part.untrained for part in parts if part.live),
+    )
+
+
+def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> NodeCost:
+    if step.spec.kind == "output":
+        return NodeCost(0, NO_CALL, live=step.live)
+    if not isinstance(result.outcome, Ran):
+        return NodeCost(live=step.live)
+    outcome, call, state = result.outcome, CallCost(), NO_CALL
+    if step.spec.kind not in ("input", "number", "parameter", "buffer"):
+        call = _remembered(step.spec, result.resolved, result.inputs, outcome.fixed_batch)
+        state = COUNTED if call.flops is not None else NOT_COUNTED
+    return NodeCost(
+        parameters=outcome.parameters,
+        state=state,
+        call=call,
+        output=", ".join(map(str, outcome.outputs)),
+        activation=sum(_bytes(value, outcome.fixed_batch) for value in outcome.outputs),
+        receptive=receptive if receptive is not None and receptive.windows else None,
+        live=step.live,
+        frozen=step.node.frozen,
+        untrained=outcome.parameters if step.node.frozen or result.resolved.get("requires_grad") is False else 0,
+    )
+
+
+def _bytes(value: ValueType, fixed_batch: int) -> int:
+    """Bytes of a value for one sample."""
+    if isinstance(value, TupleType):
+        return sum(_bytes(item, fixed_batch) for item in value.items)
+    if isinstance(value, NumberType):
+        return 0
+    size = getattr(torch, value.dtype).itemsize
+    for length in value.at(1):
+        size *= length
+    return size // (fixed_batch or 1)
+
+
+# --- Counting
+
+
+def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], fixed: int) -> CallCost:
+    key = (spec.key, spec.target, params, inputs)
+    with _memo_lock:
+        kept = _memo.get(key)
+        if kept is not None:
+            _memo.move_to_end(key)
+            return kept
+    found = _counted(spec, params, inputs, fixed)
+    with _memo_lock:
+        _memo[key] = found
+        if len(_memo) > _KEPT:
+            _memo.popitem(last=False)
+    return found
+
+
+def _counted(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], fixed: int
+) -> CallCost:
+    """The call with one sample; where it runs with another batch alone, the part of it that falls to one sample.
+
+    BatchNorm of single values refuses a batch of 1, and a view may have its batch written into it.
+    """
+    taken, _ = one_step(spec, params, inputs)
+    counters: dict[int, _Counter] = {}
+    with torch.no_grad(), torch.device("meta"):
+        call = Call.of(spec, params)
+        for batch in (fixed,) if fixed else (1, 2):
+            counter = _Counter()
+            try:
+                counter.watch(call, taken, batch)
+            except Exception:  # a batch that this call does not take; the shapes are known, so another one runs
+                continue
+            counters[batch] = counter
+    if not counters:
+        return CallCost(tried=False)
+    batch, counter = next(iter(counters.items()))
+    steps = _steps(spec, params, inputs, batch)
+    in_step = 1 not in counters or 2 not in counters or counters[2].flops == 2 * counters[1].flops
+    return CallCost(
+        flops=counter.flops * steps // batch if counter.formulas else None,
+        gaps=tuple(sorted(counter.gaps)),
+        shares=counter.shares,
+        in_step=in_step,
+    )
+
+
+def _steps(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> int:
+    """How many steps of time a recurrent layer goes through; it was run for one of them."""
+    value = inputs["input"][0] if spec.key in RECURRENT else None
+    if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
+        return 1
+    place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
+    return sizes_at(value.shape, batch)[place]
+
+
+class _Counter(TorchDispatchMode):
+    """Adds up torch's formulas over every operation that runs under it, on this thread alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+        self.formulas = 0
+        self.gaps: set[str] = set()
+        self.shares = False
+
+    def watch(self, call: Call, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int) -> None:
+        """Run the call and count. Raises what torch raises."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                given = call.target(*args, **kwargs)
+            memories = _memories(given)
+            self.shares = bool(memories) and memories <= _memories([*args, *kwargs.values()])
+            return given
+
+        replace(call, target=watched)(inputs, batch, "meta")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        formula = flop_registry.get(func._overloadpacket)
+        if formula is None and func is not torch.ops.prim.device.default:
+            with self:
+                given = func.decompose(*args, **kwargs)
+            if given is not NotImplemented:
+                return given
+        given = func(*args, **kwargs)
+        if formula is not None:
+            self.flops += formula(*args, **kwargs, out_val=given)
+            self.formulas += 1
+        elif not func.is_view and str(func._overloadpacket) not in _MOVES:
+            self.gaps.add(str(func._overloadpacket))
+        return given
+
+
+def _memories(values: Any) -> set[int]:
+    """Which memory the tensors lie in."""
+    if isinstance(values, torch.Tensor):
+        return {values.untyped_storage()._cdata}
+    if isinstance(values, tuple | list):
+        return {memory for value in values for memory in _memories(value)}
+    return set()

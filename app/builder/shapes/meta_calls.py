@@ -1,0 +1,401 @@
+"""One call of the catalog run on meta tensors: torch's own rules, no memory.
+
+Each call runs with two batch sizes; a dimension, or a number, that differs depends on N.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from app.builder.catalog import custom, custom_calls, ops
+from app.builder.catalog.catalog import OpSpec
+from app.builder.catalog.introspect import find
+from app.builder.codegen import free_tensors
+from app.builder.literals import DType, Slice
+from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
+from app.builder.wired_params import with_part
+from app.source.layer_files import LayerFile, failure, told
+from app.util.frozen import FrozenMap
+from app.util.rng import borrowed
+
+# Real tensors, tried for torch's words alone, have a batch as people use it.
+REAL_BATCH = 64
+PROBE_BATCH = 7
+_LARGEST_REAL = 1 << 20
+_LARGEST_REAL_WEIGHTS = 1 << 24
+_LARGEST_REAL_OUTPUT = 1 << 25
+_LARGEST_REAL_PADDING = 256
+RECURRENT = ("nn.LSTM", "nn.GRU", "nn.RNN")
+_LEADING_SIZE = {"Tensor.view": "size", "torch.reshape": "shape"}
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The call does not run: torch's words, from meta tensors and, where it was small enough to try, from real ones.
+
+    `dtype` says that the shapes fit and the dtypes do not.
+    """
+
+    error: str
+    real_error: str = ""
+    dtype: bool = False
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The call runs: types of its outputs and how many parameters its module has.
+
+    `fixed_batch` is the only batch size that it runs with, 0 where it runs with any.
+    """
+
+    outputs: tuple[ValueType, ...]
+    parameters: int = 0
+    fixed_batch: int = 0
+
+
+def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]) -> Ran | Failed:
+    """Run one call on meta tensors with both batch sizes."""
+    if spec.kind == "input":
+        shape = tuple(params["shape"])
+        if words := _wrong_range(params):
+            return Failed(words)
+        batch = params.get("batch", 0)
+        if batch is not None and batch > len(shape):
+            return Failed(f"batch is dimension {batch}, and shape has {len(shape)} sizes beside it")
+        sizes = shape if batch is None else (*shape[:batch], Dim(1), *shape[batch:])
+        return Ran((TensorType(sizes, params.get("dtype", DType("float32")).name),))
+    if spec.key in ops.SAME and len(inputs) == 1:
+        (value,) = inputs["input"]
+        if isinstance(value, TensorType) and value.dtype == "float32" and value.strides is None:
+            return Ran((value,))
+    if spec.kind == "number":
+        return Ran((NumberType.of(params["value"], params["value"]),))
+    if spec.kind in ("parameter", "buffer"):
+        return _free_tensor(spec, params)
+    try:
+        outcome = _ran(spec, params, inputs, BATCHES)
+    except (Exception, SystemExit) as error:  # whatever torch raises is the answer
+        if own := custom.file_of(spec):
+            return _for_real(spec, params, inputs, own)
+        for batch in _own_batches(spec, params, inputs):
+            try:
+                return _ran(spec, params, inputs, (batch, batch))
+            except Exception:  # not this one either; what there is to say is why it fails with any batch
+                continue
+        return Failed(_words(error), _real_words(spec, params, inputs, REAL_BATCH))
+    drawn = next((value.dtype for value in outcome.outputs if isinstance(value, TensorType)), "")
+    if drawn.startswith(ops.UNDRAWN.get(spec.key, ())) and params.get("training") is not False:
+        return Failed(f"torch draws no random numbers of {drawn}; take a floating-point dtype", dtype=True)
+    other = any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value))
+    other = other or (spec.kind == "module" and params.get("dtype") is not None)
+    large = sum(_values(value, PROBE_BATCH) for value in outcome.outputs) > _LARGEST_REAL_OUTPUT
+    lenient = spec.key in ops.LENIENT or params.get("eps") == 0  # which BatchNorm refuses in training, but not on meta
+    if (other or lenient) and not large:
+        # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
+        words = _real_words(spec, params, inputs, PROBE_BATCH)
+        if words:
+            return Failed(words, _real_words(spec, params, inputs, REAL_BATCH) or words, dtype=other)
+    return outcome
+
+
+def held(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
+    """How many parameters a module has that nobody calls."""
+    try:
+        with torch.device("meta"):
+            return Ran((), Call.of(spec, params).parameters)
+    except (Exception, SystemExit) as error:  # whatever torch raises is the answer
+        return Failed(_words(error), _words(error))
+
+
+def _for_real(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], file: LayerFile
+) -> Ran | Failed:
+    """A class of a person's own that fails on meta tensors, on small real ones; its words have the line of the file."""
+
+    def pair_of(recorded: bool) -> tuple[Call, tuple[Any, Any]]:
+        with borrowed(0), torch.set_grad_enabled(recorded):  # its weights are drawn here, and nobody notices
+            call = Call.of(spec, params)
+            if isinstance(call.target, torch.nn.Module):
+                call.target.eval()
+            size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
+            return call, custom_calls.run_small(lambda batch: call(inputs, batch, "cpu", 1.0), size)
+
+    try:
+        try:
+            call, pair = pair_of(False)
+        except Exception:  # it may put a hook on a gradient
+            call, pair = pair_of(True)
+        first, second = (custom_calls.grown(*pair, batch) for batch in BATCHES)
+        return Ran(_outputs(spec, params, first, second), call.parameters)
+    except (Exception, SystemExit) as error:  # whatever the class raises is the answer
+        return Failed(failure(file) or told(error, file))
+
+
+def _wrong_range(params: FrozenMap[str, Any]) -> str:
+    """What is wrong with the range of an input, "" if nothing is."""
+    low, high = params.get("low"), params.get("high")
+    whole = params.get("dtype", DType("float32")).name.startswith(("int", "uint"))
+    if whole and any(type(bound) is float for bound in (low, high)):
+        return f"low and high of whole numbers are whole numbers, not {low} and {high}"
+    return f"low={low} is not below high={high}" if None not in (low, high) and not low < high else ""
+
+
+def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
+    """A parameter or a buffer: nothing arrives, so nothing in it depends on N."""
+    try:
+        tensor = free_tensors.made(spec.key, params)
+        if str(tensor.dtype) != "torch.float32":  # meta tensors pass where no CPU knows how
+            small = {"shape": (1,) * len(params["shape"])} if "shape" in params and spec.key != "packed" else {}
+            free_tensors.made(spec.key, params.update(small), "cpu")
+        if spec.kind == "parameter" and params.get("requires_grad", True):
+            tensor = torch.nn.Parameter(tensor)
+    except Exception as error:  # whatever torch raises is the answer
+        return Failed(_words(error), _words(error))
+    return Ran((_type(tensor, tensor),), tensor.numel() if spec.kind == "parameter" else 0)
+
+
+def _dtypes(value: ValueType) -> tuple[str, ...]:
+    if isinstance(value, TensorType):
+        return (value.dtype,)
+    if isinstance(value, NumberType):
+        return ()
+    return tuple(dtype for item in value.items for dtype in _dtypes(item))
+
+
+def _ran(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], batches: tuple[int, int]
+) -> Ran:
+    """What comes out with two batch sizes; raises what torch raises. With one size twice nothing depends on N."""
+    taken, restore = one_step(spec, params, inputs)
+    with torch.no_grad(), torch.device("meta"):
+        call = Call.of(spec, params)
+        if isinstance(stack := call.target, torch.nn.Transformer):  # one layer gives the shape that all give
+            stack.encoder.layers, stack.decoder.layers = stack.encoder.layers[:1], stack.decoder.layers[:1]
+        if isinstance(call.target, torch.nn.modules.batchnorm._BatchNorm):  # the same shapes in half the time
+            call.target.eval()
+        first, second = (call(taken, batch, "meta") for batch in batches)
+    fixed = batches[0] if batches[0] == batches[1] else 0
+    return Ran(restore(_outputs(spec, params, first, second)), call.parameters, fixed)
+
+
+def one_step(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]
+) -> tuple[FrozenMap[str, tuple[ValueType, ...]], Callable[[tuple[ValueType, ...]], tuple[ValueType, ...]]]:
+    """The inputs of a recurrent layer cut to one step of time, and what puts the time back into its outputs.
+
+    On meta tensors torch goes through the steps one by one in Python, which takes seconds for a long sequence; the
+    shapes of a step do not depend on how many there are.
+    """
+    value = inputs["input"][0] if spec.key in RECURRENT else None
+    if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
+        return inputs, lambda outputs: outputs
+    place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
+    time = value.shape[place]
+    if time == 0:
+        return inputs, lambda outputs: outputs
+
+    def restore(outputs: tuple[ValueType, ...]) -> tuple[ValueType, ...]:
+        first = _with_size(outputs[0], place, time)
+        if place == 1:  # it is computed with time in front and turned round
+            width, batch = first.shape[2], first.shape[0]
+            assert isinstance(width, int)
+            outer = Dim(batch.scale * width, batch.offset * width) if isinstance(batch, Dim) else batch * width
+            first = replace(first, strides=(width, outer, 1))
+        return (first, *outputs[1:])
+
+    return inputs.set("input", (_with_size(value, place, 1),)), restore
+
+
+def _with_size(value: ValueType, place: int, size: Size) -> TensorType:
+    assert isinstance(value, TensorType)
+    return replace(value, shape=(*value.shape[:place], size, *value.shape[place + 1 :]), strides=None)
+
+
+def _own_batches(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> tuple[int, ...]:
+    """The batch size that a person wrote into the call: the first size of a view."""
+    name = _LEADING_SIZE.get(spec.key, "")
+    sizes = params.get(name) if name not in inputs and f"{name}[0]" not in inputs else None
+    return sizes[:1] if isinstance(sizes, tuple) and sizes and 0 < sizes[0] <= 2**16 else ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the catalog with its literals, to be run on tensors; `target` is the module or the function."""
+
+    spec: OpSpec
+    target: Any
+    literals: dict[str, Any]
+    parameters: int = 0
+
+    @classmethod
+    def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> Call:
+        """Look the target up and, if it is a class, make the module."""
+        literals = {name: _torch_value(value) for name, value in params.items()}
+        literals |= {name: _bracketed(value) for name, value in literals.items() if _is_index(spec, name)}
+        target = find(spec.target)
+        if spec.kind != "module":
+            return cls(spec, target, literals)
+        call_names = {param.name for param in spec.params if param.call}
+        module = target(**{name: value for name, value in literals.items() if name not in call_names})
+        at_call = {name: value for name, value in literals.items() if name in call_names}
+        return cls(spec, module, at_call, sum(parameter.numel() for parameter in module.parameters()))
+
+    def __call__(
+        self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str, fill: float = 0.0
+    ) -> Any:
+        """Run it with values of the types that arrive; `fill` is what stands in tensors that are not of whole numbers.
+
+        A loop that goes on while something is small would never end on zeros.
+        """
+        literals, given = dict(self.literals), dict[str, Any]()
+        for port in self.spec.inputs:
+            if port.name in inputs:
+                made = [_tensor(value, batch, device, fill) for value in inputs[port.name]]
+                if port.wired:
+                    literals[port.param] = with_part(literals.get(port.param), port, made[0])
+                else:
+                    given[port.name] = made if port.variadic else made[0]
+                    literals.pop(port.name, None)  # what stands in for a wire
+        if self.spec.key in ops.LIKE:
+            literals["device"] = given.pop("like").device
+        if self.spec.key == "torch.arange":
+            literals.setdefault("start", 0)  # it takes no step without a start
+        if self.spec.kind == "operator":
+            return self.target(*self._in_order(given, literals))
+        operands = [port.name for port in self.spec.inputs if self.spec.operand(port.name)]
+        given |= {name: literals.pop(name) for name in operands if name in literals}
+        own = [port for port in self.spec.inputs if port.name in given]
+        in_order = {port.name for port in own if (port.required and not port.named) or port.name in operands}
+        first = [given[port.name] for port in own if port.name in in_order]
+        named = {port.name: given[port.name] for port in own if port.name not in in_order}
+        if self.spec.key in ops.LITERALS_FIRST:
+            return self.target(*literals.values(), *first)
+        return self.target(*first, **named, **literals)
+
+    def _in_order(self, given: dict[str, Any], literals: dict[str, Any]) -> list[Any]:
+        """Operators know no names: what arrives, or stands in for it, and behind it the other literals."""
+        ordered = []
+        for port in self.spec.inputs:
+            if not port.wired and (port.name in given or port.name in literals):
+                ordered.append(given[port.name] if port.name in given else literals[port.name])
+        rest = [param.name for param in self.spec.params if param.name not in self.spec.input_names]
+        return [*ordered, *(literals[name] for name in rest if name in literals)]
+
+
+def _torch_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_torch_value, value))
+    if isinstance(value, Slice):
+        return slice(*value.parts)
+    return getattr(torch, value.name) if isinstance(value, DType) else value
+
+
+def _is_index(spec: OpSpec, name: str) -> bool:
+    param = spec.param(name)
+    return param is not None and param.kind == "index"
+
+
+def _bracketed(index: Any) -> Any:
+    """What stands between brackets, with lists as lists."""
+    return tuple(list(item) if isinstance(item, tuple) else item for item in index) if type(index) is tuple else index
+
+
+def _tensor(value: ValueType, batch: int, device: str, fill: float) -> Any:
+    if isinstance(value, TupleType):
+        return tuple(_tensor(item, batch, device, fill) for item in value.items)
+    if isinstance(value, NumberType):
+        return value.at(batch)
+    dtype = getattr(torch, value.dtype)
+    fill = fill if dtype.is_floating_point else 0.0
+    if value.strides is None:
+        return torch.full(value.at(batch), fill, dtype=dtype, device=device)
+    return torch.empty_strided(value.at(batch), sizes_at(value.strides, batch), dtype=dtype, device=device).fill_(fill)
+
+
+def _outputs(spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any) -> tuple[ValueType, ...]:
+    count = spec.outputs_given(params)
+    if not isinstance(first, tuple | list) or (count == 1 and not spec.outputs_by):
+        return (_type(first, second),)
+    if spec.outputs_by and len(first) != count:
+        raise ValueError(f"{spec.outputs_by} asks for {count} outputs, and {len(first)} come")
+    return tuple(_type(a, b) for a, b in zip(first, second, strict=True) if a is not None)
+
+
+def _type(first: Any, second: Any) -> ValueType:
+    if isinstance(first, tuple | list):
+        return TupleType(tuple(_type(a, b) for a, b in zip(first, second, strict=True)))
+    if isinstance(first, int | float):
+        if type(first) is not type(second):
+            raise ValueError(f"a number that is {first!r} with one batch size and {second!r} with another")
+        return NumberType.of(first, second)
+    sizes = tuple(_size(a, b) for a, b in zip(first.shape, second.shape, strict=True))
+    strides = None
+    if not (first.is_contiguous() and second.is_contiguous()):
+        strides = tuple(_size(a, b) for a, b in zip(first.stride(), second.stride(), strict=True))
+    return TensorType(sizes, str(first.dtype).removeprefix("torch."), strides)
+
+
+def _size(first: int, second: int) -> int | Dim:
+    if first == second:
+        return first
+    scale, rest = divmod(second - first, BATCHES[1] - BATCHES[0])
+    offset = first - scale * BATCHES[0]
+    # Far below zero is where the line through the two points of a square meets N = 0.
+    if rest or offset < -BATCHES[0]:
+        words = "a size that does not grow in step with the batch"
+        raise ValueError(f"{words}: {first} for {BATCHES[0]} samples, {second} for {BATCHES[1]}")
+    return Dim(scale, offset)
+
+
+def _words(error: BaseException) -> str:
+    return str(error).partition("\n")[0].strip() or type(error).__name__
+
+
+def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> str:
+    """What torch says with real tensors, whose words people can look up; "" if it runs or is too large to try.
+
+    The weights are left as memory had them and nothing is dropped out, so no random number is drawn and a run that
+    goes on beside it is not held up.
+    """
+    numbers = sum(_values(value, batch) for group in inputs.values() for value in group)
+    if spec.key in ops.RANDOM or numbers > _LARGEST_REAL:
+        return ""
+    padding = params.get("padding")
+    if any(type(p) is int and p > _LARGEST_REAL_PADDING for p in (padding if type(padding) is tuple else (padding,))):
+        return ""
+    try:
+        with torch.no_grad():
+            with torch.device("meta"):
+                call = Call.of(spec, params)
+            if call.parameters > _LARGEST_REAL_WEIGHTS:
+                return ""
+            if isinstance(call.target, torch.nn.Module):
+                call.target.to_empty(device="cpu").train(params.get("eps") == 0)  # no norm draws a random number
+                _without_chance(call.target, inputs, batch)
+            call(inputs, batch, "cpu")
+    except Exception as error:  # its words are what was asked for
+        return _words(error)
+    return ""
+
+
+def _without_chance(module: torch.nn.Module, inputs: FrozenMap[str, Any], batch: int) -> None:
+    """Fractional pooling chooses its windows at random; here they are given, so that no random number is drawn."""
+    if isinstance(module, torch.nn.FractionalMaxPool2d | torch.nn.FractionalMaxPool3d):
+        shape, spatial = inputs["input"][0].at(batch), 3 if isinstance(module, torch.nn.FractionalMaxPool3d) else 2
+        samples = 1 if len(shape) <= spatial + 1 else shape[0]
+        channels = shape[-spatial - 1] if len(shape) > spatial else 1
+        module._random_samples = torch.full((samples, channels, spatial), 0.5)
+
+
+def _values(value: ValueType, batch: int) -> int:
+    """How many numbers the value holds."""
+    if isinstance(value, TensorType):
+        return math.prod(value.at(batch))
+    if isinstance(value, NumberType):
+        return 1
+    return sum(_values(item, batch) for item in value.items)

@@ -1,0 +1,335 @@
+"""What every wire carries: each call of the plan run on meta tensors, in order.
+
+Answers are kept by what determines them (op, parameters, arriving types), so an edit runs again only what it changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.builder.catalog import ops
+from app.builder.catalog.catalog import Catalog, OpSpec, Param
+from app.builder.codegen.tied_parameters import shape_of as tied_shape
+from app.builder.expressions import ExpressionError, computed, expressions
+from app.builder.literals import AUTO
+from app.builder.params import ParamError, check_param
+from app.builder.plan import Plan, Ref, Step, plan
+from app.builder.shapes.meta_calls import Failed, Ran, held, run
+from app.builder.value_types import TensorType, ValueType, kind_of, kinds_fit
+from app.util.frozen import FrozenMap
+
+_KEPT = 8192
+
+Inputs = FrozenMap[str, tuple[ValueType, ...]]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A block looked into, with what arrives at one instance of it. The steps have their expressions computed.
+
+    `values` are the parameters of the block at that instance.
+    """
+
+    plan: Plan
+    results: Mapping[str, StepResult]
+    values: FrozenMap[str, Any] = FrozenMap()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One of the modules that a repeated node stands for, or the one instance of a block."""
+
+    outcome: Ran | Failed | None
+    resolved: FrozenMap[str, Any]
+    inputs: Inputs
+    inside: Inside | None = None
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """`outcome` is None where something upstream is missing or broken, so nothing can be said of this call.
+
+    `turns` has one entry a repetition for a block and for what is repeated; `resolved` and `inputs` are the first's.
+    What a module called once more holds is counted where it is called first.
+    """
+
+    outcome: Ran | Failed | None
+    resolved: FrozenMap[str, Any]
+    inputs: Inputs
+    turns: tuple[Turn, ...] = ()
+
+
+_Made = dict[str, StepResult]  # by module, the first call of each
+
+
+def infer(
+    walk: Plan,
+    given: Mapping[str, ValueType] | None = None,
+    earlier: tuple[Plan, Mapping[str, StepResult]] | None = None,
+) -> dict[str, StepResult]:
+    """The result of every step, by node id. `given` is what arrives at the inputs, by their ids: those of a block have
+    no shape of their own.
+
+    `earlier` is a plan of before with its results. What an edit did not reach has the very same result as then.
+    """
+    results: dict[str, StepResult] = {}
+    made: _Made = {}
+    then = {step.id: step for step in earlier[0].steps} if earlier else {}
+    known = earlier[1] if earlier else {}
+    changed: set[str] = set()  # nodes whose result is another than then
+    for step in walk.steps:
+        node = step.node.id
+        old = known.get(node)
+        alone = not step.node.shares and step.module not in made  # what is called once more hangs on the first call
+        untouched = old is not None and then.get(node) is step and alone
+        if old is not None and untouched and (not changed or changed.isdisjoint(ref.node for ref in step.refs())):
+            results[node] = old
+            if step.spec.kind in ("module", "block"):
+                made.setdefault(step.module, old)
+            continue
+        if step.spec.kind == "input" and given is not None:
+            value = given.get(node)
+            results[node] = StepResult(Ran((value,)) if value is not None else None, step.node.params, FrozenMap())
+        else:
+            new = _infer_step(step, results, walk.catalog, made)
+            results[node] = old if old is not None and old == new else new
+        if results[node] is not old:
+            changed.add(node)
+    return results
+
+
+def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
+    """The result of a step; parameters that are those of another are counted there."""
+    result = _inferred(step, results, catalog, made)
+    if not step.node.tied or not isinstance(result.outcome, Ran) or not result.outcome.parameters:
+        return result
+    shapes = (tied_shape(step, result, name) for name in step.node.tied)
+    twice = sum(math.prod(shape) for shape in shapes if shape is not None)
+    return replace(result, outcome=replace(result.outcome, parameters=result.outcome.parameters - twice))
+
+
+def _inferred(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
+    if step.kept and step.spec.kind == "module":
+        return _held(step)
+    inputs = {port: tuple(_value(ref, results) for ref in refs) for port, refs in step.args.items()}
+    known: Inputs = FrozenMap({port: values for port, values in inputs.items() if None not in values})  # type: ignore
+    complete = all(port.name in known for port in step.spec.inputs if port.required or port.name in inputs)
+    first = made.get(step.module)
+    if first is not None:
+        step = replace(step, node=replace(step.node, params=_settled(step, first)))
+    able = complete and step.spec.kind not in ("unknown", "output") and _sound(step)
+    if step.spec.kind != "block" and step.node.repeat == 1:
+        turn = _turn(step, known, able)
+        result = StepResult(turn.outcome, turn.resolved, turn.inputs)
+    else:
+        result = _in_turns(step, known, able, catalog)
+    if first is not None:
+        return _once_more(result, first)
+    if step.spec.kind in ("module", "block"):
+        made.setdefault(step.module, result)
+    return result
+
+
+def _held(step: Step) -> StepResult:
+    """A module that is made and never called: nothing arrives, and nothing comes out."""
+    resolved = resolve(step, FrozenMap())
+    able = _sound(step) and _settled_by(step, resolved)
+    outcome = _remembered(step.spec, resolved, None) if able else None
+    if isinstance(outcome, Ran):
+        outcome = replace(outcome, parameters=outcome.parameters * step.node.repeat)
+    return StepResult(outcome, resolved, FrozenMap())
+
+
+def _settled(step: Step, first: StepResult) -> FrozenMap[str, Any]:
+    """The parameters of a module that was made already: what its first call was given has settled them."""
+    auto = {p.name: first.resolved[p.name] for p in step.spec.params if p.auto and p.name in first.resolved}
+    return step.node.params.update(auto)
+
+
+def _once_more(result: StepResult, first: StepResult) -> StepResult:
+    """The result of a further call of a module. Nothing is known of it if the module would have to be another."""
+    if _made_of(result) != _made_of(first):
+        return replace(result, outcome=None)
+    outcome = result.outcome
+    return replace(result, outcome=replace(outcome, parameters=0) if isinstance(outcome, Ran) else outcome)
+
+
+def _made_of(result: StepResult) -> tuple[Any, ...]:
+    """Everything that decides what parameters the modules of a step have."""
+    if not result.turns:
+        return (result.resolved,)
+    return tuple(
+        (turn.resolved, *(_made_of(turn.inside.results[step.id]) for step in turn.inside.plan.steps
+                          if step.spec.kind in ("module", "block"))) if turn.inside else (turn.resolved,)
+        for turn in result.turns
+    )  # fmt: skip
+
+
+def _turn(step: Step, known: Inputs, able: bool) -> Turn:
+    """One call of one module or function."""
+    resolved = resolve(step, known)
+    arriving = [(port, value) for port in step.spec.inputs for value in known.get(port.name, ())]
+    fitting = all(kinds_fit(kind_of(value), port.kind) for port, value in arriving)
+    if not (able and _settled_by(step, resolved) and fitting):
+        return Turn(None, resolved, known)
+    return Turn(_remembered(step.spec, resolved, known), resolved, known)
+
+
+def _in_turns(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> StepResult:
+    """A block, or what is repeated: what one gives is the first input of the next."""
+    turns: list[Turn] = []
+    port = step.spec.inputs[0].name if step.spec.inputs else ""
+    for _ in range(step.node.repeat):
+        if turns and turns[-1].inputs == known:
+            turns.append(turns[-1])
+        else:
+            turns.append(_block(step, known, able, catalog) if step.spec.definition else _turn(step, known, able))
+        last = turns[-1].outcome
+        if step.node.repeat > 1 and not (isinstance(last, Ran) and len(last.outputs) == 1 and port in known):
+            break
+        if isinstance(last, Ran) and port:
+            known = known.set(port, last.outputs[:1])
+    whole = len(turns) == step.node.repeat
+    outcome = turns[-1].outcome if whole or not isinstance(turns[-1].outcome, Ran) else None
+    if isinstance(outcome, Ran):
+        numbers = [turn.outcome for turn in turns if isinstance(turn.outcome, Ran)]
+        fixed = next((ran.fixed_batch for ran in numbers if ran.fixed_batch), 0)
+        outcome = Ran(outcome.outputs, sum(ran.parameters for ran in numbers), fixed)
+    return StepResult(outcome, turns[0].resolved, turns[0].inputs, tuple(turns))
+
+
+def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Turn:
+    """The inside of a block with what arrives here; the same inside for the same parameters and types."""
+    block = step.spec.definition
+    assert block is not None and catalog is not None
+    resolved = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in step.spec.params})
+    if not able:
+        return Turn(None, resolved, known)
+    key = (block, step.spec.contains, resolved, known)
+    with _memo_lock:
+        kept = _insides.get(key)
+    if kept is not None and kept[0] is catalog:
+        return kept[1]
+    walk = computed_plan(plan(block.graph, catalog), resolved)
+    results = infer(walk, {node.id: known[node.name][0] for node in block.inputs if node.name in known})
+    turn = Turn(_given_back(walk, results), resolved, known, Inside(walk, results, resolved))
+    with _memo_lock:
+        _insides[key] = (catalog, turn)
+        if len(_insides) > _KEPT:
+            _insides.popitem(last=False)
+    return turn
+
+
+def _given_back(walk: Plan, results: Mapping[str, StepResult]) -> Ran | None:
+    """What comes out of a block, if all of it is known."""
+    ends = [step for step in walk.steps if step.spec.kind == "output"]
+    values = [_value(step.refs()[0], results) if step.refs() else None for step in ends]
+    outcomes = [results[step.id].outcome for step in walk.steps if step.live]
+    if not ends or None in values:
+        return None
+    ran = [outcome for outcome in outcomes if isinstance(outcome, Ran)]
+    fixed = next((outcome.fixed_batch for outcome in ran if outcome.fixed_batch), 0)
+    return Ran(tuple(values), sum(outcome.parameters for outcome in ran), fixed)  # type: ignore[arg-type]
+
+
+def computed_plan(walk: Plan, values: Mapping[str, Any]) -> Plan:
+    """The plan with every expression computed; one that cannot be stays, and its step does not run."""
+    return replace(walk, steps=tuple(_computed(step, values) for step in walk.steps))
+
+
+def _computed(step: Step, values: Mapping[str, Any]) -> Step:
+    params = {}
+    for name, value in step.node.params.items():
+        with contextlib.suppress(ExpressionError):
+            value = computed(value, values)
+        params[name] = value
+    same = all(params[name] is value for name, value in step.node.params.items())
+    return step if same else replace(step, node=replace(step.node, params=FrozenMap(params)))
+
+
+def _value(ref: Ref, results: Mapping[str, StepResult]) -> ValueType | None:
+    result = results.get(ref.node)
+    if result is None or not isinstance(result.outcome, Ran) or ref.output >= len(result.outcome.outputs):
+        return None
+    return result.outcome.outputs[ref.output]
+
+
+def _settled_by(step: Step, resolved: Mapping[str, Any]) -> bool:
+    """Whether every parameter that must be there is typed, taken from a shape or wired."""
+    wired = {port.param for port in step.spec.inputs if port.wired}
+    return all(
+        resolved.get(param.name) is not AUTO and (not param.required or param.name in resolved or param.name in wired)
+        for param in step.spec.params
+    )
+
+
+def _sound(step: Step) -> bool:
+    """Whether the node sets nothing but parameters that its op has, to values that they may have."""
+    return all(
+        (param := step.spec.param(name)) and _allowed(param, value) and not any(expressions(value))
+        for name, value in step.node.params.items()
+    )
+
+
+def _allowed(param: Param, value: Any) -> bool:
+    try:
+        check_param(param, value)
+    except ParamError:
+        return False
+    return True
+
+
+def resolve(step: Step, inputs: Inputs) -> FrozenMap[str, Any]:
+    """The node's parameters with every AUTO put in place as far as the arriving shapes tell.
+
+    A value that its parameter may not have is left out: what is here can be written into source.
+    """
+    values = {}
+    for param in step.spec.params:
+        if param.name in step.node.params and _allowed(param, step.node.params[param.name]):
+            values[param.name] = step.node.params[param.name]
+        if param.auto and values.get(param.name, AUTO) is AUTO:
+            values[param.name] = _arriving(step.spec.key, param.name, inputs)
+    return FrozenMap(values)
+
+
+def _arriving(key: str, param: str, inputs: FrozenMap[str, tuple[ValueType, ...]]) -> Any:
+    port, index = ops.AUTO_RULES[key, param]
+    arriving = inputs.get(port)
+    if not arriving or not isinstance(arriving[0], TensorType):
+        return AUTO
+    shape = arriving[0].shape
+    if isinstance(index, int):
+        if not -len(shape) <= index < len(shape):
+            return AUTO
+        size = shape[index]
+        return size if isinstance(size, int) and size > 0 else AUTO
+    sizes = shape[index]
+    return sizes if sizes and all(isinstance(size, int) for size in sizes) else AUTO
+
+
+_memo: OrderedDict[tuple[Any, ...], Ran | Failed] = OrderedDict()
+_insides: OrderedDict[tuple[Any, ...], tuple[Catalog, Turn]] = OrderedDict()
+_memo_lock = threading.Lock()
+
+
+def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | Failed:
+    """What a call gives, or with no inputs what is held by a module that nobody calls."""
+    key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
+    with _memo_lock:
+        kept = _memo.get(key)
+        if kept is not None:
+            _memo.move_to_end(key)
+            return kept
+    outcome = run(spec, params, inputs) if inputs is not None else held(spec, params)
+    with _memo_lock:
+        _memo[key] = outcome
+        if len(_memo) > _KEPT:
+            _memo.popitem(last=False)
+    return outcome

@@ -1,0 +1,106 @@
+"""Which sizes inside a block follow its parameters: found by giving a parameter another value and looking what changes.
+
+A BatchNorm behind a convolution of `channels` has as many features as the block has channels. Read off one instance it
+would be a number; a class that a person takes away should say `channels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.builder.blocks import Block
+from app.builder.expressions import Expr, ExpressionError, expressions
+from app.builder.literals import AUTO
+from app.builder.plan import Plan, Step, plan
+from app.builder.shapes.meta_calls import Ran
+from app.builder.shapes.shapes import Inside, StepResult, computed_plan, infer
+from app.builder.value_types import TensorType, ValueType
+from app.util.frozen import FrozenMap
+
+# Three times as large is divisible by whatever the size was divisible by.
+_TIMES = 3
+
+
+def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
+    """By node and parameter, what is taken from the arriving shape at `inside` and follows a parameter of the block:
+    the expression, or a tuple with expressions in it. Only whole numbers are tried."""
+    found: dict[tuple[str, str], Any] = {}
+    taken = [step for step in inside.plan.steps if step.live and any(_open(step))]
+    written = {expression for node in block.graph.nodes.values() for value in node.params.values()
+               for expression in expressions(value)}  # fmt: skip
+    for param in block.params if taken else ():
+        now = inside.values.get(param.name)
+        if param.kind != "int" or type(now) is not int or now < 1:
+            continue
+        values = inside.values.set(param.name, _TIMES * now)
+        other = _elsewhere(block, inside, values, now)
+        if other is None:
+            continue
+        mine = sorted((e for e in written if e.names == {param.name}), key=lambda e: len(e.text))
+        candidates = (Expr(param.name), *mine)
+        for step in taken:
+            for name in _open(step):
+                before, after = (results[step.id].resolved.get(name) for results in (inside.results, other))
+                text = _matching(before, after, candidates, inside.values, values)
+                if text is not None:
+                    found.setdefault((step.id, name), text)
+    return found
+
+
+def _open(step: Step) -> Iterator[str]:
+    """Parameters that are taken from what arrives."""
+    if step.spec.kind == "module" and step.node.repeat == 1 and step.module == step.id:
+        for param in step.spec.params:
+            if param.auto and step.node.params.get(param.name, AUTO) is AUTO:
+                yield param.name
+
+
+def _elsewhere(
+    block: Block, inside: Inside, values: FrozenMap[str, Any], now: int
+) -> Mapping[str, StepResult] | None:
+    """The results with another value of a parameter: with what arrives as it is, or, where that does not run, with the
+    sizes that are equal to the parameter changed along. None if neither runs."""
+    assert inside.plan.catalog is not None
+    walk = computed_plan(plan(block.graph, inside.plan.catalog), values)
+    given = {}
+    for node in block.inputs:
+        outcome = inside.results[node.id].outcome if node.id in inside.results else None
+        if isinstance(outcome, Ran):
+            given[node.id] = outcome.outputs[0]
+    for arriving in (given, {node: _grown(value, now) for node, value in given.items()}):
+        results = infer(walk, arriving)
+        if _all_run(walk, results):
+            return results
+    return None
+
+
+def _all_run(walk: Plan, results: Mapping[str, StepResult]) -> bool:
+    return all(
+        isinstance(results[step.id].outcome, Ran) for step in walk.steps if step.live and step.spec.kind != "output"
+    )
+
+
+def _grown(value: ValueType, now: int) -> ValueType:
+    if not isinstance(value, TensorType):
+        return value
+    return replace(value, shape=tuple(_TIMES * size if size == now else size for size in value.shape), strides=None)
+
+
+def _matching(
+    before: Any, after: Any, candidates: tuple[Expr, ...], values: Mapping[str, Any], others: Mapping[str, Any]
+) -> Any:
+    """The first candidate that is `before` with the one values and `after` with the others; None if none changes so."""
+    if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
+        items = tuple(_matching(a, b, candidates, values, others) or a for a, b in zip(before, after, strict=True))
+        return items if items != before else None
+    if type(before) is not int or type(after) is not int or before == after:
+        return None
+    for candidate in candidates:
+        try:
+            if candidate.evaluate(values) == before and candidate.evaluate(others) == after:
+                return candidate
+        except ExpressionError:
+            continue
+    return None

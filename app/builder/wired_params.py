@@ -1,0 +1,59 @@
+"""A parameter of which a wire gives a part: `size[0]`, `index[1].stop`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from app.builder.catalog.catalog import Param, Port
+from app.builder.literals import Slice, slice_text
+
+
+def with_part(literal: Any, port: Port, value: Any) -> Any:
+    """A literal with what a wire gives in the place that the port names; slices become Python's own.
+
+    Raises ValueError if the literal has no such place.
+    """
+    place = port.name.removeprefix(port.param)
+    if not place:
+        return value
+    item, _, part = place.partition(".")
+    number = int(item.strip("[]")) if item else None
+    whole = literal
+    if number is not None:
+        if not isinstance(literal, tuple) or number >= len(literal):
+            raise ValueError(f"{port.param} has no element {number}, and a wire gives it")
+        whole = literal[number]
+    if part:
+        if not isinstance(whole, slice | Slice):
+            raise ValueError(f"{port.name.rpartition('.')[0]} is no slice, and a wire gives its {part}")
+        parts = {"start": whole.start, "stop": whole.stop, "step": whole.step, part: value}
+        value = slice(*parts.values())
+    if number is None:
+        return value
+    return (*literal[:number], value, *literal[number + 1 :])
+
+
+def with_parts(param: Param, text: str, wires: Mapping[str, str]) -> str:
+    """A tuple, or what stands between brackets, with variables in the places that wires give.
+
+    >>> with_parts(Param("index", "index"), ":, 1:3, 0", {"index[1].stop": "n", "index[2]": "i"})
+    ':, 1:n, i'
+    """
+    place = ast.parse(f"_[{text}]", mode="eval").body
+    assert isinstance(place, ast.Subscript)
+    tree = place.slice
+    if not isinstance(tree, ast.Tuple):
+        return _with_part(tree, param.name, wires)
+    items = [_with_part(item, f"{param.name}[{i}]", wires) for i, item in enumerate(tree.elts)]
+    inner = ", ".join(items) + ("," if len(items) == 1 else "")
+    return inner if param.kind == "index" else f"({inner})"
+
+
+def _with_part(tree: ast.expr, name: str, wires: Mapping[str, str]) -> str:
+    if not isinstance(tree, ast.Slice):
+        return wires.get(name) or ast.unparse(tree)
+    parts = {"start": tree.lower, "stop": tree.upper, "step": tree.step}
+    return slice_text(*(wires.get(f"{name}.{key}") or (ast.unparse(part) if part is not None else "")
+                        for key, part in parts.items()))  # fmt: skip

@@ -1,0 +1,388 @@
+"""The window's main jobs without a window: train, evaluate, check, export, autograd, import, runs, doctor.
+
+Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
+interrupted, 141 stdout was closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from app import __version__
+from app.cli import failures, streams
+from app.util import regular_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.builder.analysis import Analysis
+    from app.builder.diagnostics.problems import Problem
+    from app.diagram.diagram import Drawing
+    from app.project.project import Project
+
+COMMANDS = ("train", "data", "try", "evaluate", "check", "export", "autograd", "import", "runs", "doctor")
+LONGEST = 2000  # letters of a refusal
+PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
+
+
+class Refused(Exception):
+    """The command cannot be carried out; the text is the line for stderr."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}; try {self.prog} --help")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command and return its exit code."""
+    streams.prepare()
+    try:
+        try:
+            return _carried_out(arguments)
+        finally:
+            streams.finish()
+    except OSError as error:
+        if streams.is_broken():
+            return streams.give_up(error)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"tapedeck: {shortened(printable(f'{where}{error.strerror or error}'))}", file=sys.stderr)
+        return 2
+
+
+def _carried_out(arguments: Sequence[str]) -> int:
+    try:
+        _look_at(arguments)
+        options = _parser().parse_args(arguments)
+        try:
+            return int(options.command(options) or 0)
+        except (Refused, OSError):
+            raise
+        except Exception as error:
+            words = failures.of_own_code(error, getattr(options, "traceback", False))
+            if not words:
+                raise
+            raise Refused(words, 1) from error
+    except Refused as refused:
+        print(f"tapedeck: {shortened(printable(str(refused)))}", file=sys.stderr)
+        return refused.code
+
+
+def _look_at(arguments: Sequence[str]) -> None:
+    """Refuse an empty argument, as a variable leaves that is not set, and a NUL. Raises Refused."""
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        if not argument:
+            raise Refused(f"the text after {before or 'tapedeck'} is empty; give it a value or leave it out")
+        if "\0" in argument:
+            raise Refused(f"{argument} holds a NUL character, which no name can have")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="tapedeck", description="Tapedeck without its window.")
+    parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+
+    check = commands.add_parser("check", help="say what is wrong with a project")
+    check.add_argument("project", type=Path)
+    check.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    check.set_defaults(command=_check)
+
+    from app.cli import autograd, data, evaluate, import_model, runs, train, trials
+    from app.cli import export as cli_export
+
+    trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
+    export = cli_export.add(commands)
+    for command in (*trying, check, export):
+        command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
+    for command in (*trying, export, autograd.add(commands)):
+        command.add_argument("--traceback", action="store_true", help="where a step fails, show the whole traceback "
+                             "and not the lines of your own files alone")  # fmt: skip
+    import_model.add(commands)
+    runs.add(commands)
+    doctor = commands.add_parser("doctor", help="what this machine has and lacks")
+    doctor.set_defaults(command=_doctor)
+    return parser
+
+
+def positive(text: str) -> int:
+    return _whole(text, 1)
+
+
+def seed(text: str) -> int:
+    return _whole(text, 0)
+
+
+def _whole(text: str, lowest: int) -> int:
+    """A number that fits into 63 bits; what else is given is named by argparse with this text."""
+    try:
+        number = int(text)
+    except ValueError:  # of thousands of digits too
+        number = -1
+    if not lowest <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{text:.40} is not a whole number from {lowest} on")
+    return number
+
+
+def device(name: str) -> str:
+    """The name of a device that is here. Raises Refused: a run that was asked for elsewhere is not made on the CPU."""
+    from app.training.job import JobError
+    from app.training.setup.devices import devices, resolve
+
+    try:
+        absent = resolve(name).note
+    except JobError as error:
+        raise Refused(str(error)) from error
+    if absent:
+        raise Refused(f"device {name} is not present here; there is {', '.join(each.id for each in devices())}")
+    return name
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _check(options: argparse.Namespace) -> int:
+    project = read(options)
+    analysis, problems = _analysed(project)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if options.json:
+        print(json.dumps({"problems": [_plain(p, project) for p in problems], "parameters": analysis.total_parameters}))
+    else:
+        for problem in problems:
+            print(f"{problem.severity}: {_sentence(problem, project)}")
+        kind = analysis.output_type()
+        words = counted(analysis.total_parameters, "parameter") + (f", output {kind}" if kind else "")
+        nodes = counted(len(analysis.graph.nodes), "node")
+        print(f"{project.name}: {nodes}, {words}, {counted(len(errors), 'error')}")
+    return 1 if errors else 0
+
+
+def _doctor(_options: argparse.Namespace) -> int:
+    from app.cli.doctor import print_report
+
+    return print_report()
+
+
+# -- shared steps -----------------------------------------------------------------------------------------------------
+
+
+def read(options: argparse.Namespace) -> Project:
+    from app.project import custom_layers
+    from app.project.file import ProjectFileError, read
+
+    path: Path = options.project
+    try:
+        project = read(path)
+        custom_layers.admit(project, options.trust)
+        return project
+    except ProjectFileError as error:
+        raise Refused(str(error)) from error
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror or error}") from error
+
+
+def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
+    from app.builder.analysis import analyse
+    from app.preflight import preflight
+    from app.project import custom_layers
+    from app.project.weights import start_weights
+
+    analysis = analyse(project.graph, custom_layers.ops_of(project))
+    if not alone:
+        read_data(project)
+    found = analysis.problems
+    if alone:
+        start = project.training.start if analysis.runnable else None
+        return analysis, (*found, *start_weights.problems(start, analysis.source))
+    return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
+
+
+def read_data(project: Project) -> None:
+    """Read files of the person's, so that it is known whether the net fits them; why not is told with the problems."""
+    from app.data.sources import DataError, check, look
+
+    with suppress(DataError):
+        check(project.data)
+        look(project.data)
+
+
+def sound(project: Project, alone: bool = False) -> Analysis:
+    """The analysis of a project without errors; else every error goes to stderr and the command ends with 1.
+
+    `alone` asks for the net itself and its start weights, whatever its data and its loss are.
+    """
+    from app.project import custom_layers
+
+    if files := custom_layers.waiting(project):
+        names = ", ".join(str(one.path) for one in files)
+        raise Refused(f"{names} is not trusted yet and nothing of it was run; look at it, then give --trust", 1)
+    analysis, problems = _analysed(project, alone)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if len(errors) == 1:
+        raise Refused(f"{project.name} cannot run. {_sentence(errors[0], project)}", 1)
+    for problem in errors:
+        warn(_sentence(problem, project))
+    if errors:
+        raise Refused(f"{project.name} cannot run: it has the {len(errors)} problems above", 1)
+    return analysis
+
+
+def save(weights: Any, path: Path) -> None:
+    from app.export.weights import WeightsError, save_pt, save_safetensors
+
+    try:
+        (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
+    except WeightsError as error:
+        raise Refused(str(error)) from error
+
+
+def drawing(project: Project, folded: bool) -> Drawing:
+    """The network, with its blocks open or folded, and as much of its shapes as is known."""
+    from app.builder.analysis import analyse
+    from app.builder.diagram import to_drawing
+    from app.project import custom_layers
+
+    ops = custom_layers.ops_of(project)
+    return to_drawing(project, ops, analyse(project.graph, ops), "none" if folded else "all", project.name)
+
+
+def picture(drawing: Any, path: Path) -> str:
+    """Draw into a file by Graphviz, or by the program itself where there is no `dot`; returns who drew it."""
+    from app import graphviz_export
+
+    painter = None
+    drawn = path.suffix.removeprefix(".") not in graphviz_export.TEXTS
+    if drawn and not graphviz_export.has_dot():
+        from app.views.export.headless_pictures import offscreen_painter
+
+        painter = offscreen_painter()
+    with writing(path):
+        exported = graphviz_export.export(drawing, path, painter)
+    by = "" if exported.by == "dot" else " (drawn by Tapedeck, since Graphviz's dot is not installed)"
+    return f"{path}{by if drawn else ''}"
+
+
+def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
+    """Refuse a file that nothing can be written to, before anything is. Raises Refused."""
+    if path.suffix.lower() not in endings:
+        raise Refused(f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}")
+    has_place(path)
+
+
+def has_place(path: Path) -> None:
+    """Refuse a file that cannot be put where it is to be, or would take the place of a pipe. Raises Refused."""
+    if path.is_dir():
+        raise Refused(f"{path} is a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise Refused(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.exists():
+        try:
+            regular_files.check(path)
+        except OSError as error:
+            raise Refused(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    from app.data.spec import DataError
+    from app.export.weights import WeightsError
+    from app.graphviz_export import ExportError
+    from app.training.job import JobError
+
+    try:
+        yield
+    except (WeightsError, ExportError, DataError, JobError) as error:
+        raise Refused(str(error)) from error
+    except OSError as error:
+        raise Refused(f"{error.filename or path} cannot be written: {error.strerror or error}") from error
+
+
+def warn(words: str) -> None:
+    """Print a line to stderr."""
+    print(f"tapedeck: {printable(words)}", file=sys.stderr)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all, and say where it is. Raises Refused."""
+    from app.export import weights
+
+    with writing(path):
+        weights.write_text(path, text)
+    print(path)
+
+
+def digest(path: Path) -> str:
+    """The digest of a file before it is worked on, so that what somebody saves meanwhile is not written over."""
+    from app.project import file
+
+    try:
+        return file.digest(path)
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror or error}") from error
+
+
+def say_open(path: Path) -> None:
+    """Say who has a file open that was written: that window will notice."""
+    from app.project import file_lock
+
+    owner = file_lock.holder(path)
+    if owner is not None:
+        print(f"{path} is open in a window ({owner.words}), which shows that it has changed", file=sys.stderr)
+
+
+def say_backup(path: Path, backup: Path | None) -> None:
+    """Print where the original of a file of an older format is kept, if `project_file.write` made a backup."""
+    if backup is not None:
+        print(f"{path} was of an older format; the original is kept as {backup}")
+
+
+def _name(problem: Problem, project: Project) -> str:
+    node = project.graph.nodes.get(problem.node) if problem.node else None
+    return node.name if node else project.name
+
+
+def _sentence(problem: Problem, project: Project) -> str:
+    name = _name(problem, project)
+    message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
+    return printable(f"{message}. {problem.reason}".replace("..", ".").strip())
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "node"), counted(1200, "error")
+    ('1 node', '1,200 errors')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def printable(text: str) -> str:
+    """One line without control characters: names come from files, and a terminal would obey them."""
+    return "".join(
+        letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
+
+
+def shortened(text: str) -> str:
+    """A sentence in which a name of thousands of letters may stand, with its middle left out."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+
+def _plain(problem: Problem, project: Project) -> dict[str, Any]:
+    return {
+        "severity": problem.severity,
+        "node": _name(problem, project) if problem.node else None,
+        "message": problem.message,
+        "reason": problem.reason,
+        "torch": problem.torch_message,
+        "cures": [cure.label for cure in problem.cures],
+    }

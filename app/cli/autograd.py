@@ -1,0 +1,197 @@
+"""`tapedeck autograd`: the graph of a project's net, of a function in a person's file, or of a few lines of PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.autograd.playback.steps import PassResult
+    from app.autograd.snippets.snippet import Graph, SnippetAnswer
+    from app.autograd.tape import Tape
+
+WORDS = """
+SOURCE is a project, FILE.py with a snippet, or FILE.py:FUNCTION. A snippet shows the graph below its last expression,
+its `loss`, or its newest tensor; a FUNCTION what it gives back: a loss, tensors, or a net that is then called with what
+--input says. A file of your own runs only with --trust, or once it is trusted in the window, in a process of its own.
+"""
+SECONDS, GIGABYTES = 120.0, 4.0
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    from app import cli
+    from app.cli import autograd_project
+
+    words = "the grad_fn graph of one batch, or of a file's code, as a picture or as data"
+    parser = commands.add_parser("autograd", help=words, description=WORDS)
+    parser.add_argument("project", type=Path, metavar="SOURCE")
+    parser.add_argument("--out", type=Path, help=f"a file ending in {', '.join(cli.PICTURES)}, or in .html: a page "
+                        "that plays the backward pass")  # fmt: skip
+    parser.add_argument("--play", action="store_true", help="play the backward pass, and put its order, norms and "
+                        "bytes into the file of JSON")  # fmt: skip
+    parser.add_argument("--findings", action="store_true", help="say what is wrong with the gradients, where, and what "
+                        "to do")  # fmt: skip
+    parser.add_argument("--gradcheck", nargs="?", const="", metavar="LAYER", help="hold backward's gradient against "
+                        "finite differences: of a layer, or of all")  # fmt: skip
+    parser.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
+    parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes a layer (layer), "
+                        "blocks within blocks, or none at all")  # fmt: skip
+    parser.add_argument("--trust", action="store_true", help="run FILE.py, or the project's own files, this once")
+    batch = parser.add_argument_group("of a project")
+    batch.add_argument("--batch", type=cli.positive, help="samples in the batch (as many as a step of the "
+                       "training has; of random inputs fewer where these would hold more than 1 GiB)")  # fmt: skip
+    batch.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
+    batch.add_argument("--start-weights", action="store_true", help="the weights that a run begins with, not the "
+                       "newest that a kept run of this net left")  # fmt: skip
+    batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    autograd_project.add_options(batch)
+    file = parser.add_argument_group("of a file")
+    file.add_argument("--of", metavar="NAME", help="the tensor whose graph is wanted")
+    file.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="what is taken")
+    file.add_argument("--timeout", type=float, default=SECONDS, help=f"seconds that it may take ({SECONDS:.0f})")
+    file.add_argument("--memory", type=float, default=GIGABYTES, help=f"GiB that it may take ({GIGABYTES:.0f})")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Capture the graph, and do with it what is asked for; 1 where something was found."""
+    from app import cli
+
+    path: Path | None = options.out
+    if path is None and not options.findings and options.gradcheck is None:
+        raise cli.Refused("give --out FILE, --findings or --gradcheck")
+    if path is not None and path.suffix not in (*cli.PICTURES, ".html"):
+        raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)} or .html")
+    if path is not None:
+        cli.has_place(path)
+    if options.play and (path is None or path.suffix not in (".json", ".html")):
+        raise cli.Refused("--play puts what was played into a file of JSON, or of HTML: give --out F.json")
+    file, _, function = str(options.project).rpartition(":")
+    if function.isidentifier() and file.endswith(".py"):
+        return _of_file(options, Path(file), function)
+    if options.project.suffix == ".py":
+        return _of_file(options, options.project, "")
+    from app.cli import autograd_project
+
+    return autograd_project.of_project(options)
+
+
+def plays(options: argparse.Namespace) -> bool:
+    """Whether the pass has to be played for what is written."""
+    return options.out is not None and (options.play or options.out.suffix == ".html")
+
+
+def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
+    """Run a file in a process of its own; what it prints goes to stderr."""
+    from app import cli
+    from app.autograd.snippets.snippet import Limits, Snippet
+    from app.cli import autograd_project
+    from app.engine import snippet_process
+    from app.engine.tasks import import_model
+
+    autograd_project.refuse_options(options)
+    if (options.findings or options.gradcheck is not None) and not function:
+        raise cli.Refused("--findings and --gradcheck are of a net or a function: give FILE.py:FUNCTION")
+    text = _trusted(options, file)
+    try:
+        inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
+    except import_model.ImportFailed as error:
+        raise cli.Refused(str(error)) from error
+    if not (options.timeout > 0 and options.memory > 0):
+        raise cli.Refused("--timeout and --memory are numbers above 0")
+    snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent), plays(options), options.findings,
+                      options.gradcheck)  # fmt: skip
+    answer = snippet_process.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))
+    sys.stderr.write(answer.output)
+    graph = _wanted(answer, options.of)
+    if graph is not None and options.out is not None:
+        write(graph.tape, options, _told(answer, graph), graph.played, graph.stopped)
+    for line in answer.told:
+        print(cli.printable(line))
+    looked = options.out is None and answer.told
+    if answer.error is not None or answer.ended != "done" or (graph is None and not looked):
+        raise cli.Refused(f"{options.project}: {_why(answer, options.of)}", 1)
+    return int(answer.found > 0)
+
+
+def _trusted(options: argparse.Namespace, file: Path) -> str:
+    """The text of a file that may run."""
+    from app import cli
+    from app.source import layer_files
+    from app.source.trust import Trust, default_file
+    from app.util import regular_files
+
+    try:
+        regular_files.check(file)
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise cli.Refused(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    if not options.trust and not Trust(default_file()).is_trusted(layer_files.digest(text)):
+        raise cli.Refused(f"{file} was not run; look at it, then give --trust", 1)
+    return text
+
+
+def _wanted(answer: SnippetAnswer, name: str | None) -> Graph | None:
+    return answer.graph if name is None else answer.graph_of(name)
+
+
+def _why(answer: SnippetAnswer, name: str | None) -> str:
+    """Why there is no graph, or none of what ran to its end, in one line."""
+    if answer.error is not None:
+        where = f" in line {answer.error.line}" if answer.error.line else ""
+        return f"{answer.error.kind}{where}: {answer.error.message}".strip()
+    if answer.words:
+        return answer.words
+    known = ", ".join(graph.name for graph in answer.graphs)
+    return f"no tensor called {name} has a graph; there are {known}"
+
+
+def _told(answer: SnippetAnswer, graph: Graph) -> dict[str, Any]:
+    """What a file of JSON says beside the graph."""
+    from dataclasses import asdict
+
+    return {"of": graph.name, "freed_at": graph.freed_at, "tensors": [asdict(tensor) for tensor in answer.tensors]}
+
+
+def write(
+    tape: Tape, options: argparse.Namespace, told: dict[str, Any] | None, played: PassResult | None, stopped: str = ""
+) -> None:
+    """Write the picture, the page or the data, and print where that is; `told` is what a file has to say beside it."""
+    from app import cli
+    from app.autograd.pictures.replay_html import played_json, replay_html
+    from app.autograd.tape import to_json
+
+    path: Path = options.out
+    missing = stopped or "The backward pass cannot be played." if plays(options) and played is None else ""
+    if path.suffix == ".json":
+        more: dict[str, Any] = {"played": played_json(played, stopped)} if played is not None else {}
+        if missing:
+            more = {"played": None, "not_played": missing}
+        cli.write_text(path, json.dumps({**to_json(tape), **(told or {}), **more}, indent=1) + "\n")
+        if missing:
+            raise cli.Refused(f"{missing} {path} has the graph alone", 1)
+        return
+    if missing:
+        raise cli.Refused(missing, 1)
+    from app.autograd.blocks import group_by_block
+    from app.autograd.grouping import fold, group_by_layer, opened
+    from app.autograd.pictures.diagram import draw
+
+    groups = group_by_block(tape) if options.group == "block" else group_by_layer(tape)
+    everything = frozenset(group.key for group in groups)
+    # The lines of a snippet are few, and one box a line would not say what autograd did.
+    unfolded = everything if options.unfolded else frozenset() if told is None else opened(groups)
+    grouped = options.group != "none"
+    folded = fold(tape, groups, unfolded if grouped else everything)
+    drawing = draw(tape, folded, grouped=grouped)
+    if path.suffix == ".html":
+        assert played is not None
+        title = f"{options.project.name.removesuffix('.tape')}: backward"
+        cli.write_text(path, replay_html(tape, folded, drawing, played, title=title, failed=stopped))
+        return
+    print(cli.picture(drawing, path))

@@ -1,0 +1,144 @@
+"""`tapedeck autograd` of a project: how its batch is run, and what the detectives find in it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from app.autograd.batch import Subject
+    from app.autograd.capture_options import CaptureOptions
+    from app.source.generated import Source
+
+
+def add_options(batch: Any) -> None:
+    """How the batch may be run differently."""
+    from app.autograd.capture_options import VECTORS
+
+    batch.add_argument("--random", action="store_true", help="random inputs of the net's own shapes and dtypes, and "
+                       "random targets for the loss, whatever the data are")  # fmt: skip
+    batch.add_argument("--outputs", metavar="1,2", help="start at these outputs of the net, or at all, not at the loss")
+    batch.add_argument("--vector", metavar=f"{'|'.join(VECTORS)}[:INDEX]", help="the vector that backward starts with "
+                       "there (ones)")  # fmt: skip
+    batch.add_argument("--amp", choices=("bfloat16", "float16"), help="run net and loss under torch.autocast")
+    batch.add_argument("--checkpoint", action="append", default=[], metavar="MODULE", help="run a module under "
+                       "torch.utils.checkpoint")  # fmt: skip
+    batch.add_argument("--second-order", action="store_true", help="the graph below the square of the norm of the "
+                       "loss's gradient by all parameters, of a backward pass with create_graph=True")  # fmt: skip
+
+
+def refuse_options(options: argparse.Namespace) -> None:
+    """A file says itself how it is run."""
+    from app import cli
+
+    given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
+             "second_order", "start_weights") if getattr(options, name)]  # fmt: skip
+    if given:
+        raise cli.Refused(f"{', '.join(given)}: of a project alone; a file's own code says how it is run")
+
+
+def capture_options(options: argparse.Namespace) -> CaptureOptions:
+    """What was asked for. Raises Refused for what cannot be meant."""
+    from app import cli
+    from app.autograd.capture_options import VECTORS, CaptureOptions
+
+    kind, _, index = (options.vector or "ones").partition(":")
+    if kind not in VECTORS or (index and (kind != "one-hot" or not index.isdecimal())):
+        raise cli.Refused(f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX")
+    wanted = [] if options.outputs in (None, "all") else options.outputs.split(",")
+    if not all(part.isdecimal() and int(part) for part in wanted):
+        raise cli.Refused(f"--outputs {options.outputs}: numbers from 1 on, such as 1,2, or all")
+    loss = options.outputs is None and options.vector is None
+    if options.second_order and not loss:
+        raise cli.Refused("--second-order looks at the gradient of the loss: leave out --outputs and --vector")
+    return CaptureOptions(
+        data="random" if options.random else "batch", batch=options.batch or 0, loss=loss,
+        outputs=tuple(int(part) - 1 for part in wanted), vector=kind, index=int(index or 0), amp=options.amp or "",
+        checkpoint=tuple(options.checkpoint), second_order=options.second_order,
+    )  # fmt: skip
+
+
+def of_project(options: argparse.Namespace) -> int:
+    """One batch of the project's data through its net; 1 where something was found."""
+    from app import cli
+    from app.cli import autograd
+    from app.engine.tasks import capture
+    from app.preflight import preflight
+    from app.project import custom_layers
+
+    chosen = capture_options(options)
+    project = cli.read(options)
+    analysis = cli.sound(project, alone=options.random)
+    from app.autograd.capture import CaptureError
+    from app.autograd.node_notes import notes_of_tape
+    from app.autograd.playback.full_backward import play_through
+    from app.data.sources import DataError
+
+    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    labels = capture.node_labels(project.graph, custom_layers.ops_of(project))
+    given: dict[str, Any] = {"train": not options.eval, "weights": _weights(options, analysis.source)}
+    try:
+        if options.out is not None or chosen.outputs:  # a graph is asked for, or whether they are there
+            with capture.hold_batch(job, labels, options=chosen, **given) as graph:
+                _print(list(notes_of_tape(graph.tape)) if chosen.second_order else [])
+                played, stopped = play_through(graph) if autograd.plays(options) else (None, "")
+                if options.out is not None:
+                    autograd.write(graph.tape, options, None, played, stopped)
+        if not options.findings and options.gradcheck is None:
+            return 0
+        subject = capture.batch_subject(job, labels, options=chosen.looked_into, **given)
+        if chosen.left_out:
+            print(cli.printable(chosen.left_out))
+        return _looked_into(subject, options)
+    except (CaptureError, DataError, ValueError) as error:
+        raise cli.Refused(_why(str(error), chosen), 1) from error
+
+
+def _weights(options: argparse.Namespace, source: Source) -> Callable[[], Mapping[str, Tensor]] | None:
+    """Those of the newest kept run of this net, which is said; None where there are none, or others were asked for."""
+    from app import cli
+    from app.runs import newest, store
+
+    try:
+        found = None if options.start_weights else newest.newest_of(store.runs_beside(options.project), source)
+    except OSError as error:
+        raise cli.Refused(f"the kept runs cannot be read: {error.strerror or error}; --start-weights does "
+                          "without them", 1) from error  # fmt: skip
+    if found is None:
+        return None
+    cli.warn(f"weights {found.words}; --start-weights takes those that a run begins with")
+    return lambda: found.state_dict
+
+
+def _why(words: str, chosen: CaptureOptions) -> str:
+    """What torch and Python say of an output or a module that is not there, said of what was asked for."""
+    if chosen.outputs and "list index out of range" in words:
+        return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the net has fewer outputs"
+    if chosen.checkpoint and "has no attribute" in words:
+        return f"--checkpoint {', '.join(chosen.checkpoint)}: {words.rpartition(': ')[2]}"
+    return words
+
+
+def _looked_into(subject: Subject, options: argparse.Namespace) -> int:
+    from app.autograd.diagnostics import report
+
+    found = 0
+    if options.findings:
+        lines, found = report.findings(subject)
+        _print(lines)
+    if options.gradcheck is not None:
+        lines, wrong = report.gradcheck(subject, options.gradcheck)
+        _print(lines)
+        found += wrong
+    return int(found > 0)
+
+
+def _print(lines: list[str]) -> None:
+    from app import cli
+
+    for line in lines:
+        print(cli.printable(line))

@@ -1,0 +1,46 @@
+"""`tapedeck data`: what a project's data are, what of them cannot be read, and one batch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    data: argparse.ArgumentParser = commands.add_parser("data", help="read a project's data and say what they are")
+    data.add_argument("project", type=Path)
+    data.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    data.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    data.set_defaults(command=run)
+    return data
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the data; 1 if some of them stand in the way of a run."""
+    from app import cli
+    from app.data import description
+    from app.data.preview import preview
+    from app.data.sources import DataError
+
+    project = cli.read(options)
+    try:
+        seen = preview(project.data, options.data, project.training.batch_size, lambda done, total, name: None)
+    except DataError as error:
+        raise cli.Refused(str(error), 1) from error
+    spec = seen.spec
+    if options.json:
+        inputs, labels = [seen.shape, seen.dtype, seen.low, seen.high], [seen.label_shape, seen.label_dtype]
+        batch = {"inputs": inputs, "labels": labels}
+        told = {**asdict(seen.info), "per_class": spec.per_class, "bad": spec.bad, "batch": batch}
+        print(json.dumps(told, default=dict))
+    else:
+        lines = [description.facts(spec, project.data), description.balance(spec), *spec.notes, description.batch(seen)]
+        for line in filter(None, lines):
+            print(cli.printable(line))
+        for sample in spec.bad:
+            print(cli.printable(f"cannot be read: {sample}"))
+    return int(bool(spec.bad) and project.data.bad == "stop")

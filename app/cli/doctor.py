@@ -1,0 +1,308 @@
+"""What this machine has and lacks for Tapedeck, and the line to type for what it lacks. Knows no Qt.
+
+Nothing is assumed: versions are asked of the installed packages, torch and torchvision are imported, the shared
+libraries that Qt wants are looked up by the loader itself, and the data folder is written to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, TextIO
+
+from app import __version__
+from app.cli.system_packages import install_line
+
+State = Literal["ok", "note", "missing"]
+
+PYTHON = (3, 11)
+TORCH = (2, 10)
+PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
+PYQTGRAPH = (0, 14)
+OTHERS = ("numpy", "scikit-learn", "torchmetrics", "safetensors", "msgspec", "graphviz", "pygments")
+FONTS = ("Inter", "JetBrains Mono")
+
+_PIP = f"{Path(sys.executable).name} -m pip install"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. "missing" is needed and not there; "note" is something that can be done without."""
+
+    name: str
+    state: State
+    found: str
+    cure: str = ""
+
+
+def report() -> tuple[Check, ...]:
+    """Every check, in the order in which a person would mend things. Imports torch: it takes a second or two."""
+    return (
+        _python(),
+        _torch(),
+        _devices(),
+        _torchvision(),
+        _pyside(),
+        *qt_libraries(),
+        _window(),
+        _versioned("pyqtgraph", PYQTGRAPH),
+        *(_versioned(name) for name in OTHERS),
+        _dot(),
+        _fonts(),
+        _data_folder(),
+    )
+
+
+def print_report(stream: TextIO | None = None) -> int:
+    """Print every check and return the exit status: 0 if all that is needed is there, 1 otherwise."""
+    stream = stream or sys.stdout
+    checks = report()
+    width = max(len(check.name) for check in checks)
+    print(f"Tapedeck {__version__}, {platform.platform()}\n", file=stream)
+    for check in checks:
+        print(f"  {check.state:<8} {check.name:<{width}}  {check.found}", file=stream)
+        if check.cure:
+            print(f"  {'':<8} {'':<{width}}  -> {check.cure}", file=stream)
+    missing = [check.name for check in checks if check.state == "missing"]
+    verdict = f"Missing: {', '.join(missing)}." if missing else "Everything that is needed is here."
+    print(f"\n{verdict}", file=stream)
+    return 1 if missing else 0
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version.
+
+    >>> numbers("2.13.0+cpu"), numbers("6.12.0a1")
+    ((2, 13, 0), (6, 12, 0))
+    """
+    result = []
+    for part in version.split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        result.append(int(digits))
+    return tuple(result)
+
+
+def dotted(version: Iterable[int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> Check:
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < PYTHON:
+        return Check("Python", "missing", found, f"install Python {dotted(PYTHON)} or newer")
+    return Check("Python", "ok", found)
+
+
+def _versioned(package: str, floor: tuple[int, ...] = ()) -> Check:
+    version = _version(package)
+    want = f'{_PIP} "{package}>={dotted(floor)}"' if floor else f"{_PIP} {package}"
+    if version is None:
+        return Check(package, "missing", "not installed", want)
+    if numbers(version) < floor:
+        return Check(package, "missing", f"{version} is older than {dotted(floor)}", want)
+    return Check(package, "ok", version)
+
+
+def _torch() -> Check:
+    check = _versioned("torch", TORCH)
+    if check.state == "missing":
+        return check
+    try:
+        import torch
+    except (ImportError, OSError, RuntimeError) as error:
+        return Check("torch", "missing", f"{check.found} does not import: {_first_line(error)}", f"{_PIP} -U torch")
+    return Check("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+
+
+def _devices() -> Check:
+    """Which devices tensors can be on. A CPU alone is enough for everything."""
+    try:
+        import torch
+    except (ImportError, OSError, RuntimeError):
+        return Check("devices", "note", "unknown without torch")
+    names = ["cpu"]
+    names += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        names.append("mps")
+    return Check("devices", "ok", ", ".join(names))
+
+
+def _torchvision() -> Check:
+    version = _version("torchvision")
+    if version is None:
+        return Check("torchvision", "missing", "not installed", f"{_PIP} torchvision")
+    try:
+        from app.util.torchvision_import import import_torchvision
+
+        import_torchvision()
+        compiled = import_torchvision("extension")._has_ops()
+    except (ImportError, OSError, RuntimeError) as error:
+        found = f"{version} does not import: {_first_line(error)}"
+        return Check("torchvision", "missing", found, f"{_PIP} -U torch torchvision (they must match)")
+    if not compiled:
+        found = f"{version}, without its compiled operators (nms, roi_align), which were built for another torch"
+        return Check("torchvision", "ok", found)
+    return Check("torchvision", "ok", version)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def pyside_fault(version: str) -> str | None:
+    """What is wrong with a release of PySide6, or None.
+
+    >>> pyside_fault("6.11.3")
+    >>> pyside_fault("6.12.0")
+    '6.12.0 is not used: 6.12.0 loses references to None and aborts while painting'
+    """
+    release = numbers(version)
+    if release[:3] in PYSIDE_BAD:
+        return f"{version} is a broken release"
+    if release >= PYSIDE_END:
+        return f"{version} is not used: 6.12.0 loses references to None and aborts while painting"
+    if release < PYSIDE:
+        return f"{version} is older than {dotted(PYSIDE)}"
+    return None
+
+
+def _pyside() -> Check:
+    version = _version("PySide6-Essentials")
+    cure = f'{_PIP} "PySide6-Essentials>={dotted(PYSIDE)},!=6.10.1,<{dotted(PYSIDE_END)}"'
+    if version is None:
+        return Check("PySide6", "missing", "not installed", cure)
+    fault = pyside_fault(version)
+    return Check("PySide6", "missing", fault, cure) if fault else Check("PySide6", "ok", version)
+
+
+def _qt_folder() -> Path | None:
+    spec = find_spec("PySide6")
+    folders = spec.submodule_search_locations if spec else None
+    return Path(folders[0]) if folders else None
+
+
+def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
+    """Sonames that the loader does not find for `files`, in order. Without `ldd`, the first of each file."""
+    missing: dict[str, None] = {}
+    ldd = shutil.which("ldd")
+    for file in files:
+        if ldd:
+            listing = subprocess.run([ldd, str(file)], capture_output=True, text=True, check=False).stdout
+            missing.update({line.split()[0]: None for line in listing.splitlines() if "=> not found" in line})
+        else:
+            try:
+                ctypes.CDLL(str(file))
+            except OSError as error:
+                missing[str(error).split(":")[0]] = None
+    return tuple(missing)
+
+
+def qt_libraries() -> tuple[Check, ...]:
+    """What Qt itself is linked to. Only on Linux are these the system's business."""
+    folder = _qt_folder()
+    if folder is None or not sys.platform.startswith("linux"):
+        return ()
+    missing = missing_libraries(
+        [*sorted(folder.glob("QtWidgets.*.so")), folder / "Qt" / "plugins" / "platforms" / "libqoffscreen.so"]
+    )
+    if missing:
+        return (Check("Qt libraries", "missing", f"not found: {', '.join(missing)}", install_line(missing)),)
+    return (Check("Qt libraries", "ok", "all found"),)
+
+
+def display() -> str | None:
+    """Where a window would be shown, or None if nowhere: a Linux machine without X and Wayland, or Qt told so."""
+    if os.environ.get("QT_QPA_PLATFORM", "").split(":")[0] in {"offscreen", "minimal"}:
+        return None
+    if not sys.platform.startswith("linux"):
+        return platform.system()
+    for variable in ("WAYLAND_DISPLAY", "DISPLAY"):
+        if os.environ.get(variable):
+            return f"{variable}={os.environ[variable]}"
+    return None
+
+
+def window_libraries() -> tuple[str, ...]:
+    """Sonames that Qt lacks for a window on this display, wherever it is; without a display, for one under X."""
+    folder = _qt_folder()
+    if folder is None or not sys.platform.startswith("linux"):
+        return ()
+    platforms = folder / "Qt" / "plugins" / "platforms"
+    of_x = missing_libraries([platforms / "libqxcb.so"])
+    # Qt takes the first of the two that works, so a Wayland session wants one of them, not both.
+    if os.environ.get("WAYLAND_DISPLAY") and of_x and not missing_libraries([platforms / "libqwayland.so"]):
+        return ()
+    return of_x
+
+
+def _window() -> Check:
+    shown = display()
+    missing = window_libraries()
+    if missing:
+        found = f"{shown or 'no display'}; not found: {', '.join(missing)}"
+        return Check("window", "missing" if shown else "note", found, install_line(missing))
+    if shown is None:
+        return Check("window", "note", "no display here: the commands work, the window does not")
+    return Check("window", "ok", shown)
+
+
+def _dot() -> Check:
+    path = shutil.which("dot")
+    if path is None:
+        found = "not found: SVG, PDF and PNG are then drawn by Tapedeck itself"
+        return Check("dot", "note", found, install_line(["dot"]))
+    version = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
+    return Check("dot", "ok", (version.stderr or version.stdout).strip() or path)
+
+
+def _fonts() -> Check:
+    """On Linux, text needs fontconfig to know at least one font. The two of the design are a matter of taste."""
+    if not sys.platform.startswith("linux"):
+        return Check("fonts", "ok", "the system's")
+    lister = shutil.which("fc-list")
+    if lister is None:
+        return Check("fonts", "note", "fc-list not found, fonts not checked", install_line(["fontconfig", "fonts"]))
+    listing = subprocess.run([lister, ":", "family"], capture_output=True, text=True, check=False).stdout
+    families = {name.strip() for line in listing.splitlines() for name in line.split(",")} - {""}
+    if not families:
+        return Check("fonts", "missing", "none installed: the window would show no text", install_line(["fonts"]))
+    absent = [name for name in FONTS if name not in families]
+    instead = f"; without {' and '.join(absent)}, the system's are used" if absent else ""
+    return Check("fonts", "ok", f"{len(families)} families{instead}")
+
+
+def _data_folder() -> Check:
+    """Whether downloads could be kept. Tried in the nearest folder that exists, so that looking leaves nothing."""
+    from app.data.sources import default_root
+
+    folder = default_root()
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            return Check("data folder", "ok", f"{folder}, {shutil.disk_usage(nearest).free / 1e9:.1f} GB free")
+    except OSError as error:
+        found = f"{folder} cannot be written: {error.strerror or error}"
+        return Check("data folder", "missing", found, f"mend the permissions of {nearest}, or free some space")
+
+
+if __name__ == "__main__":
+    sys.exit(print_report())

@@ -1,0 +1,103 @@
+"""`tapedeck evaluate`: hold a project's net against samples, with the weights of a file or of a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.training.evaluation.result import Evaluation
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    evaluate: argparse.ArgumentParser = commands.add_parser(
+        "evaluate", help="loss, metrics and confusion of a net with given weights"
+    )
+    evaluate.add_argument("project", type=Path)
+    weights = evaluate.add_mutually_exclusive_group()
+    weights.add_argument("--weights", type=Path, metavar="FILE", help="a .safetensors or .pt file of a state_dict")
+    weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
+                         help="a checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
+    evaluate.add_argument("--part", choices=("validation", "test", "training"), default="validation",
+                          help="which samples (validation)")  # fmt: skip
+    evaluate.add_argument("--augment", action="append", default=[], choices=("flip", "shift"),
+                          help="test-time augmentation of pictures; may be given twice")  # fmt: skip
+    evaluate.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    evaluate.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    evaluate.add_argument("--csv", type=Path, metavar="FILE", help="write a row a sample")
+    evaluate.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    evaluate.set_defaults(command=run)
+    return evaluate
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate, and say what came of it."""
+    from dataclasses import replace
+
+    from app import cli
+    from app.data.sources import DataError
+    from app.export.weights import WeightsError, load_weights
+    from app.preflight import preflight
+    from app.runs import store
+    from app.runs.record import RunError
+    from app.runs.resume import find_checkpoint, newest_weights
+    from app.training.evaluation.evaluator import Evaluator, checkpoint_weights
+    from app.training.job import JobError
+    from app.training.task import OutputError
+    from app.util import atomic
+
+    project = cli.read(options)
+    if options.device is not None:
+        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
+    if options.csv is not None:
+        cli.has_place(options.csv)
+    job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
+    weights, name = None, "start weights"
+    try:
+        if options.checkpoint is not None:
+            path = find_checkpoint(options.checkpoint, cli.warn)
+            weights, name = checkpoint_weights(path), path.name
+        elif options.weights is not None:
+            weights, name = load_weights(options.weights), options.weights.name
+        elif (newest := newest_weights(store.runs_beside(options.project), cli.warn)) is not None:
+            weights, name = checkpoint_weights(newest[0]), newest[1]
+        found = Evaluator(job, weights).evaluate(options.part, options.augment, weights_name=name)
+    except (JobError, DataError, WeightsError, OutputError, RunError) as error:
+        raise cli.Refused(str(error), 1) from error
+    if options.csv is not None:
+        with cli.writing(options.csv):
+            atomic.write_text(options.csv, found.to_csv())
+    if options.json:
+        print(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False))
+    else:
+        print("\n".join(lines(found)))
+    return 0
+
+
+def lines(found: Evaluation) -> list[str]:
+    """The figures for a person."""
+    from app.training.metrics import label_of
+
+    told = [f"{found.weights} on {found.count:,} {found.part} samples", f"loss {found.loss:.4f}"]
+    if found.accuracy is not None:
+        told.append(f"accuracy {found.accuracy:.2%}")
+    told += [f"{label_of(name)} {value:.4f}" for name, value in found.metrics]
+    if found.augment:
+        told.append(f"classes by the mean of {found.views} views of a picture ({' and '.join(found.augment)})")
+    rows = found.class_rows()
+    if not rows or len(rows) > 100:
+        return told
+    width = max(5, *(len(row.name) for row in rows))
+    told += ["", f"{'class':<{width}}  precision  recall      F1  support"]
+    for row in rows:
+        shares = f"{_share(row.precision):>9}  {_share(row.recall):>6}  {_share(row.f1):>6}"
+        told.append(f"{row.name:<{width}}  {shares}  {row.support:>7,}")
+    return told
+
+
+def _share(value: float) -> str:
+    """Nothing is called so, or nothing is of it: there is no share to tell."""
+    return "–" if value != value else f"{value:.4f}"

@@ -1,0 +1,210 @@
+"""`tapedeck export`: code, weights, a training script, other formats, and the proof that they are the project's net."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.export.formats import Kind
+    from app.export.weights_choice import ExportWeights
+    from app.project.project import Project
+
+# What each option writes, and what a file of it may end in.
+ENDINGS = {"code": (".py",), "script": (".py",), "weights": (".safetensors", ".pt"), "pt2": (".pt2",),
+           "onnx": (".onnx",)}  # fmt: skip
+NOTHING = (
+    "nothing to export; give --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE, --drawing FILE or "
+    "--certify"
+)
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "export", help="write a project's code, weights and training script"
+    )
+    parser.add_argument("project", type=Path)
+    parser.add_argument("--code", type=Path, help="the class as a Python file")
+    parser.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt: the newest weights that a "
+                        "kept run of this net left, else what a run begins with")  # fmt: skip
+    parser.add_argument("--start-weights", action="store_true", help="what a run begins with, also where runs are kept")
+    parser.add_argument("--script", type=Path, help="a plain script that trains it")
+    parser.add_argument("--certify", action="store_true", help="run code and weights in a clean process and compare "
+                        "outputs and gradients; writes a certificate beside the code")  # fmt: skip
+    parser.add_argument("--pt2", type=Path, help="the net by torch.export, in eval mode; run once more and compared")
+    parser.add_argument("--drawing", type=Path, help="the network as a picture or as data, its blocks open: a file "
+                        "ending in .dot, .svg, .pdf, .png or .json")  # fmt: skip
+    parser.add_argument("--folded", action="store_true", help="with --drawing: blocks stand closed")
+    parser.add_argument("--onnx", type=Path, help="the same as ONNX (pip install tapedeck[onnx])")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write what was asked for and say where it is."""
+    from app import cli
+
+    _look(options)
+    project = cli.read(options)
+    if options.drawing:
+        print(cli.picture(cli.drawing(project, options.folded), options.drawing))
+        if not _made(options):
+            return 0
+    analysis = cli.sound(project, alone=not options.script)
+    if options.code:
+        from app.export.layers import write_model
+
+        with cli.writing(options.code):
+            print(*write_model(analysis.source, options.code, [options.script] if options.script else []), sep="\n")
+    if options.script:
+        from app.export.script.script import training_script, write_start
+        from app.preflight import preflight
+
+        module = options.code.stem if options.code else "model"
+        job = preflight.job(project, analysis)
+        with cli.writing(options.script):
+            cli.write_text(options.script, training_script(job, module, options.script.name))
+            for path in write_start(job, options.script):
+                print(path)
+    if not (options.weights or options.certify or options.pt2 or options.onnx):
+        return 0
+    chosen = _weights(options, project, analysis)
+    if options.weights:
+        cli.save(chosen.state_dict, options.weights)
+        print(f"{options.weights}: weights {chosen.words}")
+    return _proofs(options, project, analysis, chosen)
+
+
+def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) -> ExportWeights:
+    """Those of the newest kept run of this net, else those that a run begins with. Raises Refused."""
+    from app import cli
+    from app.export.weights_choice import weights_to_export
+    from app.runs import newest, store
+
+    def kept() -> ExportWeights | None:
+        return newest.newest_of(store.runs_beside(options.project), analysis.source)
+
+    trained = None if options.start_weights else kept
+    try:
+        return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
+    except OSError as error:
+        raise cli.Refused(f"the kept runs cannot be read: {error.strerror or error}; --start-weights does "
+                          "without them", 1) from error  # fmt: skip
+
+
+def _made(options: argparse.Namespace) -> bool:
+    """Whether anything is asked for that a sound net is needed for; a drawing of any is made."""
+    return bool(options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS))
+
+
+def _look(options: argparse.Namespace) -> None:
+    """Refuse what cannot be written before anything is. Raises Refused."""
+    from app import cli
+
+    if not (_made(options) or options.drawing):
+        raise cli.Refused(NOTHING)
+    taken = {options.project.resolve(): "the project itself"}
+    for name, endings in (*ENDINGS.items(), ("drawing", cli.PICTURES)):
+        path: Path | None = getattr(options, name)
+        if path is None:
+            continue
+        cli.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
+        if other := taken.get(path.resolve()):
+            raise cli.Refused(f"--{name} would write {path}, which is {other}; give it another name")
+        taken[path.resolve()] = f"what --{name} writes"
+    if options.code and options.script:
+        _look_imported(options.code, options.script)
+    if options.onnx:
+        from app.export.onnx_extra import onnx_missing
+
+        if missing := onnx_missing():
+            raise cli.Refused(missing)
+
+
+def _look_imported(code: Path, script: Path) -> None:
+    """Refuse a file of the class that the script could not import. Raises Refused."""
+    from app import cli
+
+    if not code.stem.isidentifier() or keyword.iskeyword(code.stem):
+        raise cli.Refused(f"{script.name} imports {code.name}, and {code.stem!r} is no name that Python imports; "
+                          "give --code a name of letters, digits and _")  # fmt: skip
+    if code.parent.resolve() != script.parent.resolve():
+        raise cli.Refused(f"{script} imports {code.name} from its own folder; give both the same folder")
+
+
+def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
+    """The other formats and the certificate; 1 if anything is not as the net of the program."""
+    from app import cli
+    from app.export.weights import WeightsError
+
+    fine = True
+    files: list[tuple[Kind, Path]] = [("PT2", options.pt2), ("ONNX", options.onnx)]
+    try:
+        for kind, path in files:
+            if path:
+                fine = _format(kind, path, project, analysis, chosen) and fine
+        if options.certify:
+            fine = _certificate(options, project, analysis, chosen) and fine
+    except WeightsError as error:
+        raise cli.Refused(str(error)) from error
+    return 0 if fine else 1
+
+
+def _format(kind: Kind, path: Path, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
+    from app import cli
+    from app.export.formats import FormatError, write_format
+
+    try:
+        with cli.writing(path), _Line() as tell:
+            state, seed = chosen.state_dict, project.training.seed
+            written = write_format(analysis.source, state, path, kind, seed=seed, tell=tell)
+    except FormatError as error:
+        raise cli.Refused(f"{path}: {error}", 1) from error
+    print(path)
+    print(f"{'passed' if written.passed else 'failed'}: {cli.printable(written.message)}")
+    return written.passed
+
+
+def _certificate(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
+    from app import cli
+    from app.export.certify.certify import certify_export
+    from app.project import drawing_digest
+
+    with cli.writing(options.code or options.project), _Line() as tell:
+        found, path = certify_export(
+            analysis.source, chosen.state_dict, options.code, options.weights, about=chosen.words,
+            seed=project.training.seed, imported=drawing_digest.imported(project, analysis.source), tell=tell,
+        )  # fmt: skip
+    print(*map(cli.printable, found.lines), sep="\n")
+    if path is not None:
+        print(path)
+    kept = [name for name in ("code", "weights") if getattr(options, name) is None]
+    if kept:
+        flags = " and ".join(f"--{name} FILE" for name in kept)
+        verb = "keep them" if kept[1:] else "keeps it"
+        rest = ", with the certificate" if "code" in kept else ""
+        print(f"{' and '.join(kept)} lay in a temporary folder that is gone; {flags} {verb}{rest}")
+    return found.passed
+
+
+class _Line:
+    """What is going on, on one line of a terminal that is wiped at the end; nothing where nobody looks."""
+
+    def __init__(self) -> None:
+        self._seen = sys.stderr.isatty()
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._seen:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def __call__(self, words: str) -> None:
+        if self._seen:
+            print(f"\r\033[K{words} …", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,43 @@
+"""What a command says of code that raised: a sentence with file and line, and the lines of a person's own files."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from app.source import layer_files
+
+if TYPE_CHECKING:
+    from app.training.events import Failed
+
+
+def say_failed(failed: Failed, whole: bool, more: str = "") -> str:
+    """The sentence about a run that failed; what a person's own code has to do with it goes to stderr before it."""
+    if failed.kind == "error" or whole:
+        say_traceback(failed.traceback, whole)
+    return " ".join(filter(None, (ended(failed.message), failed.cure, more)))
+
+
+def say_traceback(text: str, whole: bool) -> None:
+    """Print the lines of a person's own files in a traceback, or the `whole` of it, to stderr."""
+    from app import cli
+
+    lines = (text if whole else layer_files.own_frames(text)).splitlines()
+    if lines:
+        print(*map(cli.printable, lines), sep="\n", file=sys.stderr)
+
+
+def ended(words: str) -> str:
+    """A sentence with its full stop."""
+    return words if words.endswith((".", "!", "?")) else f"{words}."
+
+
+def of_own_code(error: Exception, whole: bool) -> str:
+    """The sentence about what a person's own file raised, behind its lines; "" of what another code raised."""
+    place = layer_files.place(error.__traceback__)
+    if not place:
+        return ""
+    say_traceback("".join(traceback.format_exception(error)), whole)
+    words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    return ended(f"your own code failed with {words} ({place})")

@@ -1,0 +1,135 @@
+"""`tapedeck import`: a model that is there already becomes a project."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.util.leftovers import TemporaryFolder
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.project.project import Project
+
+WORDS = """
+SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). A file of your own runs only with --trust, in a
+process of its own. The project starts from the weights and buffers of the model, kept beside it; with --no-weights it
+keeps the buffers alone. SOURCE may be a state_dict too, FILE.pt or FILE.safetensors: it is printed as a table, and with
+--into P held against the net of P, key by key.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser("import", help="make a project of a model that is there already", description=WORDS)
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
+    parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
+    parser.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="what forward takes")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--keep-weights", action="store_true", help="start from its weights, kept beside the project "
+                      "(the default)")  # fmt: skip
+    kept.add_argument("--no-weights", action="store_true", help="leave its weights out; its buffers are kept all the "
+                      "same")  # fmt: skip
+    parser.add_argument("--take-inits", action="store_true", help="initialise new weights as the model does, where "
+                        "torch.nn.init can say it")  # fmt: skip
+    parser.add_argument("--synthetic-data", action="store_true", help="train on synthetic data of its input's shape "
+                        "until you choose others, not on the digits that a new project has")  # fmt: skip
+    parser.add_argument("--pretrained", action="store_true", help="with torchvision's weights, if they are on the disk")
+    parser.add_argument("--trust", action="store_true", help="run the file that the model is in, now and "
+                        "wherever the project uses it, until it is edited")  # fmt: skip
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds that a file of yours may take (120)")
+    parser.add_argument("--into", type=Path, metavar="P", help="of a state_dict: the project that it is held against")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--strict", action="store_true", help="let P start from it if every key fits")
+    ways.add_argument("--partial", action="store_true", help="let P start from what fits of it")
+    parser.add_argument("--suggested", action="store_true", help="follow what is suggested for keys with other names")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import and say what came of it."""
+    from app import cli
+    from app.cli import weights
+
+    if options.source.endswith(weights.SUFFIXES):
+        return weights.run(options)
+    if options.into or options.strict or options.partial or options.suggested:
+        raise cli.Refused("--into, --strict, --partial and --suggested are for a state_dict, a .pt or .safetensors")
+    if options.out is None:
+        raise cli.Refused("say with -o P which project it becomes, a .tape file")
+    if not options.timeout > 0:
+        raise cli.Refused("--timeout is a number of seconds above 0")
+    cli.can_be_written(options.out, (".tape",), "a project is")
+    with TemporaryFolder() as folder:
+        return _import(options, Path(folder))
+
+
+def _import(options: argparse.Namespace, folder: Path) -> int:
+    """Import a model; its files are in a folder for the time being."""
+    from app import cli
+    from app.builder.analysis import analyse
+    from app.builder.catalog.custom import read_text
+    from app.engine import import_advice, import_process
+    from app.engine.tasks import import_model
+    from app.export.weights import WeightsError
+    from app.project import custom_layers, file
+    from app.source import layer_files
+
+    out: Path = options.out
+    known = cli.digest(out)
+    try:
+        source = import_model.parse_source(options.source)
+        arguments = import_model.parse_arguments(options.args)
+        inputs = tuple(map(import_model.parse_input, options.input))
+        if source.file and not options.trust:
+            raise cli.Refused(f"{source.file} was not run; look at it, then give --trust", 1)
+        seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
+        chosen = (options.pretrained, not options.no_weights, options.take_inits)
+        question = import_process.Question(source, arguments, inputs, *chosen)
+        if source.file:
+            project = import_process.import_file(question, folder, options.timeout)
+        else:
+            project = import_process.answer(question, folder)
+        custom_layers.trust(project, seen)
+        custom_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
+        analysis = analyse(project.graph, custom_layers.ops_of(project))
+        if options.synthetic_data:
+            project = _on_synthetic_data(project, analysis)
+        backup = file.write(project, out, known)
+    except import_model.WrongWords as error:
+        raise cli.Refused(str(error)) from error
+    except import_model.Late as error:
+        raise cli.Refused(f"{error}; --timeout SECONDS gives it longer", 1) from error
+    except import_model.ImportFailed as error:
+        raise cli.Refused(import_advice.told(str(error)), 1) from error
+    except (WeightsError, OSError, file.ProjectFileError) as error:
+        raise cli.Refused(str(error)) from error
+    nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
+    numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
+    lines = analysis.source.text.count("\n")
+    cli.say_backup(out, backup)
+    cli.say_open(out)
+    print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
+    if project.origin is not None and project.origin.checked:
+        print(project.origin.checked)
+    for remark in import_model.remarks(project):
+        print(remark)
+    if (start := file.read(out).training.start) is not None:
+        print(start.path)
+    for problem in analysis.errors:
+        print(f"error: {problem.message}. {problem.reason}")
+    return 1 if analysis.errors else 0
+
+
+def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
+    """Return the project with data of its net's shapes. Raises Refused."""
+    from app import cli
+    from app.preflight import synthetic_data
+
+    made = synthetic_data.with_these(project, analysis)
+    if made is None:
+        words = "they are for a net with one float32 input that has the batch in front"
+        raise cli.Refused(f"there are no synthetic data for this net: {words}; leave --synthetic-data away", 1)
+    return made

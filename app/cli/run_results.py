@@ -1,0 +1,103 @@
+"""The files that `tapedeck train` leaves: what was learnt first, and each of them whatever happens to the others."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.runs.recorder import Recorder
+    from app.training.history import History
+    from app.training.job import Job
+
+WEIGHTS = ("weights.safetensors", "weights.pt")
+
+
+@dataclass
+class Results:
+    """`names` are the files that were written into `folder`, `missing` has those that could not be, by the reason."""
+
+    folder: Path
+    names: list[str] = field(default_factory=list)
+    missing: dict[str, list[str]] = field(default_factory=dict)
+
+    def part(self, name: str, write: Callable[[], Any]) -> None:
+        """Write one of them; `write` may return the names of more files that it has written."""
+        try:
+            more = write()
+        except Exception as error:  # a picture of the graph runs a person's own code, and no fault of it ends the rest
+            self.missing.setdefault(_reason(error), []).append(name)
+        else:
+            self.names += [one for one in (name, *(more or ())) if (self.folder / one).exists()]
+
+    def problem(self, rescued: str) -> str:
+        """Say in one line what was not written and why, and what is where; "" if all was written."""
+        if not self.missing:
+            return ""
+        lost = " ".join(f"{_listed(names)} could not be written: {reason}." for reason, names in self.missing.items())
+        there = f"In {self.folder}: {_listed(self.names)}." if self.names else ""
+        return " ".join(filter(None, (lost, there, rescued)))
+
+
+def leave(project: Project, job: Job, weights: Mapping[str, Any], history: History, folder: Path) -> Results:
+    """Write weights and metrics, then code, then pictures into `folder`."""
+    from app.export.layers import write_model
+    from app.export.script.script import training_script, write_start
+    from app.export.weights import save_pt, save_safetensors
+    from app.util.atomic import write_text
+
+    results = Results(folder)
+    part, model, script = results.part, folder / "model.py", folder / "train.py"
+
+    with suppress(OSError):  # each file says why
+        folder.mkdir(parents=True, exist_ok=True)
+    part("weights.safetensors", lambda: save_safetensors(weights, folder / "weights.safetensors"))
+    part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
+    part("metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv()))
+    part("model.py", lambda: [path.name for path in write_model(job.source, model, [script])[1:]])
+    part("train.py", lambda: write_text(script, training_script(job)))
+    part("what train.py reads", lambda: [path.name for path in write_start(job, script)])
+    try:
+        from app.views.export.headless_pictures import run_pictures
+    except ImportError as error:
+        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); tapedeck doctor says more", file=sys.stderr)
+        return results
+    run_pictures(project, job, weights, history, folder, part)
+    return results
+
+
+def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) -> str:
+    """Say where what was learnt is, if neither file of weights could be written; they are tried elsewhere then."""
+    from app.export.weights import WeightsError, save_safetensors
+    from app.runs.store import plain
+    from app.training.checkpoints import checkpoint
+
+    if any(name in results.names for name in WEIGHTS):
+        return ""
+    name = f"{plain(recorder.kept.record.project)}-{time.strftime('%Y%m%d-%H%M%S')}.safetensors"
+    path = Path(tempfile.gettempdir()) / name
+    try:
+        save_safetensors(weights, path)
+    except WeightsError:
+        found = checkpoint.newest(recorder.checkpoints) if recorder.checkpoints.is_dir() else None
+        return f"The newest checkpoint is {found}." if found is not None else "What was learnt is lost."
+    return f"What was learnt is in {path}."
+
+
+def _reason(error: Exception) -> str:
+    """Why a file could not be written, without its name, so that equal reasons are said once."""
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if isinstance(cause, OSError):
+        return (cause.strerror or str(cause)).rstrip(".")
+    return (str(error).strip() or type(error).__name__).rstrip(".")
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

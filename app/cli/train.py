@@ -1,0 +1,211 @@
+"""`tapedeck train`: a run without the window, kept in a folder, that can be stopped, ended and gone on with."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.run_output import CLEARED, JsonLines, Output, Progress
+from app.engine.placement import Place
+
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.runs.recorder import Recorder
+    from app.training.checkpoints.save_report import SaveReport
+    from app.training.control import Control
+    from app.training.events import Event
+    from app.training.job import Job
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    from app.cli import positive, seed
+
+    train: argparse.ArgumentParser = commands.add_parser(
+        "train", help="train a project and write code, weights, metrics and pictures"
+    )
+    train.add_argument("project", type=Path)
+    train.add_argument("--out", type=Path, required=True, help="folder for what the run leaves")
+    train.add_argument("--epochs", type=positive, help="instead of the project's")
+    train.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    train.add_argument("--seed", type=seed, help="instead of the project's")
+    train.add_argument("--save-every", type=positive, metavar="N", help="a checkpoint every N batches, besides those "
+                       "of the best epoch and of the end")  # fmt: skip
+    train.add_argument("--resume", type=Path, metavar="DIR|FILE", help="go on from a checkpoint, or from the newest "
+                       "in a folder of an earlier run")  # fmt: skip
+    train.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    train.add_argument("--own-process", action="store_true", help="run in a process of its own, whose crash is told")
+    train.add_argument("--processes", type=positive, metavar="N", help="deal every batch out to N processes of this "
+                       "machine, which nobody else can reach")  # fmt: skip
+    train.add_argument("--json", action="store_true", help="a JSON line an event on stdout")
+    train.set_defaults(command=run)
+    return train
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train to the end, and write what the run leaves."""
+    from app import cli
+    from app.cli import failures, run_results
+    from app.engine.dispatch import control_for
+    from app.preflight import preflight
+    from app.training.events import Failed
+
+    place = _place(options)
+    project = _with_options(cli.read(options), options)
+    analysis = cli.sound(project)
+    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    if job.training.start is not None and not options.json:
+        from app.project.weights.start_weights import words
+
+        print(words(job.training.start, job.source))
+    folder: Path = options.out
+    recorder, resume = _kept(folder, project, job, options.resume)
+    job = _as_before(job, project, resume)
+    control = control_for(place)
+    with _interruptible(control):
+        out: Output = JsonLines() if options.json else Progress(project.training.epochs)
+        history, last = _watch(job, control, out, recorder, resume, place)
+    problem = ""
+    if control.result is not None and (weights := control.result.state_dict) is not None:
+        results = run_results.leave(project, job, weights, history, folder)
+        if results.missing:
+            problem = results.problem(run_results.rescued(results, weights, recorder))
+        elif not options.json:
+            names = ", ".join(results.names)
+            print(f"{folder}: {names}; run {recorder.kept.record.number} is kept in {recorder.kept.folder}")
+    if isinstance(last, Failed):
+        raise cli.Refused(failures.say_failed(last, options.traceback, problem), 1)
+    if problem:
+        raise cli.Refused(problem, 1)
+    return 0
+
+
+def _place(options: argparse.Namespace) -> Place:
+    """Where the run is to be carried out."""
+    count = options.processes or 0
+    return Place(count if count > 1 else int(options.own_process))
+
+
+def _with_options(project: Project, options: argparse.Namespace) -> Project:
+    from app import cli
+
+    chosen = {name: getattr(options, name) for name in ("epochs", "device", "seed", "save_every")}
+    training = replace(project.training, **{name: value for name, value in chosen.items() if value is not None})
+    if options.device is not None:
+        cli.device(options.device)
+    return replace(project, training=training)
+
+
+def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tuple[Recorder, Path | None]:
+    """Where the run is kept: in that of the checkpoint if it lies in `folder`, else in a new one."""
+    from app import cli
+    from app.runs import resume as going_on
+    from app.runs import store
+    from app.runs.record import RunError
+    from app.runs.recorder import Recorder
+    from app.training.checkpoints.checkpoint import CheckpointError
+
+    runs = folder / "runs"
+    if resume is None:
+        with cli.writing(folder):
+            return Recorder(store.begin(runs, project), project, job.source.text), None
+    try:
+        path = going_on.find_checkpoint(resume, _warn)
+        before = going_on.run_of(path)
+        if before is not None and before.goes_on:
+            raise RunError(f"{before.folder} is written by a run that goes on. Stop it first.")
+        going_on.check(job, path)
+        with cli.writing(folder):
+            if before is None or before.folder.parent.resolve() != runs.resolve():
+                kept = store.begin(runs, project)
+                if before is not None:
+                    kept = store.changed(kept, beginning=before.record.beginning)
+                    going_on.copy_told(before, kept)
+            else:
+                kept = before
+            there = going_on.going_on(kept, path)
+    except (RunError, CheckpointError) as error:
+        raise cli.Refused(str(error)) from error
+    return Recorder(kept, project, job.source.text, lambda: there), path
+
+
+def _warn(words: str) -> None:
+    """Print a line to stderr, where the bar of the run may stand."""
+    from app import cli
+
+    print(f"{CLEARED * sys.stderr.isatty()}tapedeck: {cli.printable(words)}", file=sys.stderr)
+
+
+def _tell_saved(saves: SaveReport, event: Event | None) -> None:
+    """Say at the first one that checkpoints cannot be written, and that they can again."""
+    from app.training.events import Saved
+
+    if isinstance(event, Saved) and (words := saves.hear(event)):
+        _warn(words)
+
+
+def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
+    """A run that goes on takes as many threads as it had."""
+    from app.runs import resume as going_on
+
+    return going_on.as_before(job, project, resume) if resume is not None else job
+
+
+def _watch(
+    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: Place
+) -> tuple[Any, Event]:
+    """Run the job to its end; returns what was recorded and the last event."""
+    from app.engine.dispatch import train
+    from app.runs import store
+    from app.training.checkpoints.save_report import SaveReport
+    from app.training.events import Saved, Started
+    from app.training.history import History
+
+    recorder.threads = job.training.threads
+    problem = recorder.begin()
+    history = store.history_of(recorder.kept) if resume is not None and not problem else History()
+    last: Event | None = None
+    saves = SaveReport()
+    try:
+        kept = None if problem else recorder.checkpoints
+        for last in train(job, control, place, folder=kept, resume=resume):
+            history.add(last)
+            if isinstance(last, Started) and last.changed:
+                _warn(last.changed)
+            _tell_saved(saves, recorder.take(last))
+            _tell_saved(saves, last)
+            # Where nobody asked for checkpoints the lines are those of the exported script.
+            if not isinstance(last, Saved) or last.problem or job.training.save_every:
+                try:
+                    out.show(last)
+                except OSError:  # nobody reads any more: what was learnt is kept, and `cli.run` says why it ended
+                    control.stop()
+    finally:
+        recorder.close()
+    _tell_saved(saves, recorder.unsaid())
+    if words := saves.at_end():
+        _warn(words)
+    assert last is not None
+    return history, last
+
+
+@contextmanager
+def _interruptible(control: Control) -> Iterator[None]:
+    """Ctrl+C ends the run after the step under way, so that its weights are kept; a second one ends the program."""
+
+    def stop(_number: int, _frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("\ntapedeck: stopping; what was learnt is kept", file=sys.stderr)
+        control.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,90 @@
+"""`tapedeck try`: a dry run on made data, or the range test of the learning rate. Neither leaves anything behind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from app.training.job import Job
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "try", help="two steps on made data: whether all goes together, how long a step takes; or find a learning rate"
+    )
+    parser.add_argument("project", type=Path)
+    parser.add_argument("--find-rate", action="store_true", help="train on a few real batches with a rate that grows, "
+                        "and say where the loss falls most steeply")  # fmt: skip
+    parser.add_argument("--batches", type=int, default=100, metavar="N", help="of the range test (100)")
+    parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
+    parser.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.set_defaults(command=run, epochs=None, seed=None)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Try, and say what was measured; 1 if it does not go together."""
+    from dataclasses import replace
+
+    from app import cli
+    from app.preflight import preflight
+
+    project = cli.read(options)
+    if options.device:
+        project = replace(project, training=replace(project.training, device=cli.device(options.device)))
+    analysis = cli.sound(project)
+    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    if options.find_rate:
+        return _find(job, options.batches, options.json)
+    return _try(job, options.json, options.traceback)
+
+
+def _try(job: Job, as_json: bool, whole: bool) -> int:
+    from app import cli
+    from app.cli import failures
+    from app.diagram.diagram import bytes_text
+    from app.training.events import Failed
+    from app.training.trials.dry_run import dry_run
+
+    tried = dry_run(job)
+    if isinstance(tried, Failed):
+        raise cli.Refused(failures.say_failed(tried, whole), 1)
+    if as_json:
+        print(json.dumps(asdict(tried)))
+        return 0
+    first, second = tried.seconds
+    print(f"device: {tried.device}" + (f" ({tried.note})" if tried.note else ""))
+    print(f"batch: {'×'.join(map(str, (tried.batch_size, *tried.input_shape)))}")
+    print(f"step: {1000 * second:.3g} ms, the first {1000 * first:.3g} ms")
+    print(f"validation batch: {1000 * tried.validation_seconds:.3g} ms")
+    print(f"loss on made data: {', '.join(f'{loss:.4g}' for loss in tried.losses)}")
+    if tried.memory is not None:
+        of = "on the device, at most" if tried.scope == "device" else "the process grew by, libraries included"
+        print(f"memory: {bytes_text(tried.memory)} {of}")
+    return 0
+
+
+def _find(job: Job, batches: int, as_json: bool) -> int:
+    from app import cli
+    from app.data.sources import DataError
+    from app.training.job import JobError
+    from app.training.registry import ChoiceError
+    from app.training.trials.lr_range_test import rate_test
+
+    try:
+        found = rate_test(job, batches=batches)
+    except (DataError, JobError, ChoiceError) as error:
+        raise cli.Refused(str(error), 1) from error
+    if as_json:
+        print(json.dumps(asdict(found)))
+    elif found.suggested is None:
+        print(f"The loss did not fall over {len(found.rates)} batches. {found.ended}".strip())
+    else:
+        print(f"The loss falls most steeply at lr={found.suggested:.2g}. {found.ended}".strip())
+    return 0

@@ -1,0 +1,89 @@
+"""`tapedeck import FILE.pt`: a state_dict as a table, held against a project key by key, and stored with it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.project.weights.state_dicts import SUFFIXES as SUFFIXES
+
+if TYPE_CHECKING:
+    from app.project.weights.state_dicts import Diff, StateDict
+
+MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": "+"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table; with --into the difference too, and store what is asked for."""
+    from app import cli
+    from app.export.weights import WeightsError
+    from app.project.weights import state_dicts
+
+    if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
+        raise cli.Refused(f"{options.source} holds weights and no net, of which no project can be made; --into P holds "
+                          "them against the project P, and with --strict or --partial P starts from them")  # fmt: skip
+    if (options.strict or options.partial) and options.into is None:
+        raise cli.Refused("say with --into P which project the weights are for")
+    try:
+        state = state_dicts.read(Path(options.source))
+    except WeightsError as error:
+        raise cli.Refused(str(error)) from error
+    for note in state.notes:
+        print(cli.printable(note))
+    if options.into is None:
+        print(*map(cli.printable, state_dicts.table(state.infos).splitlines()), sep="\n")
+        return 0
+    return _into(options, state)
+
+
+def _into(options: argparse.Namespace, state: StateDict) -> int:
+    from app import cli
+    from app.export.weights import WeightsError
+    from app.project import file
+    from app.project.weights import start_weights, state_dicts
+
+    path: Path = options.into
+    known = cli.digest(path)
+    project = cli.read(argparse.Namespace(project=path, trust=options.trust))
+    analysis = cli.sound(file.with_start(project, None), alone=True)
+    ours = state_dicts.net_infos(analysis.source)
+    found = state_dicts.diff(state.infos, ours)
+    offers = state_dicts.suggestions(state.infos, ours)
+    if options.suggested and offers:
+        found = state_dicts.diff(state.infos, ours, offers[-1].names)
+    _print(found)
+    for offer in offers:
+        words = "followed" if options.suggested else "a suggestion, --suggested follows it"
+        print(cli.printable(f"{offer.text} ({words})"))
+    print(f"{path}: {found.words()}")
+    if not (options.strict or options.partial):
+        return 0 if found.strict else 1
+    if options.strict and not found.strict:
+        raise cli.Refused(f"{path} is as it was: not everything fits; --partial takes what does", 1)
+    if not found.fitting:
+        raise cli.Refused(f"{path} is as it was: nothing of {state.path.name} fits", 1)
+    try:
+        start = start_weights.chosen(state, found)
+        with cli.writing(path):
+            backup = file.write(file.with_start(project, start), path, known)
+    except (WeightsError, OSError, file.ProjectFileError) as error:
+        raise cli.Refused(str(error)) from error
+    cli.say_backup(path, backup)
+    cli.say_open(path)
+    print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")
+    return 0
+
+
+def _print(found: Diff) -> None:
+    """A line a key: a mark, the key, what is there and what is here."""
+    from app import cli
+    from app.project.weights.state_dicts import KINDS
+
+    wide = max(len(row.key) for row in found.rows) if found.rows else 0
+    for row in found.rows:
+        both = f"{row.theirs}  ->  {row.ours}" if row.theirs and row.ours and row.theirs != row.ours else ""
+        words = both or str(row.ours or row.theirs)
+        other = f"  (as {row.source})" if row.source not in ("", row.key) else ""
+        print(cli.printable(f"{MARKS[row.kind]} {row.key:<{wide}}  {words}{other}"))
+    print("  ".join(f"{mark} {KINDS[kind]}" for kind, mark in MARKS.items()))

@@ -1,0 +1,78 @@
+"""Sentences on data: what there is, how many of each class, and what a batch of them is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.data.config import DataConfig
+from app.data.sample_counts import held_out
+from app.data.spec import TOKENS, VALUES, SourceSpec
+
+if TYPE_CHECKING:
+    from app.data.preview import Preview
+
+NAMED = 12
+
+
+def facts(spec: SourceSpec, config: DataConfig) -> str:
+    """How many samples of which shape, and into which parts they are split."""
+    shape = "×".join(map(str, spec.shape)) or "one number"
+    what = f"{len(spec.classes)} classes"
+    if spec.task == VALUES:
+        count = 1
+        for side in spec.label_shape:
+            count *= side
+        what = f"{count:,} value{'s' * (count > 1)} to predict"
+    elif spec.task == TOKENS:
+        what = f"{len(spec.classes)} different tokens, one to be told at each place"
+    said = f"{spec.count:,} samples of {shape} {spec.dtype}, {what}."
+    training, validation, test = parts(spec, config)
+    if test or not spec.own_split:
+        kept = f", {test:,} for a test" if test else ""
+        said += f" {training:,} to learn from, {validation:,} to validate{kept}."
+    return said
+
+
+def parts(spec: SourceSpec, config: DataConfig) -> tuple[int, int, int]:
+    """How many samples there are to learn from, to validate and to test with."""
+    if spec.own_split:
+        test = round(spec.held_out * config.test_fraction)
+        return sum(spec.per_class), spec.held_out - test, test
+    held = [held_out(count, config.validation_fraction, config.test_fraction) for count in spec.per_class]
+    validation, test = sum(one for one, _ in held), sum(one for _, one in held)
+    return spec.count - validation - test, validation, test
+
+
+def balance(spec: SourceSpec) -> str:
+    """How many samples there are of each class, the rarest and the most common of many."""
+    if spec.task != "classes" or not spec.per_class:
+        return ""
+    counted = list(zip(spec.classes, spec.per_class, strict=False))
+    if len(set(spec.per_class)) == 1:
+        return f"Balanced: {spec.per_class[0]:,} of each class."
+    if len(counted) <= NAMED:
+        return "By class: " + ", ".join(f"{name} {count:,}" for name, count in counted) + "."
+    counted.sort(key=lambda pair: pair[1])
+    few, many = counted[0], counted[-1]
+    return f"From {few[1]:,} of {few[0]} to {many[1]:,} of {many[0]}."
+
+
+def bad(spec: SourceSpec, policy: str) -> str:
+    """What could not be read, and what comes of it."""
+    if not spec.bad:
+        return ""
+    first, more = "; ".join(spec.bad[:3]), len(spec.bad) - 3
+    rest = f" and {more:,} more" if more > 0 else ""
+    does = "left out" if policy == "skip" else "in the way of a run"
+    be = "is" if len(spec.bad) == 1 else "are"
+    return f"{len(spec.bad):,} cannot be read and {be} {does}: {first}{rest}."
+
+
+def batch(preview: Preview) -> str:
+    """Shape, dtype and range of the inputs and the labels of a batch."""
+    shape, labels = "×".join(map(str, preview.shape)), "×".join(map(str, preview.label_shape))
+    seen = " Above: before the transforms." if preview.before else ""
+    return (
+        f"A batch: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "
+        f"labels {labels} {preview.label_dtype}.{seen}"
+    )

@@ -1,0 +1,99 @@
+"""The files of data sets that are fetched: where they come from, and where they lie below the folder of the data.
+
+Addresses and checksums are read off torchvision when something is fetched; sizes are said before that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.util.frozen import FrozenMap
+
+GZIP, TAR, PLAIN = "gzip", "tar", "plain"
+_IDX = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One file to fetch; `size` in bytes, `md5` as torchvision states it.
+
+    `kind` is "gzip" for one packed file, "tar" for a folder of them (`members`), "plain" for what is used as it is.
+    """
+
+    name: str
+    md5: str
+    size: int
+    kind: str = GZIP
+    members: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What lies in the folder once it is there."""
+        return self.members or (self.name.removesuffix(".gz") if self.kind == GZIP else self.name,)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The archives of a data set; `cls` is its class in torchvision.datasets, `folder` where its files lie."""
+
+    cls: str
+    folder: str
+    archives: tuple[Archive, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths below the folder of the data."""
+        start = f"{self.folder}/" if self.folder else ""
+        return tuple(start + file for archive in self.archives for file in archive.files)
+
+    @property
+    def size(self) -> int:
+        return sum(archive.size for archive in self.archives)
+
+    def addressed(self, dataset: Any) -> tuple[tuple[Archive, ...], tuple[str, ...]]:
+        """The archives with their checksums, and the addresses to try in front of their names, off torchvision."""
+        if hasattr(dataset, "mirrors"):
+            sums = dict(dataset.resources)
+            found = tuple(replace(archive, md5=sums[archive.name]) for archive in self.archives)
+            return found, tuple(dataset.mirrors)
+        if hasattr(dataset, "split_list"):
+            parts = {name: (url, md5) for url, name, md5 in dataset.split_list.values()}
+            found = tuple(replace(archive, md5=parts[archive.name][1]) for archive in self.archives)
+            return found, (parts[self.archives[0].name][0].removesuffix(self.archives[0].name),)
+        (only,) = self.archives
+        return (replace(only, md5=dataset.tgz_md5),), (dataset.url.removesuffix(only.name),)
+
+
+def _idx(name: str, *sizes: int) -> Collection:
+    archives = tuple(Archive(f"{file}.gz", "", size) for file, size in zip(_IDX, sizes, strict=True))
+    return Collection(name, f"{name}/raw", archives)
+
+
+def _tar(cls: str, folder: str, name: str, size: int, members: tuple[str, ...]) -> Collection:
+    # The folder is inside the archive.
+    return Collection(cls, folder, (Archive(name, "", size, TAR, members),))
+
+
+COLLECTIONS: FrozenMap[str, Collection] = FrozenMap(
+    {
+        "torchvision.MNIST": _idx("MNIST", 9_912_422, 28_881, 1_648_877, 4_542),
+        "torchvision.FashionMNIST": _idx("FashionMNIST", 26_421_880, 29_515, 4_422_102, 5_148),
+        "torchvision.KMNIST": _idx("KMNIST", 18_165_135, 29_497, 3_041_136, 5_120),
+        "torchvision.CIFAR10": _tar(
+            "CIFAR10", "cifar-10-batches-py", "cifar-10-python.tar.gz", 170_498_071,
+            (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta"),
+        ),
+        "torchvision.CIFAR100": _tar(
+            "CIFAR100", "cifar-100-python", "cifar-100-python.tar.gz", 169_001_437, ("train", "test", "meta")
+        ),
+        "torchvision.SVHN": Collection(
+            "SVHN", "",
+            (Archive("train_32x32.mat", "", 182_040_794, PLAIN), Archive("test_32x32.mat", "", 64_275_384, PLAIN)),
+        ),
+        "torchvision.STL10": _tar(
+            "STL10", "stl10_binary", "stl10_binary.tar.gz", 2_640_397_119,
+            ("train_X.bin", "train_y.bin", "test_X.bin", "test_y.bin", "class_names.txt"),
+        ),
+    }
+)  # fmt: skip

@@ -1,0 +1,173 @@
+"""Fetching data that a person asked for: byte progress, checksums, cancelling, and no half file left behind."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import os
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from app.data.downloads.archives import COLLECTIONS, GZIP, TAR, Archive
+from app.data.sources import SOURCES, DataError, default_root
+
+CHUNK = 1 << 16
+TIMEOUT = 30.0
+
+Progress = Callable[[int, int, str], None]
+Cancelled = Callable[[], bool]
+
+
+class DownloadError(DataError):
+    """No mirror gave the file whole."""
+
+
+class DownloadCancelled(DataError):
+    def __init__(self) -> None:
+        super().__init__("The download was cancelled. The unfinished file was removed.")
+
+
+class ChecksumMismatch(DataError):
+    def __init__(self, name: str, expected: str, found: str) -> None:
+        super().__init__(f"{name} arrived damaged: its md5 is {found}, not {expected}")
+
+
+def download(
+    source: str,
+    root: str | Path | None = None,
+    progress: Progress = lambda done, total, name: None,
+    cancelled: Cancelled = lambda: False,
+) -> Path:
+    """Fetch `source` into `root` and return the folder. Files that are there already are kept.
+
+    `progress(done, total, name)` gets bytes and the name of the file on its way; `cancelled()` is asked after every
+    64 kB. Raises DownloadCancelled, or DownloadError naming what each mirror said.
+    """
+    if source not in COLLECTIONS:
+        raise DataError(f"{SOURCES[source].label} needs no download.")
+    from app.util.torchvision_import import import_torchvision
+
+    collection = COLLECTIONS[source]
+    archives, mirrors = collection.addressed(getattr(import_torchvision("datasets"), collection.cls))
+    folder = Path(root or default_root())
+    fetch(archives, mirrors, folder / collection.folder, progress, cancelled)
+    return folder
+
+
+def fetch(
+    archives: Sequence[Archive], mirrors: Sequence[str], folder: Path, progress: Progress, cancelled: Cancelled
+) -> None:
+    """Fetch, check and unpack every archive into `folder`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DownloadError(f"{folder} cannot be made: {error.strerror}. Choose another folder.") from error
+    meter = _Meter(archives, progress)
+    for archive in archives:
+        if not all((folder / file).is_file() for file in archive.files):
+            _fetch_one(archive, mirrors, folder, meter, cancelled)
+        meter.finish(archive)
+
+
+class _Meter:
+    """Bytes done and expected over all files. What a server says of a size replaces what was expected."""
+
+    def __init__(self, archives: Sequence[Archive], progress: Progress) -> None:
+        self._sizes = {archive.name: archive.size for archive in archives}
+        self._done = dict.fromkeys(self._sizes, 0)
+        self._progress = progress
+
+    def expect(self, archive: Archive, size: int | None) -> None:
+        if size is not None:
+            self._sizes[archive.name] = size
+
+    def at(self, archive: Archive, done: int) -> None:
+        self._done[archive.name] = done
+        self._progress(sum(self._done.values()), sum(self._sizes.values()), archive.name)
+
+    def finish(self, archive: Archive) -> None:
+        self.at(archive, self._sizes[archive.name])
+
+
+def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _Meter, cancelled: Cancelled) -> None:
+    part = folder / f"{archive.name}.part"
+    refusals = []
+    try:
+        for mirror in mirrors:
+            url = mirror + archive.name
+            try:
+                _stream(url, part, archive, meter, cancelled)
+                _unpack(archive, part, folder, cancelled)
+                return
+            # EOFError, TarError and BadGzipFile (an OSError) come from unpacking.
+            except (
+                urllib.error.URLError, http.client.HTTPException, OSError, EOFError, tarfile.TarError, ChecksumMismatch
+            ) as error:  # fmt: skip
+                refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
+    finally:
+        part.unlink(missing_ok=True)
+    raise DownloadError(
+        f"{archive.name} could not be downloaded. " + "; ".join(refusals) + ". Check the connection and try again."
+    )
+
+
+def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Cancelled) -> None:
+    digest, done = hashlib.md5(usedforsecurity=False), 0
+    request = urllib.request.Request(url, headers={"User-Agent": "tapedeck"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response, part.open("wb") as file:
+        meter.expect(archive, response.length)
+        while chunk := response.read(CHUNK):
+            if cancelled():
+                raise DownloadCancelled
+            file.write(chunk)
+            digest.update(chunk)
+            done += len(chunk)
+            meter.at(archive, done)
+    if digest.hexdigest() != archive.md5:
+        raise ChecksumMismatch(archive.name, archive.md5, digest.hexdigest())
+
+
+def _unpack(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
+    """Put what was fetched into its folder; each file is whole there or absent."""
+    if archive.kind == GZIP:
+        with gzip.open(part) as packed:
+            _write(packed, folder / archive.files[0], cancelled)
+    elif archive.kind == TAR:
+        _untar(archive, part, folder, cancelled)
+    else:
+        os.replace(part, folder / archive.name)
+
+
+def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
+    """Take the files that are wanted, by name, wherever in the archive they lie; nothing else of it is written."""
+    missing = set(archive.members)
+    with tarfile.open(part) as packed:
+        for member in packed:
+            name = PurePosixPath(member.name).name
+            source = packed.extractfile(member) if member.isreg() and name in missing else None
+            if source is not None:
+                _write(source, folder / name, cancelled)
+                missing.discard(name)
+    if missing:
+        raise tarfile.TarError(f"{', '.join(sorted(missing))} is not in it")
+
+
+def _write(source: IO[bytes] | gzip.GzipFile, target: Path, cancelled: Cancelled) -> None:
+    """Write beside the target and rename, so that the target is whole or absent."""
+    unpacked = target.with_name(f"{target.name}.part")
+    try:
+        with unpacked.open("wb") as file:
+            while chunk := source.read(1 << 20):
+                if cancelled():
+                    raise DownloadCancelled
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unpacked, target)
+    finally:
+        unpacked.unlink(missing_ok=True)

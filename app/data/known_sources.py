@@ -1,0 +1,178 @@
+"""The sources of data that the program knows, and what is to be said of each before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.data.downloads.archives import COLLECTIONS
+from app.data.spec import TOKENS, Option, SourceSpec
+from app.util.frozen import FrozenMap
+
+DIGITS = "sklearn.digits"
+MNIST = "torchvision.MNIST"
+_TEN_DIGITS = tuple("0123456789")
+STANDARDISE = Option(
+    "standardise", "bool", True, doc="Take off the mean and divide by the spread of the training part, by column."
+)
+_MADE = (
+    Option("count", "int", 1000, minimum=4, maximum=1_000_000, doc="How many points are made."),
+    Option("noise", "float", 0.1, minimum=0, maximum=10, doc="Spread of the noise that the points are moved by."),
+    Option("seed", "int", 0, minimum=0, maximum=2**32 - 1, doc="Decides the noise and the order."),
+)
+_FAKE = (
+    Option("shape", "literal", (3, 32, 32), doc="One sample, without the batch."),
+    Option("classes", "int", 10, minimum=1, maximum=100_000, doc="How many classes there are."),
+    Option("count", "int", 1000, minimum=1, maximum=10_000_000, doc="How many samples are made."),
+    Option("seed", "int", 0, minimum=0, maximum=2**63 - 1, doc="Decides samples and classes."),
+)
+
+
+_CSV = (
+    Option("inputs", "names", (), doc="Columns to learn from; all but the target where none is named."),
+    Option("target", "str", "", doc="The column to predict; the last where none is named."),
+    Option("more_targets", "names", (), doc="Columns to predict beside the target, for nets of several outputs."),
+    Option("task", "choice", "auto", choices=("auto", "classes", "values"), doc="Classes, or values to predict."),
+    Option("categories", "names", (), doc="Columns of numbers that stand for kinds: a value for each of them."),
+    Option("numbers", "names", (), doc="Columns to read as numbers, whatever else is in them."),
+    STANDARDISE,
+    Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="What stands between fields."),
+    Option("header", "bool", True, doc="Whether the first row has the names of the columns."),
+)
+_TENSORS = (
+    Option("inputs", "str", "", doc="Name of the inputs in the file; found by itself where it is x, data ..."),
+    Option("labels", "str", "",
+           doc="Name of the labels in the file; found by itself where it is y, targets ... Commas between several."),
+    Option("labels_file", "str", "", doc="The .npy file with the labels, for inputs in a .npy file."),
+    replace(STANDARDISE, default=False),
+)
+_PICTURES = (
+    Option("size", "literal", (64, 64), doc="Height and width that every picture is resized to."),
+    Option("colour", "bool", True, doc="Three channels, or one of grey."),
+    Option("keep", "choice", "auto", choices=("auto", "memory", "disk"),
+           doc="In memory all are read before the run; left on the disk each is read when its batch comes. auto: in "
+           "memory if they take less than half of it."),
+    Option("workers", "int", 0, minimum=0, maximum=64,
+           doc="Threads that read what is left on the disk, the next batch while one is learnt from."),
+    Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a picture may take; 0 for ever."),
+    Option("pin_memory", "bool", False, doc="Send batches to a GPU from pinned memory, without waiting for it."),
+)
+_DATASET = (
+    Option("dataset", "str", "", doc="Name of the class; the only one of the file where none is named."),
+    Option("workers", "int", 0, minimum=0, maximum=64, doc="Processes that read the samples of a map-style dataset, "
+           "once before the run."),
+    Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a worker may take for a batch."),
+    Option("keep", "choice", "memory", choices=("memory", "disk"),
+           doc="In memory every sample is had once, before the run; left on the disk it is had anew for each batch."),
+    Option("pin_memory", "bool", False, doc="Send batches to a GPU from pinned memory, if they are not kept."),
+)
+_TEXT = (Option("context", "int", 64, minimum=1, maximum=1_000_000, doc="Characters in one sample."),)
+
+
+def _halves(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
+    count = options["count"]
+    return replace(spec, per_class=(count // 2, count - count // 2))
+
+
+def _fake(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
+    classes, count = options["classes"], options["count"]
+    return replace(
+        spec,
+        shape=options["shape"],
+        classes=tuple(map(str, range(classes))),
+        # Classes go round, so that each has its share.
+        per_class=tuple(len(range(first, count, classes)) for first in range(classes)),
+    )
+
+
+def _table(name: str, label: str, summary: str, classes: str, per_class: tuple[int, ...], columns: str) -> SourceSpec:
+    names = tuple(columns.split(", "))
+    summary = f"{summary} They come with scikit-learn; nothing is downloaded."
+    return SourceSpec(
+        f"sklearn.{name}", f"{label} (scikit-learn)", summary, (len(names),), tuple(classes.split(", ")), per_class,
+        columns=names, options=(STANDARDISE,),
+    )  # fmt: skip
+
+
+def _pictures(name: str, label: str, what: str, shape: tuple[int, ...], classes: tuple[str, ...],
+              per_class: tuple[int, ...], held_out: int, host: str) -> SourceSpec:  # fmt: skip
+    key, count = f"torchvision.{name}", sum(per_class)
+    summary = f"{what}: {count:,} to train on, {held_out:,} to validate, as their authors split them."
+    return SourceSpec(
+        key, f"{label} (torchvision)", summary, shape, classes, per_class, own_split=True, held_out=held_out,
+        download_bytes=COLLECTIONS[key].size, host=host, as_bytes=shape[0] == 3,
+    )  # fmt: skip
+
+
+_HUNDRED = tuple(
+    """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+    castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+    elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster
+    man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck
+    pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk
+    skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger
+    tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm""".split()
+)
+_SOURCES = (
+    SourceSpec(
+        DIGITS,
+        "Handwritten digits (scikit-learn)",
+        "1,797 real 8×8 images that come with scikit-learn; nothing is downloaded.",
+        (1, 8, 8),
+        _TEN_DIGITS,
+        (178, 182, 177, 183, 181, 182, 181, 179, 174, 180),
+    ),
+    _table("iris", "Iris", "150 flowers of three kinds, measured by four lengths in cm.",
+           "setosa, versicolor, virginica", (50, 50, 50), "sepal length, sepal width, petal length, petal width"),
+    _table("wine", "Wine", "178 wines of three growers, by 13 chemical measurements.",
+           "class_0, class_1, class_2", (59, 71, 48),
+           "alcohol, malic_acid, ash, alcalinity_of_ash, magnesium, total_phenols, flavanoids, nonflavanoid_phenols, "
+           "proanthocyanins, color_intensity, hue, od280/od315_of_diluted_wines, proline"),
+    _table("breast_cancer", "Breast cancer", "569 tumours, benign or malignant, by 30 measurements of their cells.",
+           "malignant, benign", (212, 357),
+           ", ".join(f"{kind} {name}" for kind in ("mean", "error of", "worst")
+                     for name in ("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity",
+                                  "concave points", "symmetry", "fractal dimension"))),
+    SourceSpec("made.moons", "Two moons", "Points on two half circles, made on the spot with scikit-learn.",
+               (2,), ("upper", "lower"), columns=("x", "y"), options=_MADE, sized=_halves),
+    SourceSpec("made.circles", "Two circles", "Points on one circle in another, made on the spot with scikit-learn.",
+               (2,), ("outer", "inner"), columns=("x", "y"),
+               options=(*_MADE, Option("factor", "float", 0.5, minimum=0, maximum=0.999,
+                                       doc="Radius of the inner circle, of the outer one's.")), sized=_halves),
+    SourceSpec("made.fake", "Synthetic data (dry run)",
+               "Noise of any shape with classes at random: to try a net without data. There is nothing to learn in it.",
+               options=_FAKE, sized=_fake),
+    _pictures("MNIST", "MNIST", "70,000 handwritten digits of 28×28", (1, 28, 28), _TEN_DIGITS,
+              (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000,
+              "ossci-datasets.s3.amazonaws.com (PyTorch's mirror)"),
+    _pictures("FashionMNIST", "Fashion-MNIST", "70,000 pieces of clothing of 28×28", (1, 28, 28),
+              ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+               "Ankle boot"),
+              (6000,) * 10, 10_000, "fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
+    _pictures("KMNIST", "KMNIST", "70,000 cursive Japanese characters of 28×28", (1, 28, 28),
+              ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"), (6000,) * 10, 10_000, "codh.rois.ac.jp"),
+    _pictures("CIFAR10", "CIFAR-10", "60,000 colour photographs of 32×32", (3, 32, 32),
+              ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+              (5000,) * 10, 10_000, "www.cs.toronto.edu"),
+    _pictures("CIFAR100", "CIFAR-100", "60,000 colour photographs of 32×32 in 100 classes", (3, 32, 32), _HUNDRED,
+              (500,) * 100, 10_000, "www.cs.toronto.edu"),
+    _pictures("SVHN", "SVHN", "99,289 house numbers of 32×32 in colour", (3, 32, 32), _TEN_DIGITS,
+              (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659), 26_032, "ufldl.stanford.edu"),
+    _pictures("STL10", "STL-10", "13,000 colour photographs of 96×96", (3, 96, 96),
+              ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"),
+              (500,) * 10, 8_000, "ai.stanford.edu"),
+    SourceSpec("file.csv", "CSV file …", "A table in text: a row a sample, columns of your choice to learn from and "
+               "one to predict.", picks="file", pattern="*.csv *.tsv *.txt", options=_CSV),
+    SourceSpec("file.tensors", "Tensors (.npz, .npy, .pt) …", "Two arrays of a file: inputs and labels, a sample a "
+               "row. Nothing in the file is run.", picks="file", pattern="*.npz *.npy *.pt", options=_TENSORS),
+    SourceSpec("file.pictures", "Folder of pictures …", "A folder for each class with its pictures in it, as "
+               "torchvision's ImageFolder takes them; each is resized.", picks="folder", options=_PICTURES),
+    SourceSpec("file.text", "Text file as characters …", "From each character of a piece the next one is to be told.",
+               picks="file", pattern="*", dtype="int64", task=TOKENS, options=_TEXT),
+    SourceSpec("file.dataset", "Dataset class of a Python file …", "A class of torch.utils.data.Dataset, map-style or "
+               "iterable, made without arguments. It is read once, by a DataLoader, and kept.", picks="file",
+               pattern="*.py", options=_DATASET),
+)  # fmt: skip
+
+SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOURCES})

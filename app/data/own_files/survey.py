@@ -1,0 +1,392 @@
+"""A first look at a person's own files: which columns, classes and shapes there are, and so how they are to be read."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.data.own_files import dataset_class
+from app.data.spec import CLASSES, TOKENS, VALUES, DataError, TargetInfo
+from app.util import tensor_files
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SEPARATORS = (",", ";", "\t", "|")
+# A column of texts with more different ones than this is a name or a remark, and is not taken unless it is chosen.
+MOST_TEXTS = 50
+# A column of whole numbers with at most so many different ones is a class rather than a value.
+MOST_CLASSES = 20
+WIDEST = 100_000
+# A net has an output for each class, and each is counted by itself; ids of tokens are those of a vocabulary.
+CLASSES_LIMIT = 100_000
+VOCABULARY_LIMIT = 2**20
+
+
+@dataclass(frozen=True)
+class Survey:
+    """How a file is read: the arguments of its reader, which are plain values, and what they mean."""
+
+    arguments: Mapping[str, Any]
+    task: str = CLASSES
+    classes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    all_columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    targets: tuple[TargetInfo, ...] = ()
+
+
+def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
+    """Columns, their kinds, and the classes of the target. Raises DataError, OSError."""
+    names, cells = _columns(path, options)
+    target = _place(options["target"], names) if options["target"] else len(names) - 1
+    kinds = {place: _texts(names[place], cells[place], options) for place in range(len(names))}
+    chosen = [_place(name, names) for name in options["inputs"]]
+    notes = []
+    targets = [target, *(_place(name, names) for name in options["more_targets"])]
+    if len(set(targets)) < len(targets):
+        raise DataError(f"A column of {path.name} is named twice as a target: {names[target]}. Take one away.")
+    if not chosen:
+        long = [p for p, texts in kinds.items() if p not in targets and texts is not None and len(texts) > MOST_TEXTS]
+        chosen = [place for place in range(len(names)) if place not in targets and place not in long]
+        notes += [f"{names[p]} is left out: it has {len(kinds[p] or ()):,} different texts." for p in long]
+    both = next((place for place in targets if place in chosen), None)
+    if both is not None:
+        raise DataError(f"{names[both]} is the target and an input of {path.name}. Take one of the two away.")
+    if not chosen:
+        raise DataError(f"{path.name} has no column to learn from besides {names[target]}.")
+    kinds_of = {
+        place: _classes(
+            names[place], cells[place], options["task"] if place == target else _wanted(names[place], options)
+        )
+        for place in targets
+    }
+    classes = kinds_of[target]
+    columns = tuple(_named(names, kinds, chosen))
+    if len(columns) > WIDEST:
+        raise DataError(f"{path.name} makes {len(columns):,} values a row. Leave out columns with many texts.")
+    arguments = {
+        "separator": _separator(path, options),
+        "header": options["header"],
+        "columns": FrozenMap({place: kinds[place] for place in chosen}),
+        "targets": FrozenMap({names[place]: (place, texts) for place, texts in kinds_of.items()}),
+    }
+    task = VALUES if classes is None else CLASSES
+    told = tuple(
+        TargetInfo(names[place], VALUES if texts is None else CLASSES, texts or (), (1,) if texts is None else ())
+        for place, texts in kinds_of.items()
+    )
+    several = told if len(told) > 1 else ()
+    return Survey(arguments, task, classes or (), columns, tuple(names), tuple(notes), several)
+
+
+def _wanted(name: str, options: Mapping[str, Any]) -> str:
+    """What a further target is taken as."""
+    return VALUES if name in options["numbers"] else CLASSES if name in options["categories"] else "auto"
+
+
+def _named(names: list[str], kinds: Mapping[int, tuple[str, ...] | None], chosen: list[int]) -> list[str]:
+    """What each value of a row is called: a column, or a column and the text that it may be."""
+    found: list[str] = []
+    for place in chosen:
+        texts = kinds[place]
+        found += [names[place]] if texts is None else [f"{names[place]}={text}" for text in texts]
+    return found
+
+
+def _columns(path: Path, options: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Names and fields of each column; rows of another length are left out here, and told when they are read."""
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        table = csv.reader(file, delimiter=_separator(path, options))
+        try:
+            rows = [row for row in table if row]
+            lines = table.line_num
+        except csv.Error as error:
+            raise DataError(f"{path.name}, line {table.line_num}: {error}.") from error
+    _check_quotes(path, options, rows, lines)
+    if len(rows) < 1 + options["header"]:
+        raise DataError(f"{path.name} has no rows.")
+    width = len(rows[0])
+    names = [name.strip() for name in rows.pop(0)] if options["header"] else [f"column {n + 1}" for n in range(width)]
+    if width < 2:
+        raise DataError(f"{path.name} has one column; a table needs an input and a target. Is the separator right?")
+    if len(set(names)) < width:
+        double = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"Two columns of {path.name} are called “{double}”. Give each a name of its own.")
+    whole = [row for row in rows if len(row) == width]
+    return names, [[row[place].strip() for row in whole] for place in range(width)]
+
+
+def _check_quotes(path: Path, options: Mapping[str, Any], rows: list[list[str]], lines: int) -> None:
+    """Refuse a table whose last field is a quotation without an end: it holds the rows behind it. Raises DataError."""
+    if not rows or not rows[-1] or "\n" not in rows[-1][-1]:
+        return
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        try:
+            for _ in csv.reader(file, delimiter=_separator(path, options), strict=True):
+                pass
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                first = lines - rows[-1][-1].count("\n") + rows[-1][-1].endswith("\n")
+                raise DataError(f"{path.name}, line {first}: a quotation mark is opened and never closed.") from error
+
+
+def _separator(path: Path, options: Mapping[str, Any]) -> str:
+    """The one that is chosen, or the one that there is most of in the first line."""
+    if options["separator"] != "auto":
+        return {"tab": "\t"}.get(options["separator"], options["separator"])
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        first = file.readline()
+    return max(SEPARATORS, key=first.count)
+
+
+def _place(name: str, names: list[str]) -> int:
+    if name not in names:
+        raise DataError(f"There is no column “{name}”. There are: {', '.join(names[:20])}.")
+    return names.index(name)
+
+
+def _texts(name: str, cells: list[str], options: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The texts of a column, None for one of numbers: nine in ten of its fields are."""
+    given = [cell for cell in cells if cell]
+    numbers = sum(_is_number(cell) for cell in given)
+    if name in options["numbers"] or (name not in options["categories"] and given and numbers >= 0.9 * len(given)):
+        return None
+    return tuple(sorted(set(given), key=_order))
+
+
+def _classes(name: str, cells: list[str], task: str) -> tuple[str, ...] | None:
+    """The classes of a target, None if its numbers are to be predicted. Raises DataError for too many of them."""
+    given = [cell for cell in cells if cell]
+    numbers = sum(_is_number(cell) for cell in given)
+    kinds = set(given)
+    if task == "auto":
+        mostly = numbers >= 0.9 * len(given)
+        whole = all(float(cell).is_integer() for cell in kinds if _is_number(cell) and math.isfinite(float(cell)))
+        task = VALUES if mostly and not (whole and len(kinds) <= MOST_CLASSES) else CLASSES
+    if task == VALUES:
+        return None
+    check_class_count(f"“{name}”", len(kinds), len(given))
+    return tuple(sorted(kinds, key=_order))
+
+
+def check_class_count(what: str, count: int, samples: int) -> None:
+    """Raise DataError for more classes than can be told apart one by one."""
+    if count > CLASSES_LIMIT:
+        raise DataError(
+            f"{what} has {count:,} different classes in {samples:,} samples; at most {CLASSES_LIMIT:,} are taken. "
+            "Choose another target, or have its numbers taken as values to predict (as floats)."
+        )
+
+
+def check_class_ids(what: str, labels: Tensor) -> None:
+    """Raise DataError for class ids of a Dataset, (N,) int64, that cannot number the outputs of a net."""
+    low, most = int(labels.min()), int(labels.max()) + 1
+    if low < 0:
+        raise DataError(f"The labels of {what} go down to {low}; class ids count from 0.")
+    if labels.ndim > 1:
+        if most > VOCABULARY_LIMIT:
+            raise DataError(f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} ids are taken.")
+        return
+    different = len(labels.unique())
+    if most > CLASSES_LIMIT or most > max(1000, 10 * different):
+        raise DataError(
+            f"The labels of {what} go up to {most - 1:,}, but only {different:,} of these class ids occur. Have the "
+            f"dataset give ids from 0 to {different - 1:,}."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _order(text: str) -> tuple[bool, float, str]:
+    """Numbers by their size, then texts by their letters."""
+    number = float(text) if _is_number(text) else math.nan
+    return (True, 0.0, text) if math.isnan(number) else (False, number, text)
+
+
+def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
+    """Which tensors of a file are inputs and labels. Raises DataError, OSError, ValueError."""
+    if path.suffix == ".npy":
+        if not options["labels_file"]:
+            raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
+        return _labelled(path, "", (options["labels_file"],))
+    names = _tensor_names(path)
+    found = {}
+    for role, usual in (("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
+                        ("labels", ("y", "labels", "targets", "target", "y_train"))):  # fmt: skip
+        wanted = options[role]
+        several = [wanted] if wanted in names else [name.strip() for name in wanted.split(",") if name.strip()]
+        for name in several:
+            if name not in names or (role == "inputs" and len(several) > 1):
+                raise DataError(f"{path.name} has no “{name}”. It has: {', '.join(names[:20])}.")
+        place = int(role == "labels")
+        guess = next((name for word in usual for name in names if name.lower() == word), "")
+        found[role] = tuple(dict.fromkeys(several)) or (guess or (names[place] if len(names) == 2 else ""),)
+    if not all(found["inputs"] + found["labels"]) or found["inputs"][0] in found["labels"]:
+        raise DataError(f"Say which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
+    return _labelled(path, found["inputs"][0], found["labels"])
+
+
+def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> Survey:
+    """How tensors are read: labels that are texts, or class ids with gaps, are numbered in ascending order."""
+    import numpy as np
+
+    classes, notes = {}, []
+    _check_size(path, (inputs, *labels))
+    for name in labels:
+        values = _label_values(path, name)
+        text = values.dtype.kind in "SU"
+        if not (text or values.dtype.kind in "iu") or values.size != len(values):
+            continue
+        known = np.unique(values.astype(str) if text else values[values >= 0])
+        check_class_count(f"“{name or path.name}”", len(known), len(values))
+        if len(known) and (text or known[-1] != len(known) - 1):
+            classes[name] = tuple(known.tolist())
+            first = ", ".join(map(str, classes[name][:4])) + ", …" * (len(known) > 4)
+            what = "texts" if text else "class ids with gaps"
+            last = len(known) - 1
+            notes.append(f"{Path(name).name}: {what} ({first}) are numbered 0 to {last:,} in ascending order.")
+    arguments = {"inputs": inputs, "labels": labels, **({"classes": FrozenMap(classes)} if classes else {})}
+    return Survey(arguments, notes=tuple(notes))
+
+
+def _check_size(path: Path, names: tuple[str, ...]) -> None:
+    """Refuse arrays of a .npz file that do not fit into the memory. Raises DataError."""
+    import zipfile
+
+    if path.suffix != ".npz":
+        return
+    with zipfile.ZipFile(path) as archive:
+        size = sum(one.file_size for one in archive.infolist() if one.filename.removesuffix(".npy") in names)
+    if not fits(size):
+        raise DataError(f"{path.name} holds {size / 1e9:,.1f} GB, more than half of the memory of this machine.")
+
+
+def _label_values(path: Path, name: str) -> Any:
+    """The labels of a file as an array; one of objects that says nothing where they are no array."""
+    import numpy as np
+
+    if path.suffix == ".pt":
+        held = tensor_files.load(path)
+        value = held[name] if isinstance(held, dict) else held[int(name)]
+        return np.empty(0, object) if value.is_floating_point() or value.is_complex() else value.numpy()
+    if path.suffix == ".npy":
+        return np.load(name, allow_pickle=False)
+    with np.load(path, allow_pickle=False) as arrays:
+        return np.atleast_1d(arrays[name]) if isinstance(arrays[name], np.ndarray) else np.empty(0, object)
+
+
+def _tensor_names(path: Path) -> list[str]:
+    if path.suffix == ".pt":
+        import torch
+
+        try:
+            held = tensor_files.load(path)
+        except tensor_files.UnreadableTensors as error:
+            raise DataError(f"No file of tensors: {error}") from error
+        items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list | tuple) else ()
+        return [str(name) for name, value in items if isinstance(value, torch.Tensor)]
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return list(arrays.files)
+    except (zipfile.BadZipFile, EOFError, AttributeError, ValueError) as error:
+        raise DataError(f"{path.name} is no .npz file of arrays: {error}.") from error
+
+
+def task_of(inputs: Tensor, labels: Tensor) -> str:
+    """What tensors are for: whole numbers in one column are classes, one for each input are tokens, others values."""
+    if labels.is_floating_point():
+        return VALUES
+    return CLASSES if labels.ndim == 1 else TOKENS
+
+
+def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
+    """The folders of a folder, which are the classes. Raises DataError, OSError."""
+    classes = tuple(sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
+    if not classes:
+        raise DataError(f"{path} has no folders. Put the pictures of each class into a folder of its name.")
+    if len(options["size"]) != 2:
+        raise DataError(f"size is {options['size']!r}; it must be a height and a width.")
+    count = sum(file.is_file() for name in classes for file in (path / name).rglob("*"))
+    one = (3 if options["colour"] else 1) * options["size"][0] * options["size"][1]
+    if not fits(5 * one):  # as bytes and as float32
+        raise DataError(
+            f"One picture of {path.name} needs {5 * one / 1e9:,.1f} GB at this size, more than half of the memory of "
+            "this machine. Make size smaller."
+        )
+    size = count * one
+    arguments: dict[str, Any] = {"classes": classes, "size": options["size"], "colour": options["colour"]}
+    notes: tuple[str, ...] = ()
+    if options["keep"] == "disk" or (options["keep"] == "auto" and not fits(size)):
+        arguments |= {"workers": options["workers"], "timeout": options["timeout"], "pin": options["pin_memory"]}
+        notes = ("They stay on the disk, and each is read when its batch comes.",)
+    elif not fits(size):
+        raise DataError(
+            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, more than half of the memory of "
+            "this machine. Leave them on the disk (keep), or make size smaller."
+        )
+    return Survey(arguments, CLASSES, classes, notes=notes)
+
+
+def fits(size: int) -> bool:
+    """Whether so many bytes can be kept in the memory of this machine, of which half is left to others."""
+    try:
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows does not tell it so
+        return True
+    return size <= room / 2
+
+
+def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:
+    """The characters that a text is made of. Raises OSError."""
+    text = path.read_bytes().decode("utf-8", errors="ignore")
+    characters = "".join(sorted(set(text)))
+    return Survey({"characters": characters, "context": options["context"]}, TOKENS, tuple(characters))
+
+
+def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
+    """Which class of a file that was trusted. Raises DataError."""
+    name = dataset_class.class_name(path, options["dataset"])
+    arguments = {"name": name, "workers": options["workers"], "timeout": options["timeout"]}
+    in_order = dataset_class.is_iterable(path, name)
+    notes = (_WITHOUT_WORKERS,) if in_order and options["workers"] else ()
+    if options["keep"] == "memory":
+        return Survey(arguments, notes=notes)
+    note = "Its samples are not kept: each is had when its batch comes."
+    if in_order:
+        note += " They come in their own order: the first are learnt from, the last are held out, none is shuffled."
+    elif options["workers"]:
+        note += _WORKERS_ONCE
+    return Survey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note, *notes))
+
+
+_WITHOUT_WORKERS = "workers is left aside: each of them would give all samples of an iterable dataset."
+_WORKERS_ONCE = (
+    " workers look them through before the run. In the run they are had one after another in its own thread: what they "
+    "draw then comes in the order of the batches, so that a run can be repeated, and go on, bit for bit."
+)
+
+
+SURVEYS: dict[str, Callable[[Path, Mapping[str, Any]], Survey]] = {
+    "file.csv": survey_csv,
+    "file.tensors": survey_tensors,
+    "file.pictures": survey_pictures,
+    "file.text": survey_text,
+    dataset_class.KEY: survey_dataset,
+}

@@ -1,0 +1,373 @@
+"""Where a drawing's boxes, groups and arrows stand.
+
+Every group is laid out on its own, the innermost first, and then stands in its parent as one box, so a group is always
+a rectangle with nothing foreign in it. An arrow that leaves a group gets a way to its edge inside it and goes on
+from there outside. Boxes that hang under another (`Box.under`) stand below it as one piece with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from app.diagram.diagram import Arrow, Box, Drawing
+from app.diagram.layout.layered import Link, Point, Spacing, Vertex, place
+from app.diagram.layout.tree_layout import Piece, Rect, hanging_piece
+
+HEADER = 22.0
+PAD = 10.0
+PAGE = (1100.0, 650.0)
+WASTE = 1.5
+_LINE = 17.0
+_CHARACTER = 7.0
+# An end of a stretch of an arrow that lies on the edge of the group.
+DOOR = "door"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Measured in pixels: boxes (width, height), least widths of groups' headers, and widths of arrows' labels."""
+
+    boxes: Mapping[str, tuple[float, float]]
+    headers: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rectangles by id; `routes[i]` and `labels[i]` (the label's middle) belong to `drawing.arrows[i]`.
+
+    A route runs from the arrow's source to its target: level and upright pieces are lines, slanting ones are curves
+    that leave and arrive level (upright for an arrow to a box that hangs under its source).
+    """
+
+    boxes: Mapping[str, Rect]
+    groups: Mapping[str, Rect]
+    routes: tuple[tuple[Point, ...], ...]
+    labels: tuple[Point | None, ...]
+    width: float
+    height: float
+
+
+def arrange(
+    drawing: Drawing,
+    sizes: Sizes | None = None,
+    width: float | None = None,
+    spacing: Spacing | None = None,
+    page: tuple[float, float] = PAGE,
+) -> Layout:
+    """Lay a drawing out in rows of at most `width` pixels; None takes one that fills a `page`'s form.
+
+    `sizes` are those that the painter measured; without them they are estimated from the texts' lengths.
+    """
+    if not drawing.boxes:
+        return Layout({}, {}, (), (), 0.0, 0.0)
+    return _Arranger(drawing, sizes or estimated_sizes(drawing), width, spacing or Spacing(), page).run()
+
+
+def estimated_sizes(drawing: Drawing) -> Sizes:
+    """Sizes from the number of characters, for who has no font to measure with."""
+
+    def box_size(box: Box) -> tuple[float, float]:
+        texts = [box.title, box.subtitle, *box.lines, "  ".join(chip.text for chip in box.chips)]
+        rows = 1 + bool(box.subtitle) + len(box.lines) + bool(box.chips)
+        return max(map(len, texts)) * _CHARACTER + 18, rows * _LINE + 10
+
+    return Sizes(
+        {box.id: box_size(box) for box in drawing.boxes},
+        {group.id: (len(group.title) + len(group.caption) + 8) * _CHARACTER for group in drawing.groups},
+        {arrow.label: len(arrow.label) * _CHARACTER + 10 for arrow in drawing.arrows if arrow.label},
+    )
+
+
+def row_width(sizes: Iterable[tuple[float, float]], spacing: Spacing, page: tuple[float, float]) -> float:
+    """A row width at which boxes of these sizes fill a page of this form; at least the page's own width.
+
+    The room of a box is its own and that of the gaps around it, and rows of unequal boxes waste some.
+    """
+    area = sum((w + 1.6 * spacing.column) * (h + spacing.band) for w, h in sizes)
+    return max(page[0], math.sqrt(area * WASTE * page[0] / page[1]))
+
+
+class _Arranger:
+    """The state of one call of `arrange`."""
+
+    def __init__(self, drawing: Drawing, sizes: Sizes, width: float | None, spacing: Spacing, page: Point) -> None:
+        self.drawing, self.sizes, self.spacing = drawing, sizes, spacing
+        self.limit, self.page = width, page
+        self.boxes = {box.id: box for box in drawing.boxes}
+        self.place_in_drawing = {box.id: number for number, box in enumerate(drawing.boxes)}
+        self.parents = {group.id: group.parent for group in drawing.groups}
+        self.pieces: dict[str, Piece] = {}
+        self.origin: dict[str, Point] = {}
+        # Heights at which an arrow enters or leaves a group, from the group's top.
+        self.doors: dict[tuple[str, int, str], float] = {}
+        # (arrow, group that the stretch lies in) -> its points from left to right, from the group's content's corner.
+        self.stretches: dict[tuple[int, str | None], list[Point]] = {}
+        self.label_at: list[tuple[str | None, Point] | None] = [None] * len(drawing.arrows)
+        self._chains: dict[str | None, list[str | None]] = {}
+        self._leftwards = drawing.direction == "RL"
+
+    @cached_property
+    def top_of(self) -> dict[str, str]:
+        """Box -> the box at the top of the piece that it is part of."""
+        tops: dict[str, str] = {}
+        for start, first in self.boxes.items():
+            if first.under is None:
+                tops[start] = start
+                continue
+            trail, box = [], start
+            while box not in tops:
+                trail.append(box)
+                above = self.boxes[box].under
+                if above is None or self.boxes[above].group != self.boxes[box].group or above in trail:
+                    tops[box] = box
+                    break
+                box = above
+            for passed in trail:
+                tops[passed] = tops[box]
+        return tops
+
+    @cached_property
+    def depth(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for group in self.parents:
+            count, above = 0, self.parents[group]
+            while above is not None:
+                count, above = count + 1, self.parents[above]
+            found[group] = count
+        return found
+
+    def run(self) -> Layout:
+        hanging = self._hang()
+        members: dict[str | None, list[str]] = {None: []}
+        for box in self.drawing.boxes:
+            if self.top_of[box.id] == box.id:
+                members.setdefault(box.group, []).append(f"box {box.id}")
+        links = self._links_by_group(hanging)
+        for group in sorted(self.parents, key=lambda g: -self.depth[g]):
+            if group in members:
+                self._arrange_group(group, members[group], links.get(group, []))
+                members.setdefault(self.parents[group], []).append(f"group {group}")
+        width, height = self._arrange_inside(None, members[None], links.get(None, []))
+        return self._result(hanging, width, height)
+
+    def _hang(self) -> set[int]:
+        """Make a piece of each box with what hangs under it; returns the arrows that lead down inside a piece."""
+        children: dict[str, list[str]] = {}
+        for box in self.drawing.boxes:
+            if self.top_of[box.id] != box.id and box.under is not None:
+                children.setdefault(box.under, []).append(box.id)
+        for top in dict.fromkeys(self.top_of.values()):
+            self.pieces[f"box {top}"] = hanging_piece(top, children, self.sizes.boxes)
+        return {
+            number
+            for number, arrow in enumerate(self.drawing.arrows)
+            if self.boxes[arrow.target].under == arrow.source and self.top_of[arrow.target] != arrow.target
+        }
+
+    def _ends(self, arrow: Arrow) -> tuple[str, str]:
+        """(the end that stands on the left, the other): gradients run leftwards."""
+        return (arrow.target, arrow.source) if self._leftwards else (arrow.source, arrow.target)
+
+    def _around(self, group: str | None) -> list[str | None]:
+        """A group and those around it, the innermost first, None for the whole drawing at the end."""
+        known = self._chains.get(group)
+        if known is None:
+            known = [None] if group is None else [group, *self._around_outer(group)]
+            self._chains[group] = known
+        return known
+
+    def _around_outer(self, group: str) -> list[str | None]:
+        chain: list[str | None] = []
+        above = self.parents[group]
+        while above is not None:
+            chain.append(above)
+            above = self.parents[above]
+        return [*chain, None]
+
+    def _links_by_group(self, hanging: set[int]) -> dict[str | None, list[tuple[int, str, str]]]:
+        """group -> (arrow, left end, right end) of the stretches in it; an end is a piece or a door."""
+        found: dict[str | None, list[tuple[int, str, str]]] = {}
+        for number, arrow in enumerate(self.drawing.arrows):
+            if number in hanging:
+                continue
+            left, right = self._ends(arrow)
+            left_top, right_top = self.top_of[left], self.top_of[right]
+            if left_top == right_top:
+                continue
+            left_piece, right_piece = f"box {left_top}", f"box {right_top}"
+            left_group, right_group = self.boxes[left].group, self.boxes[right].group
+            if left_group == right_group:
+                found.setdefault(left_group, []).append((number, left_piece, right_piece))
+                continue
+            left_around, right_around = self._around(left_group), self._around(right_group)
+            shared = next(group for group in left_around if group in right_around)
+            for group in left_around[: left_around.index(shared)]:
+                found.setdefault(group, []).append((number, left_piece, DOOR))
+                left_piece = f"group {group}"
+            for group in right_around[: right_around.index(shared)]:
+                found.setdefault(group, []).append((number, DOOR, right_piece))
+                right_piece = f"group {group}"
+            found.setdefault(shared, []).append((number, left_piece, right_piece))
+        return found
+
+    def _arrange_group(self, group: str, members: list[str], links: list[tuple[int, str, str]]) -> None:
+        width, height = self._arrange_inside(group, members, links)
+        self.pieces[f"group {group}"] = Piece(width + 2 * PAD, height + HEADER + 2 * PAD, {})
+
+    def _arrange_inside(
+        self, group: str | None, members: list[str], links: list[tuple[int, str, str]]
+    ) -> tuple[float, float]:
+        """Place the members of one group, counted from where the group's content begins; returns the content's size."""
+        members = sorted(members, key=self._reading_place) if group is None or len(members) > 1 else members
+        index = {name: number for number, name in enumerate(members)}
+        vertices = [Vertex(self.pieces[name].width, self.pieces[name].height) for name in members]
+        made: list[Link] = []
+        doors: dict[tuple[str, str, float], int] = {}
+
+        def door(pin: Literal["first", "last"], piece: str, height: float) -> int:
+            """What goes to one place inside shares a door."""
+            key = (pin, piece, height)
+            if key not in doors:
+                doors[key] = len(vertices)
+                vertices.append(Vertex(0.0, 0.0, pin, 1))
+            return doors[key]
+
+        arrows, labels = self.drawing.arrows, self.sizes.labels
+        for number, left, right in links:
+            tail_dy = 0.0 if left == DOOR else self._height_of(left, number, "right")
+            head_dy = 0.0 if right == DOOR else self._height_of(right, number, "left")
+            tail = door("first", right, head_dy) if left == DOOR else index[left]
+            head = door("last", left, tail_dy) if right == DOOR else index[right]
+            text = arrows[number].label
+            label = labels.get(text, 0.0) if text and left != DOOR and right != DOOR else 0.0
+            made.append(Link(tail, head, tail_dy, head_dy, label))
+        limit = row_width([(v.width, v.height) for v in vertices], self.spacing, self.page)
+        if self.limit is not None:
+            limit = self.limit if group is None else 0.8 * self.limit
+        placed = place(vertices, made, limit, self.spacing)
+        width = placed.width
+        if group is not None:
+            width = max(width, self.sizes.headers.get(group, 0.0) - 2 * PAD)
+        # A group whose header is wider than its content has the content in its middle.
+        shift = (width - placed.width) / 2
+        for name in members:
+            x, y = placed.corners[index[name]]
+            self.origin[name] = (x + shift, y)
+        for (number, left, right), link, route, at in zip(links, made, placed.routes, placed.labels, strict=True):
+            points = [(px + shift, py) for px, py in route] if shift else route
+            if group is not None and left == DOOR:
+                points[0] = (-PAD, points[0][1])
+                self.doors[(group, number, "left")] = points[0][1] + HEADER + PAD
+            if group is not None and right == DOOR:
+                points[-1] = (width + PAD, points[-1][1])
+                self.doors[(group, number, "right")] = points[-1][1] + HEADER + PAD
+            self.stretches[(number, group)] = points
+            if link.label_width and at is not None:
+                self.label_at[number] = (group, (at[0] + shift, at[1]))
+        return width, placed.height
+
+    def _reading_place(self, piece: str) -> int:
+        """Where a piece comes in the drawing's own order."""
+        return self.place_in_drawing[piece[4:]] if piece.startswith("box ") else self._first_box[piece[6:]]
+
+    @cached_property
+    def _first_box(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for box in self.drawing.boxes:
+            for group in self._around(box.group):
+                if group is None or group in found:
+                    break  # and so are those around it
+                found[group] = self.place_in_drawing[box.id]
+        return found
+
+    def _height_of(self, piece: str, number: int, side: str) -> float:
+        """Where the arrow touches this side of a piece, from the piece's top."""
+        if piece.startswith("group "):
+            return self.doors[(piece[6:], number, side)]
+        arrow = self.drawing.arrows[number]
+        _, y, _, height = self.pieces[piece].rects[
+            arrow.target if (side == "right") == self._leftwards else arrow.source
+        ]
+        return y + height / 2
+
+    def _result(self, hanging: set[int], width: float, height: float) -> Layout:
+        """Everything counted from the drawing's own corner."""
+        corner: dict[str | None, Point] = {None: (0.0, 0.0)}
+        groups: dict[str, Rect] = {}
+        for group in sorted(self.parents, key=self.depth.__getitem__):
+            name = f"group {group}"
+            if name in self.pieces:
+                x, y = _plus(corner[self.parents[group]], self.origin[name])
+                piece = self.pieces[name]
+                groups[group] = Rect(x, y, piece.width, piece.height)
+                corner[group] = (x + PAD, y + HEADER + PAD)
+        boxes: dict[str, Rect] = {}
+        for name, piece in self.pieces.items():
+            for box, rect in piece.rects.items():
+                (x, y), (dx, dy), (rx, ry, width_, height_) = corner[self.boxes[box].group], self.origin[name], rect
+                boxes[box] = Rect(x + dx + rx, y + dy + ry, width_, height_)
+        routes = tuple(
+            _down(boxes[arrow.source], boxes[arrow.target]) if number in hanging else self._route(number, corner, boxes)
+            for number, arrow in enumerate(self.drawing.arrows)
+        )
+        labels = tuple(None if at is None else _plus(corner[at[0]], at[1]) for at in self.label_at)
+        return Layout(boxes, groups, routes, labels, width, height)
+
+    def _route(
+        self, number: int, corner: Mapping[str | None, Point], boxes: Mapping[str, Rect]
+    ) -> tuple[Point, ...]:
+        arrow = self.drawing.arrows[number]
+        left, right = self._ends(arrow)
+        if left == right:
+            return _loop(boxes[left])
+        if self.top_of[left] == self.top_of[right]:
+            return boxes[arrow.source].center, boxes[arrow.target].center
+        left_group, right_group = self.boxes[left].group, self.boxes[right].group
+        # The piece of a box that has boxes hanging under it can be wider than the box, so the ends are the boxes' own.
+        start, end = boxes[left].x + boxes[left].width, boxes[right].x
+        if left_group == right_group:
+            stretch = self.stretches[(number, left_group)]
+            if len(stretch) == 2 and abs(start - end) > 0.01:
+                down = corner[left_group][1]
+                first, last = (start, stretch[0][1] + down), (end, stretch[1][1] + down)
+                return (first, last) if arrow.source == left else (last, first)
+            way = [left_group]
+        else:
+            left_around, right_around = self._around(left_group), self._around(right_group)
+            shared = next(group for group in left_around if group in right_around)
+            way = left_around[: left_around.index(shared) + 1] + right_around[: right_around.index(shared)][::-1]
+        all_points: list[Point] = []
+        for group in way:
+            dx, dy = corner[group]
+            all_points += [(x + dx, y + dy) for x, y in self.stretches[(number, group)]]
+        all_points[0], all_points[-1] = (start, all_points[0][1]), (end, all_points[-1][1])
+        points = all_points[:1]
+        for before, point in zip(all_points, all_points[1:], strict=False):
+            if abs(before[0] - point[0]) + abs(before[1] - point[1]) > 0.01:
+                points.append(point)
+        return tuple(points if arrow.source == left else points[::-1])
+
+
+def _plus(a: Point, b: Point) -> Point:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def _down(above: Rect, below: Rect) -> tuple[Point, ...]:
+    """From the lower edge of a box to the upper edge of one that hangs under it, upright where that is possible."""
+    inset = min(8.0, above.width / 2)
+    x = min(max(below.center[0], above.x + inset), above.right - inset)
+    return (x, above.bottom), (below.center[0], below.y)
+
+
+def _loop(box: Rect) -> tuple[Point, ...]:
+    """Out on the right, over the box, and in again on the left."""
+    x, y = box.right + 12, box.y - 10
+    return (box.right, box.center[1]), (x, box.center[1]), (x, y), (box.x - 12, y), (box.x - 12, box.center[1]), (
+        box.x,
+        box.center[1],
+    )

@@ -1,0 +1,81 @@
+"""The heights at which items stand."""
+
+from __future__ import annotations
+
+from app.diagram.layout.model import BEND, State
+
+_STIFFNESS = {0: 1.0, BEND: 1.0, 2: 1e7}
+
+
+def stand(state: State) -> None:
+    """Tops of all items, per band and counted from the band's own top."""
+    state.y = [0.0] * len(state.heights)
+    for a, b in state.bands:
+        rows = state.rows[a:b]
+        for row in rows:
+            for above, item in zip(row, row[1:], strict=False):
+                state.y[item] = state.y[above] + _apart(state, above, item)
+        for backwards in (False, True, False):
+            for row in reversed(rows) if backwards else rows:
+                _align(state, row, state.after if backwards else state.before)
+    _straighten(state)
+    for a, b in state.bands:
+        items = [item for row in state.rows[a:b] for item in row]
+        top = min(state.y[item] for item in items)
+        for item in items:
+            state.y[item] -= top
+
+
+def _apart(state: State, above: int, below: int) -> float:
+    """Least distance between the tops of two neighbours in a layer."""
+    bends = state.weights[above] == BEND or state.weights[below] == BEND
+    return state.heights[above] + (state.spacing.bend if bends else state.spacing.box)
+
+
+def _align(state: State, row: list[int], neighbours: dict[int, list[tuple[int, float]]]) -> None:
+    """Move a layer's items to where their heaviest neighbours are, in order and apart (pool adjacent violators)."""
+    blocks: list[tuple[float, float, int]] = []
+    offset, offsets = 0.0, []
+    for place_, item in enumerate(row):
+        if place_:
+            offset += _apart(state, row[place_ - 1], item)
+        offsets.append(offset)
+        near = neighbours.get(item, ())
+        heaviest = max((state.weights[other] for other, _ in near), default=0)
+        wanted = [state.y[other] + rise for other, rise in near if state.weights[other] == heaviest]
+        aim = (sum(wanted) / len(wanted) if wanted else state.y[item]) - offset
+        stiff = _STIFFNESS[min(state.weights[item], 2)] * (1.0 if wanted else 0.01)
+        size = 1
+        while blocks and blocks[-1][0] > aim:
+            other_aim, other_stiff, other_size = blocks.pop()
+            aim = (aim * stiff + other_aim * other_stiff) / (stiff + other_stiff)
+            stiff, size = stiff + other_stiff, size + other_size
+        blocks.append((aim, stiff, size))
+    place_ = 0
+    for aim, _, size in blocks:
+        for _ in range(size):
+            state.y[row[place_]] = aim + offsets[place_]
+            place_ += 1
+
+
+def _straighten(state: State) -> None:
+    """Bring all bends of a link to one height where their neighbours leave room for it."""
+    spot = {item: (layer, place_) for layer, row in enumerate(state.rows) for place_, item in enumerate(row)}
+    count = len(state.vertices)
+    for chain in state.chains:
+        bends = [item for item in chain.items if item >= count]
+        if len(bends) < 2:
+            continue
+        lowest, highest = float("-inf"), float("inf")
+        for item in bends:
+            layer, at = spot[item]
+            row = state.rows[layer]
+            if at:
+                lowest = max(lowest, state.y[row[at - 1]] + _apart(state, row[at - 1], item))
+            if at + 1 < len(row):
+                highest = min(highest, state.y[row[at + 1]] - _apart(state, item, row[at + 1]))
+        if lowest <= highest:
+            middle = sorted(state.y[item] for item in bends)[len(bends) // 2]
+            level = min(max(middle, lowest), highest)
+            for item in bends:
+                state.y[item] = level

@@ -1,0 +1,195 @@
+"""Where the links run: through the columns within a band, and through lanes and gutters from band to band."""
+
+from __future__ import annotations
+
+from app.diagram.layout.model import Chain, Placed, Point, State
+
+
+def draw(state: State, turned: list[bool]) -> Placed:
+    """Corners and routes of everything that has been given a layer, a place in it and a height."""
+    crossers = _crossers(state)
+    tops, bottom, tracks = _bands_down(state, crossers)
+    lanes = _left_lanes(state, crossers)
+    right_lanes = {link: lane for links in crossers.values() for lane, link in enumerate(links)}
+    margin = _lane_x(state, max(lanes.values(), default=-1) + 1) if lanes else 0.0
+    corners = [
+        (_column_x(state, v) + margin, tops[state.band_of_layer[layer]] + state.y[v])
+        for v, layer in enumerate(state.layer)
+    ]
+    full = max(state.right) + margin
+    routes: list[list[Point]] = [[] for _ in state.links]
+    labels: list[Point | None] = [None] * len(state.links)
+    gaps: dict[tuple[int, int], list[int]] = {}
+    for chain in state.chains:
+        link = chain.link
+        if not state.links[link].label_width and (level := _level_link(state, chain, corners)):
+            routes[link] = level
+            continue
+        points = _chain_points(state, chain, corners, tops[chain.band], margin)
+        if chain.enters:
+            x = margin - _lane_x(state, lanes[link])
+            y = tracks[link]
+            across = routes[link][-1][0]
+            routes[link] += [(across, y), (x, y), (x, points[0][1])]
+            if len(crossers[state.band_of_layer[state.layer[state.links[link].tail]]]) <= state.spacing.crowd:
+                labels[link] = ((across + x) / 2, y)
+        routes[link] += points
+        if chain.leaves:
+            routes[link].append((full + _lane_x(state, right_lanes[link]), points[-1][1]))
+        elif len(chain.items) > 2 and not chain.enters:
+            labels[link] = _longest_level(points)
+        elif not chain.enters:
+            labels[link] = _middle(state, chain, points, margin)
+            gaps.setdefault((chain.band, state.layer[chain.items[0]]), []).append(link)
+    _spread_labels(state, gaps, labels)
+    wide = max((x for route in routes for x, _ in route), default=full)
+    routes = [_plain(route[::-1] if turn else route) for route, turn in zip(routes, turned, strict=True)]
+    return Placed(corners, routes, labels, max(full, wide + (margin and 4.0)), bottom)
+
+
+def _crossers(state: State) -> dict[int, list[int]]:
+    """Links that leave each band, the one that leaves at the top last: it takes the outer lane and the lowest track."""
+    leaving: dict[int, list[tuple[float, int]]] = {}
+    for chain in state.chains:
+        if chain.leaves:
+            last = chain.items[-1]
+            down = state.links[chain.link].tail_dy if last < len(state.vertices) else 0.0
+            leaving.setdefault(chain.band, []).append((-(state.y[last] + down), chain.link))
+    return {band: [link for _, link in sorted(found)] for band, found in leaving.items()}
+
+
+def _bands_down(state: State, crossers: dict[int, list[int]]) -> tuple[list[float], float, dict[int, float]]:
+    """Tops of the bands, the bottom of all, and the height of each crossing link's track."""
+    tops, tracks, y = [], {}, 0.0
+    for band, (a, b) in enumerate(state.bands):
+        tops.append(y)
+        items = [item for row in state.rows[a:b] for item in row]
+        y += max(state.y[item] + state.heights[item] for item in items)
+        if band + 1 == len(state.bands):
+            break
+        crossing = crossers.get(band, [])
+        crowded = len(crossing) > state.spacing.crowd
+        labelled = not crowded and any(state.links[link].label_width for link in crossing)
+        step = state.spacing.label_height + 2 if labelled else state.spacing.track * (0.6 if crowded else 1.0)
+        y += state.spacing.band / 2
+        for number, link in enumerate(crossing):
+            tracks[link] = y + number * step
+        y += max(len(crossing) - 1, 0) * step + state.spacing.band / 2
+    return tops, y, tracks
+
+
+def _left_lanes(state: State, crossers: dict[int, list[int]]) -> dict[int, int]:
+    """Lane of each crossing link left of the bands: inner ones for the lower tracks, none used twice at one height."""
+    taken: list[set[int]] = []
+    lanes: dict[int, int] = {}
+    spans = []
+    for band, links in crossers.items():
+        for number, link in enumerate(links):
+            spans.append((state.band_of_layer[state.layer[state.links[link].head]] - band, band, -number, link))
+    for length, band, _, link in sorted(spans):
+        passed = range(band + 1, band + length + 1)
+        lane = 0
+        while lane < len(taken) and any(number in taken[lane] for number in passed):
+            lane += 1
+        if lane == len(taken):
+            taken.append(set())
+        taken[lane].update(passed)
+        lanes[link] = lane
+    return lanes
+
+
+def _lane_x(state: State, lane: int) -> float:
+    return 14.0 + lane * state.spacing.track
+
+
+def _column_x(state: State, vertex: int) -> float:
+    """Left side of a vertex, which stands in the middle of its column; pinned ones stand at its outer edge."""
+    layer = state.layer[vertex]
+    left, right, width = state.left[layer], state.right[layer], state.vertices[vertex].width
+    return left + (right - left - width) / 2
+
+
+def _chain_points(state: State, chain: Chain, corners: list[Point], top: float, margin: float) -> list[Point]:
+    """Straight across every column, so that slanting parts stay between columns."""
+    link, count = state.links[chain.link], len(state.vertices)
+    points: list[Point] = []
+    for place, item in enumerate(chain.items):
+        if item >= count:
+            layer = _layer_of_bend(state, chain, place)
+            y = top + state.y[item]
+            points += [(state.left[layer] + margin, y), (state.right[layer] + margin, y)]
+            continue
+        x, y = corners[item]
+        layer = state.layer[item]
+        if place == 0 and not chain.enters:
+            y += link.tail_dy
+            points += [(x + state.vertices[item].width, y), (state.right[layer] + margin, y)]
+        else:
+            y += link.head_dy
+            points += [(state.left[layer] + margin, y), (x, y)]
+    return points
+
+
+def _level_link(state: State, chain: Chain, corners: list[Point]) -> list[Point] | None:
+    """Both ends of a link to the next column that is level; None for any other."""
+    if len(chain.items) != 2 or chain.enters or chain.leaves:
+        return None
+    tail, head = chain.items
+    count = len(state.vertices)
+    if tail >= count or head >= count or state.layer[head] != state.layer[tail] + 1:
+        return None
+    link = state.links[chain.link]
+    (x, y), (end, other) = corners[tail], corners[head]
+    x, y, other = x + state.vertices[tail].width, y + link.tail_dy, other + link.head_dy
+    return [(x, y), (end, other)] if abs(y - other) < 0.005 and end - x > 0.02 else None
+
+
+def _layer_of_bend(state: State, chain: Chain, place: int) -> int:
+    """Bends stand in consecutive layers, next to the vertex at one end of their chain."""
+    if chain.enters:
+        return state.layer[chain.items[-1]] - (len(chain.items) - 1 - place)
+    return state.layer[chain.items[0]] + place
+
+
+def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> Point:
+    """The middle of a link in the gap behind its tail's column."""
+    edge = state.right[state.layer[chain.items[0]]] + margin
+    for a, b in zip(points, points[1:], strict=False):
+        if b[0] > edge:
+            return (max(a[0], edge) + b[0]) / 2, (a[1] + b[1]) / 2
+    return points[-1]
+
+
+def _longest_level(points: list[Point]) -> Point:
+    """The middle of a long link's longest level stretch between its ends."""
+    way = _plain(points)
+    inner = [(a, b) for a, b in zip(way, way[1:], strict=False) if abs(a[1] - b[1]) < 0.01]
+    a, b = max(inner, key=lambda pair: abs(pair[1][0] - pair[0][0]))
+    return (a[0] + b[0]) / 2, a[1]
+
+
+def _spread_labels(state: State, gaps: dict[tuple[int, int], list[int]], labels: list[Point | None]) -> None:
+    """Labels in one gap between two columns stand apart."""
+    step = state.spacing.label_height
+    for links in gaps.values():
+        places = [(y, x, link) for link in links if state.links[link].label_width for x, y in [labels[link] or (0, 0)]]
+        places.sort()
+        for (y_above, x_above, _), (y, x, link) in zip(places, places[1:], strict=False):
+            if y - y_above < step and abs(x - x_above) < state.links[link].label_width:
+                labels[link] = (x, y_above + step)
+
+
+def _plain(route: list[Point]) -> list[Point]:
+    """The route without repeated points and points on the way of a straight line."""
+    x, level = route[0]
+    if len(route) == 4 and abs(route[3][0] - x) > 0.02 and all(abs(y - level) < 0.005 for _, y in route):
+        return [route[0], route[3]]
+    kept: list[Point] = []
+    for point in route:
+        if kept and abs(kept[-1][0] - point[0]) < 0.01 and abs(kept[-1][1] - point[1]) < 0.01:
+            continue
+        if len(kept) > 1 and abs(kept[-2][1] - kept[-1][1]) < 0.01 and abs(kept[-1][1] - point[1]) < 0.01:
+            kept[-1] = point
+            continue
+        kept.append(point)
+    return kept

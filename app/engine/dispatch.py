@@ -1,0 +1,47 @@
+"""A run at the place that was chosen for it: the loop itself, or a process that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.engine.distributed import LineControl
+from app.engine.distributed import train as train_on_several
+from app.engine.placement import Place
+from app.engine.run_process import ChildControl
+from app.engine.run_process import train as train_in_child
+from app.engine.watched_run import WatchControl, follow
+from app.training.control import Control
+from app.training.events import Event
+from app.training.job import Job
+
+
+def control_for(place: Place) -> Control:
+    """The hands for a run at a place."""
+    if place.watched is not None:
+        return WatchControl()
+    if place.processes == 0:
+        return Control()
+    return ChildControl() if place.processes == 1 else LineControl()
+
+
+def train(
+    job: Job,
+    control: Control,
+    place: Place,
+    *,
+    threads: int | None = None,
+    folder: Path | None = None,
+    resume: Path | None = None,
+) -> Iterator[Event]:
+    """`app.training.loop.train` wherever it is to be; `control` is of `control_for(place)`."""
+    if isinstance(control, WatchControl):
+        assert place.watched is not None
+        return follow(place.watched, control)
+    if isinstance(control, LineControl):
+        return train_on_several(job, control, place=place, threads=threads, folder=folder, resume=resume)
+    if isinstance(control, ChildControl):
+        return train_in_child(job, control, threads=threads, folder=folder, resume=resume, place=place)
+    from app.training import loop
+
+    return loop.train(job, control, threads=threads, folder=folder, resume=resume)

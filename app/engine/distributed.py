@@ -1,0 +1,371 @@
+"""A run on several processes of this machine: the exported script in each, watched through what the first one prints.
+
+They meet over a file in a folder that nobody else can open, and talk over the loopback interface. torchrun is not used:
+its store listens on every network interface without a password, and runs pickles that it is given.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import queue
+import re
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+from app.engine import child_process
+from app.engine.json_lines import Clock, Reader
+from app.engine.placement import Place
+from app.engine.run_process import LOOK, STOP, Elsewhere, loaded
+from app.export.script.launch import on_loopback
+from app.training.control import Control, NoWeights, Result
+from app.training.events import Event, Failed, Finished, Started
+from app.training.job import Job, JobError
+from app.training.setup.batch_order import batch_count
+from app.util.leftovers import TemporaryFolder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.monitoring.live_model import Live
+
+T = TypeVar("T")
+
+FOLDER = "processes"  # beside the checkpoints of a run: model.py, train.py and the weights
+MARK = "TAPEDECK_PROCESSES"
+
+
+class LineControl(Control):
+    """The hands on a script that reads words from its standard input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._say: Callable[[str], None] | None = None
+        self._unsaid: deque[str] = deque()
+        self.stopped_at: float | None = None
+
+    def pause(self) -> None:
+        super().pause()
+        self._tell("pause")
+
+    def resume(self) -> None:
+        super().resume()
+        self._tell("resume")
+
+    def step(self) -> None:
+        super().step()
+        self._tell("step")
+
+    def stop(self) -> None:
+        super().stop()
+        self.stopped_at = self.stopped_at or monotonic()
+        self._tell("stop")
+
+    def call(self, function: Callable[[Live], T]) -> Future[T]:
+        """Nothing of ours runs there: the future gets Elsewhere."""
+        future: Future[T] = Future()
+        future.set_exception(Elsewhere("This run is a script on several processes, which cannot be asked for that."))
+        return future
+
+    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+        if self._result is None or self._result.state_dict is None:
+            raise NoWeights("A run on several processes hands over its weights when it has ended.")
+        return self._result.state_dict
+
+    def connect(self, say: Callable[[str], None]) -> None:
+        """From here on there is somebody who listens, and hears what was said before."""
+        with self._condition:
+            self._say = say
+            while self._unsaid:
+                say(self._unsaid.popleft())
+            say("ready")  # it waits for this word, so that none of those before comes too late
+
+    def _tell(self, word: str) -> None:
+        with self._condition:
+            if self._say is None:
+                self._unsaid.append(word)
+            else:
+                self._say(word)
+
+
+def train(
+    job: Job,
+    control: LineControl | None = None,
+    *,
+    place: Place,
+    threads: int | None = None,
+    folder: Path | None = None,
+    resume: Path | None = None,
+    grace: float = STOP,
+) -> Iterator[Event]:
+    """Like `app.training.loop.train`, on `place.processes` processes; there is no telemetry.
+
+    When one of them fails the others are ended. Model, script and weights are beside `folder`, that of a run's
+    checkpoints, or nowhere. None of the processes is there any more when this generator is not.
+    """
+    control = control or LineControl()
+    with ExitStack() as stack:
+        if folder is None:
+            scratch = TemporaryFolder()
+            home = Path(stack.enter_context(scratch))
+        else:
+            home = folder.with_name(FOLDER)
+        run = _Group(job, control, home, grace, folder, resume)
+        try:
+            yield from run.events(place, threads)
+        finally:
+            run.close()
+
+
+class _Rank:
+    """One of the processes: its stderr is kept, and `ended` is told when it has ended."""
+
+    def __init__(
+        self, number: int, arguments: list[str], extra: dict[str, str], ended: Callable[[_Rank], None]
+    ) -> None:
+        own = {"RANK": str(number), "LOCAL_RANK": str(number)}
+        command = ["-P", "-m", "app.engine.rank", *arguments]
+        self._kills = child_process.memory_kills()
+        self.child = child = child_process.start(command, {**extra, **own}, quiet=number > 0)
+        assert child.stderr is not None
+        # All of them say the same: the first one's warnings are passed on, and the reason of its end is told later.
+        self.stderr = child_process.Told(child.stderr, lambda line: number == 0 and not line.startswith("[rank"))
+        self._ended = ended
+        threading.Thread(target=self._wait, name=f"end of rank {number}", daemon=True).start()
+
+    def _wait(self) -> None:
+        self.child.wait()
+        self._ended(self)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.child.poll())
+
+    @property
+    def killed(self) -> bool:
+        """Whether a signal ended it, rather than an error of its own."""
+        return (self.child.poll() or 0) < 0
+
+    def reason(self) -> str:
+        """Why it ended, in a sentence."""
+        code = self.child.wait()
+        return f"it {child_process.ending_words(code, self._kills)}." if code < 0 else reason(self.stderr.text())
+
+
+class _Group:
+    """The processes of a run."""
+
+    def __init__(
+        self, job: Job, control: LineControl, home: Path, grace: float, folder: Path | None, resume: Path | None
+    ) -> None:
+        self.job, self.control, self._home, self._grace = job, control, home, grace
+        self._folder, self._resume = folder, resume
+        self._changed = ""
+        self._store: TemporaryFolder | None = None
+        self._ranks: list[_Rank] = []
+        self._ended: list[_Rank] = []  # in the order in which they did
+        self._ends_at: float | None = None  # when those that are left are ended
+        self._lines: queue.SimpleQueue[bytes | _Rank | None] = queue.SimpleQueue()
+        self._clock = Clock()
+        self._mark = uuid4().hex
+        self._count = 0
+        self._late = False
+
+    def events(self, place: Place, threads: int | None) -> Iterator[Event]:
+        self._count = place.processes
+        reader = Reader(
+            self._clock, f"On {place.processes} processes, each with its part of every batch.",
+            lambda count: batch_count(self.job, count),
+        )  # fmt: skip
+        try:
+            arguments = self._written()
+            if self._resume is not None:
+                arguments += self._resumed(self._resume, place, threads)
+            self._start(arguments, place, threads)
+        except (OSError, ValueError) as error:
+            kind = "job" if isinstance(error, JobError) else "process"
+            yield Failed(kind, f"The processes cannot be started: {error}", "", "", None, 0, 0)
+            return
+        ending: Finished | None = None
+        for line in self._told():
+            try:
+                event = reader.event(line)
+            except ValueError:
+                continue  # what a layer prints goes the same way
+            if event is None:
+                continue
+            self._clock.follow(event)
+            if isinstance(event, Finished):
+                ending = event
+                continue
+            if isinstance(event, Started) and self._changed:
+                event = replace(event, changed=self._changed)
+            yield event
+        if ending is None:
+            yield self._failed(reader)
+            return
+        self._hand_over(ending)
+        yield ending
+
+    def _written(self) -> list[str]:
+        """Write the model and the script; returns the script and its arguments. Raises OSError, ValueError."""
+        from app.export.layers import write_model
+        from app.export.script.script import training_script, write_start
+
+        self._home.mkdir(parents=True, exist_ok=True)
+        script = self._home / "train.py"
+        write_model(self.job.source, self._home / "model.py", [script])
+        script.write_text(training_script(self.job, hands=True), encoding="utf-8")
+        write_start(self.job, script)
+        (self._home / "trained" / "weights.pt").unlink(missing_ok=True)
+        kept = ["--checkpoints", str(self._folder)] if self._folder is not None else []
+        return [str(script), "--json", "--out", str(self._home / "trained"), *kept]
+
+    def _resumed(self, path: Path, place: Place, threads: int | None) -> list[str]:
+        """Arguments that let them go on from a checkpoint. Raises CheckpointError for one of another net."""
+        import torch
+
+        from app.training.checkpoints import checkpoint
+
+        state = checkpoint.load(path)
+        checkpoint.check_source(state, path, self.job.source.text)
+        each = self.job.training.threads or _threads(place, threads)
+        now = {"torch": str(torch.__version__), "threads": each, "processes": place.processes}
+        self._changed = checkpoint.changed(state.get("ran_on", {}), now)
+        self._clock.before = state["position"]["seconds"]
+        return ["--resume", str(path)]
+
+    def _start(self, arguments: list[str], place: Place, threads: int | None) -> None:
+        self._store = TemporaryFolder()  # mode 0700
+        extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), MARK: self._mark, **on_loopback()}
+        extra["WORLD_SIZE"] = str(place.processes)
+        if place.launch_blocking:
+            extra["CUDA_LAUNCH_BLOCKING"] = "1"
+        arguments = [*arguments, "--store", str(Path(self._store.name) / "store")]
+        for number in range(place.processes):
+            self._ranks.append(_Rank(number, arguments, extra, self._lines.put))
+        stdout = self._ranks[0].child.stdout
+        threading.Thread(target=self._read, args=(stdout,), name="lines of a run", daemon=True).start()
+        self.control.connect(self._say)
+
+    def _say(self, word: str) -> None:
+        stdin = self._ranks[0].child.stdin
+        assert stdin is not None
+        try:
+            stdin.write(f"{word}\n".encode())
+            stdin.flush()
+        except (OSError, ValueError):
+            return  # it is gone, which its reader finds out and tells
+
+    def _read(self, stream: object) -> None:
+        for line in stream:  # type: ignore[attr-defined]
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _told(self) -> Iterator[bytes]:
+        """The lines of the first process until all have ended, or until they are not let go on."""
+        there = True
+        while there or len(self._ended) < len(self._ranks):
+            try:
+                line = self._lines.get(timeout=LOOK)
+            except queue.Empty:
+                line = b""
+            if line is None:
+                there = False
+            elif isinstance(line, _Rank):
+                self._ended.append(line)
+                if self._ends_at is None and (line.failed or line is self._ranks[0]):
+                    self._ends_at = monotonic() + OTHERS
+            elif line:
+                yield line
+            if self._ends_at is not None and monotonic() > self._ends_at:
+                self._end()  # what is left of them waits for one that is gone
+                self._ends_at = math.inf
+            at = self.control.stopped_at
+            if at is not None and monotonic() - at > self._grace:
+                self._late = True
+                return
+
+    def _hand_over(self, ending: Finished) -> None:
+        path = self._home / "trained" / "weights.pt"
+        weights = loaded(path) if path.exists() else None
+        self.control.finish(Result(ending.reason, ending.epoch, ending.steps, weights))
+
+    def _failed(self, reader: Reader) -> Failed:
+        if self._late:
+            how = f"had not stopped {self._grace:.0f} seconds after they were told to, and were ended"
+            message = f"The {self._count} processes {how}."
+            return Failed("process", message, self._cure, "", None, reader.epoch, reader.step)
+        culprit = self._culprit()
+        message = f"One of the {self._count} processes failed after step {reader.step:,}: {culprit.reason()}"
+        return Failed("process", message, self._cure, culprit.stderr.text(), None, reader.epoch, reader.step)
+
+    def _culprit(self) -> _Rank:
+        """The one that failed first, and of itself: the others lose their connection to it."""
+        failed = [rank for rank in self._ended if rank.failed] or self._ended
+        own = (rank for rank in failed if rank.killed or not _LOST_OTHER.search(rank.reason()))
+        return next(own, failed[0])
+
+    @property
+    def _cure(self) -> str:
+        from app.training.checkpoints import checkpoint
+
+        return checkpoint.left(self._folder, self._resume)
+
+    def close(self) -> None:
+        """Leave none of them behind."""
+        self._end()
+        for rank in self._ranks:
+            rank.child.wait()
+            if rank.child.stdin is not None:
+                with suppress(OSError):  # nobody read the last word
+                    rank.child.stdin.close()
+        if self._store is not None:
+            self._store.cleanup()
+        if self.control.result is None:
+            self.control.finish(Result("failed", 0, 0, None))
+
+    def _end(self) -> None:
+        for rank in self._ranks:
+            rank.child.kill()
+        end_marked(self._mark)  # and what they have started
+
+
+OTHERS = 2.0  # seconds in which the others may end by themselves when one has failed, or the first has ended
+_LOST_OTHER = re.compile(r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*\]|NCCL|Timed out waiting", re.I)
+
+
+def _threads(place: Place, threads: int | None) -> int:
+    """How many threads each of the processes has."""
+    return max(1, (threads or os.cpu_count() or 1) // place.processes)
+
+
+def reason(told: str) -> str:
+    """The line that says most: the last of an error, or of what was written.
+
+    >>> reason("a warning\\n[rank0]: Traceback\\n[rank0]: ValueError: 3")
+    'ValueError: 3'
+    """
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    chosen = ([line for line in lines if line.startswith("[rank")] or lines or ["it said nothing"])[-1]
+    return chosen.partition("]: ")[2] if chosen.startswith("[rank") else chosen
+
+
+def end_marked(mark: str) -> None:
+    """End every process that bears our mark in its environment, where they can be looked through."""
+    needle = f"{MARK}={mark}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if needle in (folder / "environ").read_bytes().split(b"\0") and int(folder.name) != os.getpid():
+                os.kill(int(folder.name), signal.SIGKILL)
+        except OSError:
+            continue  # it has gone meanwhile, or is somebody else's

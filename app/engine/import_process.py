@@ -1,0 +1,366 @@
+"""The process in which a model is made and read: a person's own file runs there alone, and the window stays free.
+
+What comes back is a project file, which is data. A `Child` may be started before anybody knows what is wanted, so that
+torch is there when it is; it answers one question and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from app.engine import child_process
+from app.engine.tasks import import_model
+from app.engine.tasks.import_model import CHECKING, ImportFailed, Late, ModelInput, ModelSource, WrongWords
+from app.project import custom_layers
+from app.project import file as project_file
+from app.project.project import Project
+from app.project.weights import files
+from app.util.leftovers import TemporaryFolder
+
+if TYPE_CHECKING:
+    from app.builder.importer.lowering.opaque import OwnClasses
+
+PATIENCE = 120.0  # seconds for a person's own file
+CHECKED = 300.0  # seconds more, from when the drawing is held against the model
+BESIDE = 5  # how much a comparison gives way to the window that shows its drawing
+LOOK = 0.02  # seconds between two looks at whether it has ended, or should
+_STACK = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.M)  # of faulthandler, the innermost first
+LEFT, DRAWN, MODELS, PROGRESS, WHY = "imported.tape", "drawn.tape", "models.json", "progress", "why"
+
+
+@dataclass(frozen=True)
+class Known:
+    """One of torchvision's models: its name, what it is for, and what it usually takes."""
+
+    name: str
+    kind: str
+    input: ModelInput
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be read. Without `keep_weights` the project gets the buffers of the model alone; with `take_inits` its
+    layers are initialised as those of the model. `early` asks for the drawing before it is compared with the model."""
+
+    source: ModelSource
+    arguments: Mapping[str, Any]
+    inputs: tuple[ModelInput, ...] = ()
+    pretrained: bool = False
+    keep_weights: bool = True
+    take_inits: bool = False
+    early: bool = False
+
+    def written(self) -> str:
+        source = self.source
+        file = str(Path(source.file).resolve()) if source.file else ""
+        return json.dumps({
+            "source": [file, source.name, source.call], "arguments": dict(self.arguments),
+            "inputs": [[list(one.shape), one.dtype] for one in self.inputs], "pretrained": self.pretrained,
+            "keep_weights": self.keep_weights, "take_inits": self.take_inits, "early": self.early,
+        })  # fmt: skip
+
+    @classmethod
+    def read(cls, text: str) -> Question:
+        raw = json.loads(text)
+        inputs = tuple(ModelInput(tuple(shape), dtype) for shape, dtype in raw["inputs"])
+        source, chosen = ModelSource(*raw["source"]), (raw["keep_weights"], raw["take_inits"], raw["early"])
+        return cls(source, raw["arguments"], inputs, raw["pretrained"], *chosen)
+
+
+class Child:
+    """A process that reads one model. Started `ahead` it has torchvision too when the question comes; with `listing` it
+    says first which models that has."""
+
+    def __init__(self, listing: bool = False, ahead: bool = False) -> None:
+        self._folder = TemporaryFolder()
+        self._path = Path(self._folder.name)
+        self._told = (self._path / "told").open("w+b")
+        self._asked, self._end, self._checked = "", 0.0, False
+        self._moved: dict[str, str] = {}  # files of the project that were handed over already
+        self.comparing = False  # whether what was read last is a drawing that is not compared with its model yet
+        words = ["models"] * listing + ["ahead"] * ahead
+        command = [sys.executable, "-m", "app.engine.import_process", str(self._path), *words]
+        root = Path(__file__).resolve().parents[2]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, cwd=root, text=True,
+            env={**os.environ, child_process.PARENT: str(os.getpid())},
+        )  # fmt: skip
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def models(self) -> tuple[Known, ...]:
+        """Which models torchvision has. Raises ImportError if there is none."""
+        found = self._path / MODELS
+        while not found.is_file():
+            if self._process.poll() is not None:
+                raise ImportError(self._last_words() or "the process that looks for it has ended")
+            time.sleep(LOOK)
+        return tuple(Known(name, kind, ModelInput(tuple(shape), dtype))
+                     for name, kind, shape, dtype in json.loads(found.read_text("utf-8")))  # fmt: skip
+
+    def read(
+        self, question: Question, folder: Path, patience: float = PATIENCE,
+        cancelled: Callable[[], bool] = lambda: False, tell: Callable[[str], None] = lambda _words: None,
+    ) -> Project:  # fmt: skip
+        """The project of a model, within `patience` seconds; its files are put into `folder`, `tell` hears what is
+        going on. If it is `comparing` afterwards, `rest` has the answer. Raises ImportFailed, OSError."""
+        reader, self._asked, self._end = self._process, str(question.source), time.monotonic() + patience
+        assert reader.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and its words say why
+            reader.stdin.write(f"{question.written()}\n")
+            reader.stdin.flush()
+        drawn = self._path / DRAWN
+        self._wait(lambda: drawn.is_file(), patience, cancelled, tell)
+        self.comparing = drawn.is_file() and not (self._path / LEFT).is_file()
+        return self._project(drawn, folder, cancelled) if self.comparing else self.rest(folder, cancelled, tell)
+
+    def rest(
+        self, folder: Path, cancelled: Callable[[], bool] = lambda: False,
+        tell: Callable[[str], None] = lambda _words: None,
+    ) -> Project:  # fmt: skip
+        """The project once it was compared with its model. Raises ImportFailed, OSError."""
+        self._wait(lambda: False, PATIENCE, cancelled, tell)
+        self.comparing = False
+        left = self._path / LEFT
+        if self._process.returncode or not left.is_file():
+            raise ImportFailed(self._why() or f"{self._asked} ended the process that it ran in{self._how()}")
+        return self._project(left, folder, cancelled)
+
+    def _project(self, file: Path, folder: Path, cancelled: Callable[[], bool]) -> Project:
+        project = project_file.read(file)
+        return project if cancelled() else _adopted(project, self._path, folder, self._moved)
+
+    def _wait(
+        self, enough: Callable[[], bool], patience: float, cancelled: Callable[[], bool], tell: Callable[[str], None]
+    ) -> None:
+        """Until it has ended, or there is `enough`."""
+        while self._process.poll() is None and not enough():
+            late = time.monotonic() > self._end
+            if late or cancelled():
+                if not late:
+                    raise ImportFailed("cancelled")
+                if self._checked:
+                    words = f"comparing the drawing with the model took more than {CHECKED:.0f} s"
+                    raise ImportFailed(f"{self._asked}: {words}")
+                raise Late(f"{self._asked} had not come to its end after {patience:.0f} s and was stopped")
+            with contextlib.suppress(OSError):
+                words = (self._path / PROGRESS).read_text("utf-8")
+                if words.startswith(CHECKING) and not self._checked:
+                    self._checked, self._end = True, time.monotonic() + CHECKED
+                tell(words)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(LOOK)
+
+    def _why(self) -> str:
+        """What it found wrong, in its own words."""
+        why = self._path / WHY
+        return why.read_text("utf-8") if why.is_file() else ""
+
+    def _how(self) -> str:
+        """With which status a process ended that found nothing wrong, and what was on its stderr last."""
+        code = self._process.returncode
+        if code < 0 and os.name == "posix":
+            return f" by {signal.Signals(-code).name}{self._where()}"
+        words = self._last_words()
+        return f" with status {code}: {words}" if words else f" with status {code}"
+
+    def _where(self) -> str:
+        """The line of the model's own code at which a process ended, as its stderr has it."""
+        self._told.seek(0)
+        root, torch = str(Path(__file__).resolve().parents[1]), f"{os.sep}torch{os.sep}"
+        lines = _STACK.findall(self._told.read().decode("utf-8", "replace"))
+        found = next((one for one in lines if not one[0].startswith((root, "<")) and torch not in one[0]), None)
+        return f" in {found[2]}, line {found[1]} of {Path(found[0]).name}" if found else ""
+
+    def _last_words(self) -> str:
+        self._told.seek(0)
+        lines = self._told.read().decode("utf-8", "replace").strip().splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        if self._process.poll() is None:
+            self._process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+        self._told.close()
+        self._folder.cleanup()
+
+
+def _adopted(project: Project, left: Path, folder: Path, moved: dict[str, str]) -> Project:
+    """The project with its files in another folder than that of the process that ends; `moved` says which are there
+    already. Raises OSError."""
+
+    def there(path: str, sha256: str) -> str:
+        if path not in moved:
+            moved[path] = files.adopt(path, sha256, folder)
+        return moved[path]
+
+    project = custom_layers.adopted(project, left, folder)
+    start, origin = project.training.start, project.origin
+    if start is not None:
+        project = project_file.with_start(project, replace(start, path=there(start.path, start.sha256)))
+    if origin is not None:
+        weights, reference = (file and replace(file, path=there(file.path, file.sha256))
+                              for file in (origin.weights, origin.reference))  # fmt: skip
+        project = replace(project, origin=replace(origin, weights=weights, reference=reference))
+    return project
+
+
+def import_file(
+    question: Question, folder: Path, patience: float = PATIENCE, cancelled: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _words: None,
+) -> Project:  # fmt: skip
+    """The project of a model in a person's own file, which runs in a child process of at most `patience` seconds.
+
+    The caller has asked whether it may run. Raises ImportFailed, OSError.
+    """
+    check_file(question.source, question.inputs)
+    child = Child()
+    try:
+        return child.read(question, folder, patience, cancelled, tell)
+    finally:
+        child.close()
+
+
+def check_file(source: ModelSource, inputs: tuple[ModelInput, ...]) -> None:
+    """Raise ImportFailed for a file that is not there, or where nobody says what its model takes."""
+    if not inputs:
+        raise WrongWords(f"say what {source} takes, for instance --input 1x3x32x32")
+    if not Path(source.file).is_file():
+        raise WrongWords(f"there is no file {source.file}")
+
+
+# --- In the child
+
+
+def known_models() -> tuple[Known, ...]:
+    """What this torchvision has. Raises ImportError if there is none."""
+    from app.util.torchvision_import import import_torchvision
+
+    models = import_torchvision("models")
+    found = []
+    for name in import_model.known_names(models):
+        rooms = models.get_model_builder(name.partition(".")[0]).__module__.split(".")[2:-1]
+        kind = rooms[0].replace("_", " ") if rooms else "classification"
+        found.append(Known(name, kind, import_model.usual_input(name)))
+    return tuple(found)
+
+
+def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
+    """The classes of a file that has run in this process, which may be nodes of the drawing; with a `folder` for files
+    of theirs also those of installed packages."""
+    from app.builder.catalog.custom import read_file
+    from app.builder.importer.lowering.opaque import OwnClasses
+    from app.source import layer_files
+
+    read = read_file(path)
+    if read.file is not None:
+        layer_files.allow(read.file.sha256, tried=True)
+    return OwnClasses(read_file(path), vars(sys.modules[path.stem]), folder)
+
+
+def answer(
+    question: Question, folder: Path, tell: Callable[[str], None] = lambda _words: None,
+    drawn: Callable[[Project], None] | None = None,
+) -> Project:  # fmt: skip
+    """The project of what is asked for, its files in `folder`; `drawn` gets the drawing of a large model early. A
+    person's own file runs here: only a child process asks for one. Raises ImportFailed, OSError, WeightsError."""
+    from app.engine.tasks.import_pipeline import Wish, imported
+    from app.engine.tasks.parity.initial import noting
+
+    source, inputs, own = question.source, question.inputs, None
+    tell(f"Making {source.name}")
+    with noting() as notes:
+        if source.file:
+            model = import_model.make_from_file(source, question.arguments)
+            own = _own_classes(Path(source.file), folder)
+            words = str(replace(source, file=Path(source.file).name))
+        else:
+            model = import_model.make_torchvision(source.name, question.arguments, question.pretrained)
+            inputs = inputs or (import_model.usual_input(source.name),)
+            words = str(source)
+        import_model.complete(model, inputs)
+    wish = Wish(source.name, words, inputs, question.keep_weights, question.take_inits)
+    inits = dict if question.pretrained else partial(notes.of, model)
+    return imported(model, wish, folder, inits, own, tell, drawn)
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_text(text, "utf-8")
+    new.replace(path)
+
+
+def _hand_over(project: Project, folder: Path) -> None:
+    """Leave a drawing that is not compared with its model yet."""
+    project_file.write(project, folder / "new.tape")
+    (folder / "new.tape").replace(folder / DRAWN)
+    if sys.platform != "win32":
+        os.nice(BESIDE)
+
+
+def _end_with_parent(asked: TextIO) -> None:
+    """Where the kernel does not see to it: nothing more is written to stdin, so it has an end when nobody reads us."""
+    asked.read()
+    os._exit(1)
+
+
+def main(folder: Path, listing: bool, ahead: bool) -> int:
+    """Read a question from stdin, leave a project file. It ends with who started it, whatever it does then."""
+    child_process.die_with_parent()
+    faulthandler.enable()  # its words say where a process ended that torch has ended
+    if listing:
+        rows = [[one.name, one.kind, one.input.shape, one.input.dtype] for one in known_models()]
+        _put(folder / MODELS, json.dumps(rows))
+    elif ahead:
+        from app.util.torchvision_import import import_torchvision
+
+        with contextlib.suppress(ImportError, RuntimeError):  # a model of a file may do without it
+            import_torchvision("models")
+    from app.builder.importer import building  # noqa: F401  # torch is there when the question comes
+    from app.engine.tasks.parity.resources import threads_that_pay
+
+    gc.freeze()  # and is not looked through for garbage while a model is read
+    text = sys.stdin.readline()
+    if not text:
+        return 0
+    asked, sys.stdin = sys.stdin, open(os.devnull)  # a file that asks for something hears nothing
+    threading.Thread(target=_end_with_parent, args=(asked,), daemon=True).start()
+    try:
+        question = Question.read(text)
+        drawn = (lambda early: _hand_over(early, folder)) if question.early else None
+        with threads_that_pay():
+            project = answer(question, folder, lambda words: _put(folder / PROGRESS, words), drawn)
+        project_file.write(project, folder / LEFT)
+    except ImportFailed as error:
+        _put(folder / WHY, f"{error}".replace("\n", " "))
+        return 1
+    except Exception as error:  # the parent tells it; the traceback is for who started it
+        _put(folder / WHY, f"it cannot be imported: {type(error).__name__}: {error}".replace("\n", " "))
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]), "models" in sys.argv[2:], "ahead" in sys.argv[2:])
+    sys.stderr.flush()
+    os._exit(code)  # nothing that a file started holds it up

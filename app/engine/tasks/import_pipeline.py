@@ -1,0 +1,187 @@
+"""A live model as a project: its drawing, and beside it its weights and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.builder.analysis import analyse
+from app.builder.importer.origin import KeptFile, Origin
+from app.engine.tasks import import_model, model_inits
+from app.engine.tasks.import_model import UNCHECKED, ImportFailed, ModelInput
+from app.engine.tasks.model_inits import Inits
+from app.export.certify import against_source
+from app.export.certify.against_source import Probe
+from app.export.weights import save_safetensors
+from app.preflight import multi_output
+from app.project import custom_layers, drawing_digest, file
+from app.project.project import Project
+from app.project.weights import files, start_weights, state_dicts
+from app.source.generated import Source, make_module
+from app.training.setup.initial_weights import TensorInfo, misfits
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from app.builder.importer.lowering.opaque import OwnClasses
+    from app.engine.tasks.parity.check import Found
+    from app.training.config import StartWeights
+
+Tell = Callable[[str], None]
+LARGE = 4_000_000  # parameters of a model whose comparison takes long enough to look at its drawing meanwhile
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is imported, and how. `name` is the model's, `source` what a person calls it by. Without `keep_weights` a
+    project has the buffers of its model alone."""
+
+    name: str
+    source: str
+    inputs: tuple[ModelInput, ...]
+    keep_weights: bool = True
+    take_inits: bool = False
+
+
+def imported(
+    model: nn.Module, wish: Wish, folder: Path, inits: Callable[[], Inits], own: OwnClasses | None = None,
+    tell: Tell = lambda _words: None, drawn: Callable[[Project], None] | None = None,
+) -> Project:  # fmt: skip
+    """Draw a model and hold the drawing against it; its values lie in `folder`. Raises ImportFailed, OSError,
+    WeightsError.
+
+    `inits` says how the model initialises its parameters, as far as that is known. A part that is drawn as something
+    else is kept as one node of its own code, where its class allows that; else nothing is imported. `drawn` gets the
+    drawing of a large model before it is compared, with a note that says so, and before its initialisation is told.
+    """
+    from app.engine.tasks.parity import held
+    from app.engine.tasks.parity.resources import parameter_count
+
+    apart: dict[str, str] = {}
+    found, path = held.Found(), ""
+    probe: Probe = {}
+    known: Inits | None = None
+    while True:
+        tell(f"Following {wish.name} from its input to its output")
+        try:
+            project = import_model.project_of(model, wish.inputs, wish.name, own=own, apart=apart)
+            _check_sizes(project)
+        except ImportFailed as error:
+            if not apart:
+                raise
+            raise held.refusal(model, path, found, str(error)) from error
+        analysis = analyse(project.graph, custom_layers.ops_of(project))
+        project = multi_output.with_chief_loss(project, analysis.source)
+        valued: Project | None = None
+        if drawn is not None and not apart and analysis.runnable and parameter_count(model) > LARGE:
+            valued = _with_values(project, analysis.source, model, wish, folder, tell)
+            drawn(_told(valued, held.Found(notes=(UNCHECKED,))))
+        known = inits() if known is None else known
+        probe = probe or held.probe_of(model, wish.keep_weights)
+        found = held.against(model, analysis, wish.inputs, probe, tell)
+        if not found.differences:
+            valued = valued or _with_values(project, analysis.source, model, wish, folder, tell)
+            project = _told(valued, found)
+            project = _with_reference(project, found, probe, model, wish, folder)
+            return _with_inits(project, analysis.source, known, wish)
+        path, why = held.part_to_keep(model, found, apart, own, tell)
+        apart[path] = why
+
+
+def _check_sizes(project: Project) -> None:
+    """Raise ImportFailed for a block at which an empty tensor arrives: inputs of a drawing have sizes of 1 or more."""
+    for block in project.blocks.values():
+        for node in block.graph.nodes.values():
+            shape = node.params.get("shape", ())
+            if node.op == "input" and isinstance(shape, tuple) and 0 in shape:
+                sizes = "×".join(map(str, ("N", *shape)))
+                raise ImportFailed(
+                    f"a tensor of {sizes}, which is empty, arrives at {block.name} ({node.name}), and a block takes "
+                    "sizes of 1 or more; leave the part out where nothing arrives"
+                )
+
+
+def _with_reference(
+    project: Project, found: Found, probe: Probe, model: nn.Module, wish: Wish, folder: Path
+) -> Project:
+    """The project with what its model gave, in a file that a certificate compares with."""
+    origin = project.origin
+    if origin is None:
+        return project
+    origin = replace(origin, checked=found.said)
+    if found.cases:
+        state, parameters = model.state_dict(), {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        tensors, cases = against_source.packed([case.record(state.keys()) for case in found.cases])
+        kept_values = {key: value for key, value in state.items() if wish.keep_weights or key not in parameters}
+        facts = {"model": origin.model, "dtype": found.dtype, "probe": probe, "cases": cases,
+                 "values": against_source.hashes(kept_values)}  # fmt: skip
+        if sum(tensor.nbytes for tensor in tensors.values()) <= against_source.LARGEST:
+            kept = files.keep(lambda path: against_source.file_of(path, tensors, facts), origin.model, folder)
+            origin = replace(origin, reference=KeptFile(kept.path, kept.sha256))
+        else:
+            most = against_source.LARGEST >> 20
+            words = f"No reference was kept for certificates: its inputs and outputs take more than {most} MiB."
+            project = replace(project, notes=f"{project.notes}\n{words}")
+    return replace(project, origin=origin)
+
+
+def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> Project:
+    """The project that knows, and says, which initialisation of its model it has not; or takes it over at once."""
+    from app.engine.tasks.parity.initial import noting
+
+    origin = project.origin
+    if origin is None or not inits:
+        return project
+    with borrowed(0), noting() as notes:
+        ours = notes.of(make_module(source))
+    lost = model_inits.lost(project, source, inits, ours)
+    project = replace(project, origin=replace(origin, inits=lost.inits))
+    if wish.take_inits:
+        project, lost = model_inits.taken_over(project, lost.inits), replace(lost, inits=(), keys=())
+    return replace(project, notes="\n".join(filter(None, (project.notes, f"{lost}"))))
+
+
+def _told(project: Project, found: Found) -> Project:
+    """The project whose notes say how it was compared."""
+    first, *rest = project.notes.splitlines()
+    return replace(project, notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)))
+
+
+def _with_values(
+    project: Project, source: Source, model: nn.Module, wish: Wish, folder: Path, tell: Tell
+) -> Project:
+    """The project that starts from the model's values, and knows where it comes from."""
+    state: dict[str, Tensor] = dict(model.state_dict())
+    infos = {key: TensorInfo.of(value) for key, value in state.items()}
+    wrong = misfits(infos, state_dicts.net_infos(source))
+    state = {key: value for key, value in state.items() if key not in wrong}
+    buffers = _unfilled(source, model, state)
+    kept = state if wish.keep_weights else {key: state[key] for key in buffers}
+    start: StartWeights | None = None
+    if kept:
+        tell("Writing its weights" if wish.keep_weights else "Writing its buffers")
+        start = files.keep(lambda path: save_safetensors(kept, path), wish.source, folder)
+    if wrong:
+        words = f"{len(wrong)} tensors of the model are not of the net and are not kept: {', '.join(list(wrong)[:4])}."
+        project = replace(project, notes=f"{project.notes}\n{words}")
+    weights = KeptFile(start.path, start.sha256) if start is not None else None
+    origin = Origin(wish.source, drawing_digest.digest(project, source), weights=weights, buffers=buffers)
+    project = replace(project, origin=origin)
+    return file.with_start(project, start if wish.keep_weights else start_weights.random_start(project))
+
+
+def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The buffers that the net's code makes with other values than the model has."""
+    import torch
+
+    with borrowed(0), import_model.blank():
+        made = dict(make_module(source).named_buffers(remove_duplicate=False))
+    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)} | made.keys()
+
+    def filled(key: str, value: Tensor) -> bool:
+        return key in made and made[key].dtype == value.dtype and torch.equal(made[key], value)
+
+    return tuple(key for key, value in state.items() if key in buffers and not filled(key, value))

@@ -1,0 +1,368 @@
+"""Hold an imported net against the live model: outputs, gradients, buffers, in eval and train mode, of two batches.
+
+Only what both give is looked at, so whatever the import overlooks is seen here. In double precision nothing but
+rounding may differ; the model's own precision is run too, for what only happens there (autocast).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from app.engine.tasks.import_model import CHECKING
+from app.engine.tasks.parity.differences import ALLOWED, ALLOWED_ELSE, CALL, Difference, in_what_was_seen, standing
+from app.engine.tasks.parity.draws import SameDraws
+from app.engine.tasks.parity.inputs import Inputs, Shapes
+from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter_count, threads_that_pay
+from app.engine.tasks.parity.subject import SECOND, Seen, Subject, seen
+from app.export.certify import measure
+from app.util.rng import borrowed
+
+SECONDS = 150.0  # that a comparison may take, as far as that can be told before
+BRISK = 1.0  # seconds; a comparison that takes longer is made with smaller pictures, if the model takes them
+SLOW = 4.0  # seconds; of one that takes longer still, what is dear is done once
+SEED = 20_260
+
+Tell = Callable[[str], None]
+Tensors = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stage that the model was seen in: its inputs, mode and seed, and what it gave in the first call."""
+
+    inputs: Tensors
+    train: bool
+    seed: int
+    theirs: Seen
+
+    def record(self, keys: Container[str]) -> dict[str, Any]:
+        """As a reference keeps it; of buffers those in `keys`."""
+        theirs = self.theirs
+        outputs = {name: value for name, value in theirs.outputs.items() if not name.endswith(SECOND)}
+        record = {
+            "outputs": {name: measure.sketch(value) for name, value in outputs.items()},
+            "gradients": theirs.gradients,
+            "buffers": {name: value for name, value in theirs.buffers.items() if name in keys},
+        }
+        refused = {"refused": theirs.refused} if theirs.refused else {}
+        return {"inputs": self.inputs, "train": self.train, "seed": self.seed, "record": record | refused}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a comparison. `said` is the sentence on what is equal, "" if nothing was compared; `notes` are what
+    else is to be known. `dtype` is the precision of the cases. A difference was seen with `inputs`, in train
+    mode if `train`."""
+
+    differences: tuple[Difference, ...] = ()
+    said: str = ""
+    notes: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
+    dtype: str = "float64"
+    inputs: Tensors = ()
+    train: bool = False
+
+
+@dataclass
+class _State:
+    """What is known so far."""
+
+    modes: list[str] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    gradients: bool = False
+    double: bool = True
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One comparison: the mode, the shapes, the precision, whether it goes backward and calls a second time."""
+
+    train: bool
+    shapes: Shapes
+    double: bool
+    backward: bool = False
+    twice: bool = True
+
+    @property
+    def what(self) -> str:
+        return "gradients" if self.backward else "outputs"
+
+    def __str__(self) -> str:
+        batch = f", batch {self.shapes.batch}" if self.shapes.batch is not None else ""
+        return f"in {'train' if self.train else 'eval'} mode{batch}{'' if self.double else ', own precision'}"
+
+
+class _Differs(Exception):
+    def __init__(self, difference: Difference, inputs: Tensors = (), train: bool = False) -> None:
+        super().__init__(str(difference))
+        self.difference, self.inputs, self.train = difference, inputs, train
+
+
+class Check:
+    """Compares one net with the live model. Both have the same values, and neither is changed."""
+
+    def __init__(
+        self, ours: Subject, theirs: Subject, inputs: Inputs, tell: Tell = lambda _words: None, seconds: float = SECONDS
+    ) -> None:
+        self._ours, self._theirs, self._inputs, self._say, self._seconds = ours, theirs, inputs, tell, seconds
+        self._began, self._forward, self._bytes = time.monotonic(), 0.0, 0
+        self._dtype = precision(theirs.module)
+        self._state = _State()
+        self._done: set[Stage] = set()
+
+    def run(self) -> Found:
+        """Compare as much as time and memory allow."""
+        state = self._state
+        try:
+            with self._quiet(), threads_that_pay():
+                shapes = self._inputs.shapes(self._inputs.batch)
+                for difference in standing(self._ours.module, self._theirs.module):
+                    raise _Differs(difference, self._inputs.tensors(shapes, "first", False))
+                if not self._first(shapes):
+                    return Found(notes=tuple(state.notes))
+                self._long(self._side(shapes))
+        except _Differs as differs:
+            notes = tuple(dict.fromkeys(state.notes))
+            return Found((differs.difference,), notes=notes, inputs=differs.inputs, train=differs.train)
+        dtype = "float64" if state.double else _name(self._dtype)
+        return Found((), self._said(), tuple(dict.fromkeys(state.notes)), tuple(state.cases), dtype)
+
+    # --- Stages
+
+    def _first(self, shapes: Shapes) -> bool:
+        """Run both as they are, in eval mode; False if the model runs with no input that is tried."""
+        stage = Stage(False, shapes, double=False, twice=False)
+        self._tell(f"outputs {stage}")
+        error: Exception | None = None
+        for high, spread in self._inputs.choices():
+            self._inputs.high, self._inputs.spread = high, spread
+            inputs, watched = self._inputs.tensors(shapes, "first", False), OutputBytes()
+            net = self._theirs.fresh(False, anew=False)
+            began = time.monotonic()
+            try:
+                with watched.watching(net):
+                    theirs = self._seen(self._theirs, stage, inputs, net)
+            except Exception as failed:  # whatever a model raises, other inputs are tried
+                error = error or failed
+                continue
+            self._forward, self._bytes = time.monotonic() - began, watched.total
+            began = time.monotonic()
+            self._compare(theirs, stage, inputs)
+            self._forward = min(self._forward, time.monotonic() - began)  # the first of two is slow for other reasons
+            return True
+        words = measure.told(error) if error else ""
+        self._note(f"It was not checked against the model, which does not run with random inputs: {words}.")
+        return False
+
+    def _side(self, shapes: Shapes) -> int:
+        """The side of smaller pictures that both nets take, 0 if there is none or nothing is gained by it. What is
+        compared with them in the model's own precision is done."""
+        for side in self._inputs.smaller() if self._takes(BRISK) else ():
+            small = self._inputs.shapes(self._inputs.batches()[-1], side)
+            stages = [Stage(train, small, double=False) for train in (True, False)]
+            began = time.monotonic()
+            try:
+                for stage in stages:
+                    self._tell(f"{stage.what} {stage}")
+                    inputs = self._made(stage)
+                    self._compare(self._seen(self._theirs, stage, inputs), stage, inputs)
+            except _Differs as differs:
+                self._note(f"With pictures of {side}×{side} it is not the model: {differs}.")
+                return 0
+            except Exception:  # it takes no pictures of that size
+                continue
+            for stage in stages:
+                self._is_done(stage)
+            self._forward = min(self._forward, (time.monotonic() - began) / 8)
+            self._bytes = int(self._bytes * _numbers(self._inputs.shapes(self._inputs.batch, side)) / _numbers(shapes))
+            return side
+        return 0
+
+    def _long(self, side: int) -> None:
+        """The stages with gradients, then those of the other batch of each mode, as time allows."""
+        batches = self._inputs.batches()
+        first, other = (self._inputs.shapes(batch, side) for batch in (batches[0], batches[-1]))
+        self._state.double = self._double_fits()
+        plan = [Stage(False, first, True, True), Stage(True, other, True, True), Stage(True, first, False)]
+        if len(batches) > 1:
+            plan += [Stage(False, other, True), Stage(True, first, True)]
+        if self._takes(SLOW):  # what is dear is done once, what is cheap in the model's own precision
+            plan = [Stage(False, first, True, True, False), Stage(True, first, True, True, False),
+                    Stage(True, other, False), Stage(False, other, False)]  # fmt: skip
+        for stage in plan:
+            self._planned(stage)
+        if self._takes(SLOW) and "train" not in self._state.modes and other != first:
+            self._planned(Stage(True, other, True, True, False))  # one sample has no statistics
+
+    def _planned(self, stage: Stage) -> None:
+        """Run a stage if there is time and memory, in the model's own precision where that is all it has."""
+        double = stage.double and self._state.double
+        stage = replace(stage, double=double, backward=stage.backward and self._gradients_fit(double))
+        if stage in self._done:
+            return
+        if self._estimated(stage) > self._seconds - (time.monotonic() - self._began):
+            self._note(f"Not compared for want of time: {stage.what} {stage}.")
+        else:
+            self._done.add(stage)
+            self._tell(f"{stage.what} {stage}")
+            began, expected = time.monotonic(), self._estimated(stage)
+            self._run(stage)
+            if expected:
+                self._forward = min(self._forward, self._forward * (time.monotonic() - began) / expected)
+
+    def _run(self, stage: Stage) -> None:
+        state = self._state
+        inputs = self._made(stage)
+        try:
+            theirs = self._seen(self._theirs, stage, inputs)
+        except Exception as error:  # a batch of one has no statistics; a model need not take another batch
+            if stage.double and not state.cases:  # something in it may be of one dtype for good
+                state.double = False
+                self._planned(replace(stage, double=False))
+                if state.cases:
+                    words = f"the model does not run in float64 ({measure.told(error)})"
+                    self._note(f"Compared in {_name(self._dtype)}: {words}.")
+            else:
+                self._note(f"Not compared {stage}, where the model stops: {measure.told(error)}.")
+            return
+        self._compare(theirs, stage, inputs)
+        if odd := measure.odd_numbers({**theirs.outputs, **theirs.gradients}):
+            self._note(f"The model itself gives values that are not finite {stage}: {odd}.")
+        self._is_done(stage)
+        state.gradients = state.gradients or bool(theirs.gradients)
+        if stage.backward and stage.double == state.double:
+            state.cases.append(Case(inputs, stage.train, SEED, theirs))
+
+    def _made(self, stage: Stage) -> Tensors:
+        return self._inputs.tensors(stage.shapes, f"{stage.train} {stage.shapes}", stage.double, stage.train)
+
+    def _is_done(self, stage: Stage) -> None:
+        self._done.add(stage)
+        self._state.modes.append("train" if stage.train else "eval")
+        self._state.batches += [stage.shapes.batch] if stage.shapes.batch is not None else []
+
+    # --- Comparing
+
+    def _compare(self, theirs: Seen, stage: Stage, inputs: Tensors) -> None:
+        """Run the drawing as the model was run. Raises _Differs if it is another net."""
+        try:
+            ours = self._seen(self._ours, stage, inputs)
+        except Exception as error:  # the drawing must run where the model does
+            difference = Difference(CALL, "the drawing", f"stops: {measure.told(error)}", f"{stage}")
+            raise _Differs(difference, inputs, stage.train) from error
+        found = self._apart(ours, theirs, stage)
+        if found is not None and not self._explained(found, ours, theirs, stage, inputs):
+            raise _Differs(found, inputs, stage.train)
+
+    def _explained(self, difference: Difference, ours: Seen, theirs: Seen, stage: Stage, inputs: Tensors) -> bool:
+        """Whether chance or rounding explains a difference; chance is noted."""
+        again = self._seen(self._theirs, stage, inputs, self._theirs.fresh(stage.double))
+        if self._apart(again, theirs, stage) is not None:
+            self._note(f"Not comparable {stage}: with the same seed the model gives something else each time.")
+            return True
+        if theirs.drew or ours.drew:
+            with SameDraws(SEED):
+                one, other = (self._seen(net, stage, inputs, net.fresh(stage.double))
+                              for net in (self._ours, self._theirs))  # fmt: skip
+            if self._apart(one, other, stage) is None:
+                self._note(f"Random numbers are drawn in another order than in the model {stage}: with the same draws "
+                           "both are equal, with the same seed they are not.")  # fmt: skip
+                return True
+        return not (stage.double or stage.backward) and self._is_rounding(difference, ours, theirs, stage, inputs)
+
+    def _is_rounding(self, difference: Difference, ours: Seen, theirs: Seen, stage: Stage, inputs: Tensors) -> bool:
+        """Whether two results lie no further apart than each lies from that in double precision."""
+        if difference.size is None or difference.what != "outputs":
+            return False
+        try:
+            exact = self._seen(self._theirs, replace(stage, double=True), tuple(map(measure.doubled, inputs)))
+        except Exception:  # it does not run in double precision
+            return False
+        off = []
+        for net in (ours, theirs):
+            values = zip(exact.outputs, map(measure.doubled, net.outputs.values()), strict=True)
+            off.append(measure.compare(dict(values), exact.outputs)["largest"])
+        return None not in off and difference.size <= 4 * min(off)
+
+    def _apart(self, ours: Seen, theirs: Seen, stage: Stage) -> Difference | None:
+        allowed = ALLOWED[torch.float64] if stage.double else ALLOWED.get(self._dtype, ALLOWED_ELSE)
+        return in_what_was_seen(ours, theirs, f"{stage}", allowed)
+
+    def _seen(self, subject: Subject, stage: Stage, inputs: Tensors, net: nn.Module | None = None) -> Seen:
+        net = net if net is not None else subject.fresh(stage.double, anew=False)
+        return seen(net, inputs, SEED, train=stage.train, backward=stage.backward, twice=stage.twice, call=subject.call)
+
+    # --- Bounds
+
+    def _takes(self, seconds: float) -> bool:
+        """Whether everything at once would take longer."""
+        return 80 * self._forward > seconds
+
+    def _double_fits(self) -> bool:
+        needed = 32 * parameter_count(self._theirs.module) + 6 * self._bytes
+        if needed <= free_bytes():
+            return True
+        self._note(f"Compared in {_name(self._dtype)}: double precision takes {needed / 2**30:.1f} GiB of memory.")
+        return False
+
+    def _gradients_fit(self, double: bool) -> bool:
+        needed = (32 if double else 20) * parameter_count(self._theirs.module) + (6 if double else 3) * self._bytes
+        if needed <= free_bytes():
+            return True
+        self._note(f"Gradients were not compared: that takes {needed / 2**30:.1f} GiB of memory.")
+        return False
+
+    def _estimated(self, stage: Stage) -> float:
+        """Seconds that a stage takes of both nets."""
+        forwards = (3 if stage.backward else 1) + stage.twice
+        return 2 * forwards * self._forward * (2.2 if stage.double else 1.0)
+
+    # --- Words
+
+    def _said(self) -> str:
+        state = self._state
+        if not state.modes:
+            return ""
+        what = "outputs, gradients and buffers" if state.gradients else "outputs and buffers"
+        modes = " and ".join(sorted(set(state.modes)))
+        batches = " and ".join(map(str, sorted(set(state.batches))))
+        batch = f", batch {batches}" if batches else ""
+        own = "float64" if state.double else _name(self._dtype)
+        last = f", gradients in {own}" if state.gradients else f", in {own}"
+        return f"Checked against the model: {what} equal in {modes} mode{batch}{last}."
+
+    def _note(self, words: str) -> None:
+        self._state.notes.append(" ".join(words.split()))
+
+    def _tell(self, words: str) -> None:
+        self._say(f"{CHECKING}: {words}")
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Iterator[None]:
+        with borrowed(SEED), torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings(action="ignore"):
+            yield
+
+
+def precision(model: nn.Module) -> torch.dtype:
+    """The dtype that a model computes with."""
+    floats = (p.dtype for p in (*model.parameters(), *model.buffers()) if p.is_floating_point())
+    return next(floats, torch.get_default_dtype())
+
+
+def _numbers(shapes: Shapes) -> int:
+    return sum(torch.Size(size).numel() for size in shapes.sizes)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

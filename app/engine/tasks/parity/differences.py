@@ -1,0 +1,105 @@
+"""What differs between a live model and an imported net, found in what both gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from app.engine.tasks.parity.subject import Seen
+from app.export.certify import measure
+
+ALLOWED = {torch.float64: 1e-10, torch.float32: 1e-5}  # what may be lost to rounding, where other threads add up
+ALLOWED_ELSE = 1e-2  # half and bfloat16
+CALL = "a call"  # what differs where a drawing does not run
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`what` is outputs, gradients, buffers, parameters, trainable parameters, attributes or a call; `where` says which
+    of them, `words` how it differs, and `stage` when."""
+
+    what: str
+    where: str
+    words: str
+    stage: str = ""
+    size: float | None = None
+
+    def __str__(self) -> str:
+        stage = f" {self.stage}" if self.stage else ""
+        if self.what == CALL:
+            return f"{self.where} {self.words}{stage}"
+        return f"{self.what}{stage} differ: {self.where} {self.words}".strip()
+
+
+def standing(ours: nn.Module, theirs: nn.Module) -> Iterator[Difference]:
+    """What differs before anything is run: names of parameters, which of them learn, and which are one tensor."""
+    mine, others = dict(ours.named_parameters()), dict(theirs.named_parameters())
+    for name in others.keys() - mine.keys():
+        yield Difference("parameters", name, "is not in the drawing")
+    for name in mine.keys() - others.keys():
+        yield Difference("parameters", name, "is in the drawing alone")
+    for name, parameter in others.items():
+        if name in mine and mine[name].requires_grad != parameter.requires_grad:
+            there, here = ("learns", "is frozen") if parameter.requires_grad else ("is frozen", "learns")
+            yield Difference("trainable parameters", name, f"{here} in the drawing and {there} in the model")
+    if one_tensor(ours) != one_tensor(theirs):
+        names = next(iter(sorted({*one_tensor(theirs)} ^ {*one_tensor(ours)})), ())
+        yield Difference("parameters", " and ".join(names[:2]), "are one tensor in one of them alone")
+
+
+def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:
+    """The names of parameters that are one tensor, in groups of several."""
+    groups: dict[int, list[str]] = {}
+    for name, parameter in net.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), []).append(name)
+    return frozenset(tuple(sorted(names)) for names in groups.values() if len(names) > 1)
+
+
+def in_what_was_seen(ours: Seen, theirs: Seen, stage: str, allowed: float) -> Difference | None:
+    """The first difference between what two nets gave in one stage; outputs are compared in their order. `allowed` is
+    how much of the largest number of a tensor may be lost to rounding."""
+    if ours.refused != theirs.refused and not (ours.refused and theirs.refused):
+        return Difference("gradients", "backward", _refused(ours, theirs), stage)
+    if len(ours.outputs) != len(theirs.outputs):
+        words = f"returns {len(ours.outputs)} tensors and not {len(theirs.outputs)}"
+        return Difference("outputs", "the drawing", words, stage)
+    outputs = dict(zip(theirs.outputs, ours.outputs.values(), strict=True))
+    shared = ours.state.keys() & theirs.state.keys()
+    one, other = ({key: net.state[key] for key in shared} for net in (ours, theirs))
+    pairs: tuple[tuple[str, Mapping[str, torch.Tensor | None], Mapping[str, torch.Tensor | None]], ...] = (
+        ("outputs", outputs, theirs.outputs),
+        ("gradients", ours.gradients, theirs.gradients),
+        ("values after two calls", one, other),
+    )
+    for what, mine, expected in pairs:
+        if (found := _apart(mine, expected, allowed)) is not None:
+            return Difference(what, found[0], found[1], stage, found[2])
+    moved = next((path for path, value in theirs.moving.items() if ours.moving.get(path, path) != value), None)
+    if moved is not None:
+        words = f"is {theirs.moving[moved]!r:.40} after two calls and changes at every call, which a drawing does not"
+        return Difference("attributes", moved, words, stage)
+    return None
+
+
+def _refused(ours: Seen, theirs: Seen) -> str:
+    if ours.refused:
+        return f"stops in the drawing: {ours.refused}"
+    return f"runs in the drawing, and stops in the model: {theirs.refused}"
+
+
+def _apart(
+    mine: Mapping[str, torch.Tensor | None], expected: Mapping[str, torch.Tensor | None], allowed: float
+) -> tuple[str, str, float | None] | None:
+    """Where two sets of tensors differ by more than rounding, in words, and by how much of the largest number."""
+    found = measure.compare(mine, expected)
+    if found["equal"]:
+        return None
+    largest, worst = found["largest"], found["worst"]
+    if largest is None:
+        return worst, found["words"], None
+    if largest <= allowed:
+        return None
+    return worst, f"differs by {largest:.2g} of its largest number", largest

@@ -1,0 +1,89 @@
+"""Hold an imported net against its live model, and choose which part of it is kept as one node where they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+
+from app.builder.analysis import Analysis
+from app.builder.catalog.catalog import catalog
+from app.builder.importer.fallback_report import inside, parent
+from app.builder.importer.lowering.opaque import OwnClasses
+from app.engine.tasks.import_model import ImportFailed, ModelInput
+from app.engine.tasks.parity.check import Check, Found
+from app.engine.tasks.parity.differences import CALL, Difference
+from app.engine.tasks.parity.initial import fill_value
+from app.engine.tasks.parity.inputs import Inputs
+from app.engine.tasks.parity.locate import loaded, place_of, smallest
+from app.engine.tasks.parity.subject import Subject, detached_copy
+from app.export.certify.against_source import Probe, change
+
+MOST_PARTS = 8  # that are kept as nodes of their own before an import is refused
+Tell = Callable[[str], None]
+
+
+def against(model: nn.Module, analysis: Analysis, inputs: tuple[ModelInput, ...], probe: Probe, tell: Tell) -> Found:
+    """Compare a drawn net with the live model, both with the model's values but for those that `probe` changes in both.
+    A drawing that cannot run differs."""
+    source = analysis.source
+    given = Inputs(source.inputs, tuple(one.shape for one in inputs), model)
+    if not analysis.runnable:
+        first = analysis.errors[0]
+        difference = Difference(CALL, "the drawing", f"cannot run: {first.message}. {first.reason}".rstrip("."))
+        return Found((difference,), inputs=given.tensors(given.shapes(given.batch), "first", False))
+    try:
+        theirs = detached_copy(model)
+    except Exception as error:  # a lock, a generator, an open file in an attribute
+        return Found(notes=(f"It was not checked against the model, which cannot be copied: {error}.",))
+    change(theirs, probe)
+    return Check(Subject(loaded(source, theirs)), Subject(theirs), given, tell).run()
+
+
+def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
+    """Which values are changed in both for a comparison, by their keys in the state_dict.
+
+    Parameters and running statistics that are equal throughout (zeros of a head, ones of a norm) are made different: a
+    net that starts with zeros gives zeros whatever it does. Where weights are not kept all parameters are made anew, so
+    that the same can be made again.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    tensors: dict[str, torch.Tensor] = dict(model.named_parameters())
+    for path, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            dot = f"{path}." if path else ""
+            tensors |= {dot + name: buffer for name, buffer in module.named_buffers(recurse=False)}
+    for key, tensor in tensors.items():
+        values = tensor.detach()
+        if not tensor.is_floating_point():
+            continue
+        value = fill_value(values)
+        if value is not None and math.isfinite(value):
+            found[key] = (value, 0.5 * abs(value) or 0.1)
+        elif value is None and not keep_weights and isinstance(tensor, nn.Parameter) and values.isfinite().all():
+            found[key] = (float(values.mean()), 1.5 * float(values.std()))
+    return found
+
+
+def part_to_keep(
+    model: nn.Module, found: Found, apart: Mapping[str, str], own: OwnClasses | None, tell: Tell
+) -> tuple[str, str]:
+    """The path of the part that is to be one node, and why. Raises ImportFailed where nothing helps."""
+    path = smallest(model, found, catalog(), own, tell)
+    covering = next((known for known in apart if inside(path, known)), None)
+    if covering is not None:  # one node already, and the drawing differs still
+        path = parent(covering)
+    if own is None:
+        words = "only a class of a file of your own, or of an installed package that such a file uses, can be one node"
+        raise refusal(model, path, found, words)
+    if covering == "" or len(apart) >= MOST_PARTS:
+        raise refusal(model, path, found, "as one node it differs too")
+    return path, f"drawn call by call it would be another net ({found.differences[0]})"
+
+
+def refusal(model: nn.Module, path: str, found: Found, why: str) -> ImportFailed:
+    """What is said where a part is drawn as something else and cannot be one node either."""
+    place = place_of(model, path)
+    return ImportFailed(f"The drawing would be another net: {found.differences[0]}. What differs is {place}; {why}")

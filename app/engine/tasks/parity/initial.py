@@ -1,0 +1,217 @@
+"""How the parameters of a model are initialised: what was written into them while the model was made.
+
+Functions of `torch.nn.init` are noted with their arguments, and so are the methods and factories that draw or fill.
+What is computed otherwise is not known, and is not guessed: constants alone are read off the values.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from app.builder.catalog.inits import FUNCTIONS
+from app.builder.graph import Init
+from app.util.frozen import FrozenMap
+
+MANY = 100_000  # numbers that are looked at for it, spread over the whole tensor
+ENOUGH = 64  # numbers whose spread tells whether a noted distribution can be that of the values
+OTHER = None  # written in a way that torch.nn.init does not say
+
+
+class Notes(TorchFunctionMode):
+    """What was written last into each piece of memory, while this mode is on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[int, Init | None] = {}
+        self._held: list[Any] = []  # memory is not given to another tensor while it is noted
+
+    def of(self, model: nn.Module) -> dict[str, Init | None]:
+        """How each parameter is initialised, by its name; None where that is not known."""
+        found: dict[str, Init | None] = {}
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            values = parameter.detach()
+            init = constant(values)
+            noted = self._last.get(_memory(values)) if _is_whole(values) else OTHER
+            found[name] = init if init is not None else noted if noted and _possible(noted, values) else OTHER
+        return found
+
+    def note(self, tensor: Any, init: Init | None) -> None:
+        """Note what a tensor was filled with; a part of one makes the whole unknown."""
+        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout == torch.strided:
+            memory = _memory(tensor)
+            if memory not in self._last:
+                self._held.append(tensor.detach().untyped_storage())
+            self._last[memory] = init if _is_whole(tensor) else OTHER
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if name in _MADE and isinstance(result, torch.Tensor):
+            self.note(result, _MADE[name](args, kwargs))
+        elif name in _WRITTEN and args:
+            self.note(args[0], _WRITTEN[name](args[1:], kwargs))
+        elif name in ("mul", "mul_", "__mul__", "__rmul__", "__imul__", "div", "div_", "__truediv__", "__itruediv__"):
+            self._scaled(name, args, result)
+        elif name in ("clone", "float", "double", "to", "contiguous") and args and isinstance(args[0], torch.Tensor):
+            if isinstance(result, torch.Tensor) and _memory(result) != _memory(args[0]):
+                self.note(result, self._known(args[0]))
+        elif name == "copy_" and len(args) > 1 and isinstance(args[1], torch.Tensor):
+            self.note(args[0], self._known(args[1]))
+        elif name.endswith("_") and not name.endswith("__") and name not in _HARMLESS or name == "__setitem__":
+            self.note(args[0] if args else None, OTHER)
+        return result
+
+    def _known(self, tensor: torch.Tensor) -> Init | None:
+        return self._last.get(_memory(tensor)) if _is_whole(tensor) else OTHER
+
+    def _scaled(self, name: str, args: Any, result: Any) -> None:
+        """A tensor times a number: what was drawn with a spread has another."""
+        numbers = [arg for arg in args[:2] if type(arg) in (int, float)]
+        tensors = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
+        known = self._known(tensors[0]) if len(numbers) == 1 and len(tensors) == 1 else OTHER
+        factor = (1 / numbers[0] if "div" in name else float(numbers[0])) if numbers and numbers[0] else 0.0
+        init = OTHER
+        if known is not None and factor and known.name == "normal_":
+            params = known.params
+            init = _normal(factor * params.get("mean", 0.0), abs(factor) * params.get("std", 1.0))
+        elif known is not None and factor and known.name == "uniform_":
+            ends = sorted((factor * known.params.get("a", 0.0), factor * known.params.get("b", 1.0)))
+            init = Init("uniform_", FrozenMap(a=ends[0], b=ends[1]))
+        self.note(result, init)
+
+
+@contextmanager
+def noting() -> Iterator[Notes]:
+    """Note what is written into tensors in here, in this thread."""
+    notes, changed = Notes(), list[tuple[Any, str, Any]]()
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(("torch.nn.", "torchvision."))]
+    for name in FUNCTIONS:
+        plain = getattr(nn.init, name)
+        noted = _noted(plain, name, notes)
+        for module in modules:  # also where it was imported by its name
+            if vars(module).get(name) is plain:
+                changed.append((module, name, plain))
+                setattr(module, name, noted)
+    try:
+        with notes:
+            yield notes
+    finally:
+        for module, name, plain in changed:
+            setattr(module, name, plain)
+
+
+def _noted(plain: Callable[..., Any], name: str, notes: Notes) -> Callable[..., Any]:
+    signature, known = inspect.signature(plain), {param.name: param.default for param in FUNCTIONS[name]}
+
+    @functools.wraps(plain)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = plain(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        tensor = given.get("tensor")
+        params = {key: value for key, value in given.items() if key in known and value != known[key]}
+        plainly = all(isinstance(value, int | float | str) for value in params.values())
+        notes.note(tensor, _tidy(Init(name, FrozenMap(params))) if plainly else OTHER)
+        return result
+
+    return call
+
+
+def constant(values: torch.Tensor) -> Init | None:
+    """The function that fills with these values, None if they are not equal throughout."""
+    if not values.numel() or values.is_complex() or values.device.type == "meta":
+        return None
+    first = fill_value(values)
+    return _filled(first) if first is not None and math.isfinite(first) else None
+
+
+def fill_value(values: torch.Tensor) -> float | None:
+    """The number that all numbers of a tensor are, None if they are not equal. A few tell of most that they are not."""
+    flat = values.flatten()
+    if not flat.numel() or bool((flat[:ENOUGH] != flat[0]).any()) or not bool((flat == flat[0]).all()):
+        return None
+    return float(flat[0])
+
+
+def _filled(value: float) -> Init:
+    if value in (0, 1):
+        return Init("ones_" if value else "zeros_")
+    return Init("constant_", FrozenMap(val=float(f"{value:.7g}")))
+
+
+def _tidy(init: Init) -> Init:
+    """One form for what is the same."""
+    return _filled(init.params["val"]) if init.name == "constant_" else init
+
+
+def _normal(mean: float = 0.0, std: float = 1.0) -> Init:
+    params = {name: float(value) for name, value, plain in (("mean", mean, 0.0), ("std", std, 1.0)) if value != plain}
+    return Init("normal_", FrozenMap(params))
+
+
+def _uniform(low: float = 0.0, high: float = 1.0) -> Init:
+    params = {name: float(value) for name, value, plain in (("a", low, 0.0), ("b", high, 1.0)) if value != plain}
+    return Init("uniform_", FrozenMap(params))
+
+
+def _from(make: Callable[..., Init], first: str, second: str) -> Callable[[Any, Mapping[str, Any]], Init | None]:
+    """Reads two numbers of a call, by their places or their names; 0 and 1 where they are not given."""
+
+    def read(args: Any, kwargs: Mapping[str, Any]) -> Init | None:
+        plain = ((first, 0.0), (second, 1.0))
+        values = [args[i] if i < len(args) else kwargs.get(name, value) for i, (name, value) in enumerate(plain)]
+        return make(*values) if all(type(value) in (int, float) for value in values) else OTHER
+
+    return read
+
+
+def _fill(args: Any, kwargs: Mapping[str, Any]) -> Init | None:
+    value = args[0] if args else kwargs.get("value", kwargs.get("fill_value"))
+    return _filled(value) if type(value) in (int, float) and math.isfinite(value) else OTHER
+
+
+_MADE: dict[str, Callable[[Any, Mapping[str, Any]], Init | None]] = {
+    "randn": lambda _args, _kwargs: _normal(), "randn_like": lambda _args, _kwargs: _normal(),
+    "rand": lambda _args, _kwargs: _uniform(), "rand_like": lambda _args, _kwargs: _uniform(),
+    "empty": lambda _args, _kwargs: OTHER, "empty_like": lambda _args, _kwargs: OTHER,
+}  # fmt: skip
+_WRITTEN: dict[str, Callable[[Any, Mapping[str, Any]], Init | None]] = {
+    "normal_": _from(_normal, "mean", "std"), "uniform_": _from(_uniform, "from", "to"), "fill_": _fill,
+    "zero_": lambda _args, _kwargs: Init("zeros_"),
+}  # fmt: skip
+_HARMLESS = {"requires_grad_", "detach_", "share_memory_", "retain_grad", *FUNCTIONS}
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.detach().untyped_storage().data_ptr()
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory."""
+    storage = tensor.detach().untyped_storage()
+    return tensor.numel() * tensor.element_size() == storage.nbytes() and tensor.numel() > 0
+
+
+def _possible(init: Init, values: torch.Tensor) -> bool:
+    """Whether values can be of a noted distribution: a last check on what was noted."""
+    if not values.is_floating_point() or values.numel() < ENOUGH:
+        return True
+    some = values.flatten()
+    some = some[:: max(1, some.numel() // MANY)]
+    spread, params = float(some.double().std()), init.params
+    if init.name == "normal_":
+        return abs(spread - params.get("std", 1.0)) <= 0.5 * params.get("std", 1.0)
+    if init.name == "uniform_":
+        low, high = params.get("a", 0.0), params.get("b", 1.0)
+        return bool(values.min() >= low - 1e-6 and values.max() <= high + 1e-6)
+    return spread > 0

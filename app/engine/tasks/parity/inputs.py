@@ -1,0 +1,123 @@
+"""Tensors to run a model with: for its declared inputs, of several batches and of smaller pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from app.export.certify.measure import noise
+from app.source.generated import InputSpec
+
+LEAN = 0.4
+LARGE, SMALLER = 128, (64, 96, 128)  # sides of pictures that may be made smaller, and to what
+FEW = 4  # a batch that is used as it is
+# How numbers are spread: around zero, in [0, 1], and small whole numbers alone.
+SPREADS = ("signed", "positive")
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes of all inputs in one stage. `batch` is None where an input has none; `side` is that of pictures that
+    were made smaller, 0 for the declared sizes."""
+
+    sizes: tuple[tuple[int, ...], ...]
+    batch: int | None
+    side: int = 0
+
+    def __str__(self) -> str:
+        return "×".join(map(str, self.sizes[0])) if self.sizes else ""
+
+
+class Inputs:
+    """Makes the inputs of one model. `high` is what whole numbers stay below, `spread` how others are spread."""
+
+    def __init__(self, specs: tuple[InputSpec, ...], given: tuple[tuple[int, ...], ...], model: nn.Module) -> None:
+        self._specs, self._given = specs, given
+        sizes = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
+        self.high, self.spread = min([*sizes, 1000]) if sizes else 16, SPREADS[0]
+
+    @property
+    def batch(self) -> int | None:
+        """The batch of the inputs as they were declared."""
+        found = (shape[spec.batch] for spec, shape in zip(self._specs, self._given, strict=True)
+                 if spec.batch is not None and len(shape) > spec.batch)  # fmt: skip
+        return next(found, None)
+
+    def batches(self) -> tuple[int | None, ...]:
+        """The batch to begin with, and another one."""
+        batch = self.batch
+        if batch is None:
+            return (None,)
+        return (batch, batch + 1) if batch <= FEW else (2, 3)
+
+    def shapes(self, batch: int | None, side: int = 0) -> Shapes:
+        """The shapes for a batch, with pictures of `side` in the place of larger ones."""
+        sizes = [given if batch is None else spec.sizes(batch)
+                 for spec, given in zip(self._specs, self._given, strict=True)]  # fmt: skip
+        return Shapes(tuple(_with_side(shape, side) for shape in sizes), batch, side)
+
+    def smaller(self) -> Iterator[int]:
+        """Sides that pictures can have in the place of larger ones."""
+        for side in SMALLER:
+            if any(_with_side(shape, side) != shape for shape in self._given):
+                yield side
+
+    def choices(self) -> Iterator[tuple[int, str]]:
+        """Values to try until the model takes them: a bound of whole numbers, and how others are spread."""
+        whole = any(not getattr(torch, spec.dtype).is_floating_point for spec in self._specs)
+        for high in dict.fromkeys((self.high, 16, 4, 2) if whole else (self.high,)):
+            for spread in SPREADS:
+                yield high, spread
+
+    def tensors(self, shapes: Shapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
+        """The inputs for a stage; the same key gives the same numbers. Most are above zero, or `below`: with both, a
+        branch on their values goes both ways."""
+        lean = -LEAN if below else LEAN
+        return tuple(self._tensor(spec, size, f"{key} {number}", double, lean)
+                     for number, (spec, size) in enumerate(zip(self._specs, shapes.sizes, strict=True)))  # fmt: skip
+
+    def _tensor(
+        self, spec: InputSpec, size: tuple[int, ...], key: str, double: bool, lean: float
+    ) -> torch.Tensor:
+        dtype = getattr(torch, spec.dtype)
+        count = torch.Size(size).numel()
+        if dtype.is_complex:
+            parts = noise(f"input {key}", 2 * count).reshape(*size, 2)
+            return torch.view_as_complex(parts).to(torch.complex128 if double else dtype)
+        values = noise(f"input {key}", count).reshape(size)
+        if dtype == torch.bool:
+            return values > 0
+        if not dtype.is_floating_point:
+            return ((values.abs() - 0.25) / 0.75 * self.high).long().clamp(0, self.high - 1).to(dtype)
+        values = values.abs() if self.spread == "positive" else values * 1.5 + lean
+        return values if double else values.to(dtype)
+
+
+def _with_side(shape: tuple[int, ...], side: int) -> tuple[int, ...]:
+    if not side or len(shape) < 4 or min(shape[-2:]) < LARGE:
+        return shape
+    return (*shape[:-2], min(side, shape[-2]), min(side, shape[-1]))
+
+
+class GivenInputs(Inputs):
+    """Tensors that are there already, in the place of made ones; `dtype` is the model's own precision."""
+
+    def __init__(self, tensors: tuple[torch.Tensor, ...], dtype: torch.dtype) -> None:
+        super().__init__((), (), nn.Identity())
+        self._tensors, self._dtype = tensors, dtype
+
+    def batches(self) -> tuple[int | None, ...]:
+        return (None,)
+
+    def shapes(self, batch: int | None, side: int = 0) -> Shapes:
+        return Shapes(tuple(tuple(tensor.shape) for tensor in self._tensors), None)
+
+    def choices(self) -> Iterator[tuple[int, str]]:
+        yield self.high, self.spread
+
+    def tensors(self, shapes: Shapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
+        dtype = torch.float64 if double else self._dtype
+        return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in self._tensors)

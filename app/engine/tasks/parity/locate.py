@@ -1,0 +1,145 @@
+"""Find the smallest module of a model that is drawn as something else: each is imported and checked by itself."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+from app.builder.analysis import analyse
+from app.builder.blocks import with_blocks
+from app.builder.catalog.catalog import Catalog
+from app.builder.importer.building import import_module
+from app.builder.importer.lowering.ir import DraftError
+from app.builder.importer.lowering.opaque import OwnClasses
+from app.builder.importer.tracing.frames import TraceError
+from app.engine.tasks.import_model import CHECKING, blank
+from app.engine.tasks.parity.check import SEED, Check, Found, precision
+from app.engine.tasks.parity.inputs import GivenInputs
+from app.engine.tasks.parity.subject import Subject, detached_copy
+from app.export.certify import measure
+from app.source.generated import Source, make_module
+
+SECONDS = 40.0  # after which the module that was found so far is the answer
+Called = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def smallest(
+    model: nn.Module, found: Found, catalog: Catalog, own: OwnClasses | None, tell: Callable[[str], None]
+) -> str:
+    """The path of the smallest module that differs from its drawing; "" is the whole model."""
+    path, end = "", time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        for child, called in _calls(model, path, found).items():
+            if time.monotonic() > end:
+                return path
+            tell(f"{CHECKING}: what differs, {child}")
+            if _differs(model.get_submodule(child), called, catalog, own):
+                path = child
+                break
+        else:
+            return path
+    return path
+
+
+def place_of(model: nn.Module, path: str) -> str:
+    """`encoder.norm (Norm, net.py line 12)`: a module, its class and where that is written."""
+    module = model.get_submodule(path)
+    kind = type(module)
+    where = ""
+    try:
+        file, line = inspect.getsourcefile(kind), inspect.getsourcelines(kind.forward)[1]
+        where = f", {Path(file).name} line {line}" if file else ""
+    except (OSError, TypeError):  # made in a place that has no file
+        pass
+    return f"{path} ({kind.__name__}{where})" if path else f"{kind.__name__}{where}"
+
+
+def loaded(source: Source, theirs: nn.Module) -> nn.Module:
+    """The net of a source with the values of a model, as far as it has places for them."""
+    with blank():
+        ours = make_module(source)
+    own = ours.state_dict()
+    fitting = {key: value for key, value in theirs.state_dict().items()
+               if key in own and own[key].shape == value.shape}  # fmt: skip
+    ours.load_state_dict({**own, **fitting})
+    return ours
+
+
+def _calls(model: nn.Module, path: str, found: Found) -> dict[str, Called]:
+    """What the modules right inside one are first called with, as the model runs."""
+    net, dtype = detached_copy(model), precision(model)
+    inputs = (tensor.to(dtype) if tensor.is_floating_point() else tensor.clone() for tensor in found.inputs)
+    net.train(found.train)
+    calls: dict[str, Called] = {}
+    measure.seed_everything(SEED)
+    with suppress(Exception), _watching(net, path, calls):  # what was called before it stops is known
+        net(*inputs)
+    return calls
+
+
+@contextmanager
+def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[None]:
+    inside: list[str] = []
+
+    def before(name: str) -> Callable[..., None]:
+        def seen(_module: nn.Module, args: Any, kwargs: Any) -> None:
+            if not inside and name not in calls:
+                calls[name] = tree_map(_kept, (args, kwargs))
+            inside.append(name)
+
+        return seen
+
+    def after(_module: nn.Module, _args: Any, _result: Any) -> None:
+        inside.pop()
+
+    hooks = []
+    outer = net.get_submodule(path)
+    for name, module in outer.named_modules():
+        if module is not outer:
+            whole = f"{path}.{name}" if path else name
+            hooks.append(module.register_forward_pre_hook(before(whole), with_kwargs=True))
+            hooks.append(module.register_forward_hook(after, always_call=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _differs(module: nn.Module, called: Called, catalog: Catalog, own: OwnClasses | None) -> bool:
+    """Whether a module by itself is another one than its drawing, or its drawing cannot run; False where it cannot be
+    drawn by itself."""
+    args, kwargs = tree_map(lambda value: value.to("meta") if isinstance(value, torch.Tensor) else value, called)
+    leaves, structure = tree_flatten(called)
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    try:
+        drawn = import_module(module, args, catalog, kwargs, own=own)
+        ops = with_blocks(own.with_these(catalog) if own else catalog, drawn.blocks)
+        analysis = analyse(drawn.graph, ops)
+        if not analysis.runnable:
+            return True
+        ours = loaded(analysis.source, module)
+    except (TraceError, DraftError, RuntimeError):
+        return False
+    theirs = Subject(module, lambda net, given: _again(net, given, leaves, structure))
+    return bool(Check(Subject(ours), theirs, GivenInputs(tensors, precision(module))).run().differences)
+
+
+def _again(net: nn.Module, given: tuple[torch.Tensor, ...], leaves: list[Any], structure: TreeSpec) -> Any:
+    """The same call with other tensors."""
+    left = iter(given)
+    values = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    args, kwargs = tree_unflatten(values, structure)
+    return net(*args, **kwargs)

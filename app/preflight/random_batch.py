@@ -1,0 +1,236 @@
+"""A batch of random numbers for a net, whatever the project's data are: its inputs, and a loss with targets of its own.
+
+torch is imported at the top, so import this module inside a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
+
+from app.source.generated import Source, make_module, random_inputs
+from app.training.multi_output import named
+from app.training.objectives import forms
+from app.training.registry import CLASS_IDS, LOSSES, make_loss
+from app.util import rng
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from app.training.config import Choice
+    from app.training.job import Job
+
+HELD = 1 << 30  # bytes that a batch whose size nobody chose may hold for backward
+UNKNOWN = 16  # samples of it where these bytes are not known
+LEAST = 2  # samples of a batch: a batch norm in train mode takes no single one
+_OF_CLASSES = ("weight", "pos_weight")  # parameters of a loss that have an element for each class
+_KEEPS_VALUES = frozenset(
+    """clone contiguous long int to type reshape view view_as reshape_as flatten unflatten squeeze unsqueeze permute
+    transpose t movedim expand expand_as repeat tile chunk split select narrow roll flip detach __getitem__ unbind
+    swapaxes ravel""".split()
+)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a net tells of its inputs when it runs on shapes alone: `rows` is by input's place the size of the smallest
+    table in which its whole numbers are looked up, `bytes_per_sample` what is held for backward; None if unknown."""
+
+    rows: FrozenMap[int, int] = field(default_factory=FrozenMap)
+    bytes_per_sample: int | None = None
+
+
+@lru_cache(maxsize=16)
+def probe(source: Source) -> Probe:
+    """Run the net once on the meta device, which has shapes and no numbers.
+
+    A net that cannot run there runs on zeros where whole numbers go into it, for the sake of their tables.
+    """
+    on_meta = _looked_at(source, "meta")
+    if on_meta.bytes_per_sample is None and any(not _is_real(spec.dtype) for spec in source.inputs):
+        return replace(_looked_at(source, "cpu"), bytes_per_sample=None)
+    return on_meta
+
+
+def _is_real(dtype: str) -> bool:
+    kind = getattr(torch, dtype)
+    return bool(kind.is_floating_point or kind.is_complex)
+
+
+def _looked_at(source: Source, device: str) -> Probe:
+    saved: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage._cdata] = storage.nbytes()
+        return tensor
+
+    tables: _Tables | None = None
+    try:
+        with rng.borrowed(0), torch.device(device), torch.inference_mode(False), torch.enable_grad():
+            model = make_module(source)
+            given = tuple(
+                torch.zeros(spec.sizes(LEAST), dtype=getattr(torch, spec.dtype)) for spec in source.inputs
+            )
+            tables = _Tables(given)
+            with tables, saved_tensors_hooks(pack, lambda packed: packed):
+                output = model(*given)
+            there = (*model.parameters(), *model.buffers(), *given)
+            kept = {tensor.untyped_storage()._cdata for tensor in there if tensor.layout is torch.strided}
+            held = sum(size for key, size in saved.items() if key not in kept)
+            held += sum(leaf.nbytes for leaf in tree_leaves(output) if isinstance(leaf, Tensor))  # what a loss keeps
+        return Probe(FrozenMap(tables.rows), held // LEAST)
+    except (Exception, SystemExit):  # code of a person's own may do anything on tensors without numbers
+        return Probe(FrozenMap(tables.rows if tables is not None else {}))
+
+
+class _Tables(TorchFunctionMode):
+    """Follows whole numbers from a net's inputs to the tables in which they are looked up."""
+
+    def __init__(self, inputs: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.rows: dict[int, int] = {}
+        self._origin: Any = WeakIdKeyDictionary()
+        for place, tensor in enumerate(inputs):
+            if not tensor.is_floating_point() and not tensor.is_complex():
+                self._origin[tensor] = place
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        self._look_up(name, args, kwargs)
+        result = func(*args, **kwargs)
+        place = self._place(args[0]) if args else None
+        if place is not None and name in _KEEPS_VALUES:
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, Tensor):
+                    self._origin[leaf] = place
+        return result
+
+    def _place(self, value: Any) -> int | None:
+        return self._origin.get(value) if isinstance(value, Tensor) else None
+
+    def _look_up(self, name: str, args: Any, kwargs: Any) -> None:
+        index, rows = None, None
+        second = args[1] if len(args) > 1 else kwargs.get("weight", kwargs.get("num_classes"))
+        if name in ("embedding", "embedding_bag") and isinstance(second, Tensor):
+            weight = args[0] if name == "embedding_bag" and args[0].is_floating_point() else second
+            index, rows = (second if weight is args[0] else args[0]), weight.shape[0]
+        elif name == "one_hot" and isinstance(second, int) and second > 0:
+            index, rows = args[0], second
+        elif name == "__getitem__" and args[0].dim():
+            index, rows = (args[1][0] if isinstance(args[1], tuple) and args[1] else args[1]), args[0].shape[0]
+        elif name in ("index_select", "gather", "take_along_dim") and len(args) > 2 and isinstance(second, int):
+            index, rows = args[2], args[0].shape[second]
+        place = self._place(index)
+        if place is not None and rows:
+            self.rows[place] = min(self.rows.get(place, rows), int(rows))
+
+
+def samples(job: Job) -> int:
+    """How many samples a batch has whose size nobody chose: the project's, or as many of them as hold `HELD` bytes."""
+    wanted, each = job.training.batch_size, probe(job.source).bytes_per_sample
+    if each is None:
+        return min(wanted, UNKNOWN)
+    return min(wanted, max(LEAST, HELD // each)) if each else wanted
+
+
+def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
+    """Random tensors of the shapes and dtypes of the net's inputs, the same for the same seed.
+
+    Whole numbers lie in the range that the input states and in that of the tables they are looked up in; without either
+    they are 0 or 1, of bytes 0 to 255.
+    """
+    tables = probe(source).rows if any(not _is_real(spec.dtype) for spec in source.inputs) else FrozenMap()
+    given = []
+    for place, spec in enumerate(source.inputs):
+        rows = tables.get(place)
+        if not _is_real(spec.dtype) and spec.dtype != "bool":
+            high = spec.high if spec.high is not None else 256 if spec.dtype == "uint8" and rows is None else rows
+            high = min(high, rows) if high is not None and rows is not None else high
+            low = spec.low if spec.low is not None else 0 if high is not None else None
+            spec = replace(spec, low=low, high=high)
+        given.append(spec)
+    with rng.borrowed(seed):
+        return random_inputs(replace(source, inputs=tuple(given)), batch)
+
+
+def loss_of(job: Job) -> nn.Module:
+    """The job's loss with random targets of the shapes that the net gives. Raises ChoiceError."""
+    training = job.training
+    modes = forms(job.source)
+    known = {name for form in modes for name in form.values()}
+    rows = [(row.output, OwnTarget(row.loss, training.seed), row.weight) for row in training.losses
+            if row.output in known]  # fmt: skip
+    return OwnTargets(modes, rows) if rows else OwnTarget(training.loss, training.seed)
+
+
+class OwnTarget(nn.Module):
+    """A loss and a random target for it: the same for each output of the same shape.
+
+    Losses of classes get ids below the size of dimension 1, of three dimensions (sample, place, class) of the last one.
+    """
+
+    target: Tensor | None
+
+    def __init__(self, choice: Choice, seed: int) -> None:
+        super().__init__()
+        params = {name: value for name, value in choice.params.items() if name not in _OF_CLASSES}
+        self.name, self.seed = choice.name, seed
+        self.loss = make_loss(replace(choice, params=FrozenMap(params)))
+        self.register_buffer("target", None, persistent=False)
+
+    def forward(self, output: Tensor, _target: Any = None) -> Tensor:
+        """The loss of the output; a target that is given is not looked at."""
+        ids = LOSSES.get(self.name) == CLASS_IDS
+        if ids and output.dim() == 3:
+            output = output.transpose(1, 2)
+        shape = tuple(output.shape) if not ids or output.dim() < 2 else (output.shape[0], *output.shape[2:])
+        shape = () if ids and output.dim() < 2 else shape
+        if self.target is None or tuple(self.target.shape) != shape:
+            self.target = self._drawn(output.detach(), shape, ids)
+        value: Tensor = self.loss(output, self.target)
+        return value
+
+    def _drawn(self, output: Tensor, shape: tuple[int, ...], ids: bool) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed)
+        if ids:
+            classes = output.shape[1] if output.dim() > 1 else max(output.numel(), 1)
+            return torch.randint(classes, shape, generator=generator).to(output.device)
+        if self.name in ("BCEWithLogitsLoss", "BCELoss", "MultiLabelSoftMarginLoss"):
+            drawn = torch.randint(2, shape, generator=generator).double()
+        elif self.name == "PoissonNLLLoss":
+            drawn = torch.randint(5, shape, generator=generator).double()
+        else:
+            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+        if self.name == "KLDivLoss":  # it compares distributions
+            drawn = drawn.softmax(-1) if drawn.dim() else drawn.sigmoid()
+        return drawn.to(output)
+
+
+class OwnTargets(nn.Module):
+    """The sum of such losses of several outputs, each times its weight. An output that is not given is left out."""
+
+    whole = True  # it takes all that the net gives
+
+    def __init__(self, modes: Any, rows: Iterable[tuple[str, OwnTarget, float]]) -> None:
+        super().__init__()
+        self.modes, self.rows = modes, [(name, weight) for name, _, weight in rows]
+        self.losses = nn.ModuleList([loss for _, loss, _ in rows])
+
+    def forward(self, output: Any, _target: Any = None) -> Tensor:
+        """The sum for what the net gives now. Raises ValueError if none of it has a loss."""
+        given = named(output, self.modes)
+        values = [weight * loss(given[name]) for (name, weight), loss in zip(self.rows, self.losses, strict=True)
+                  if name in given]  # fmt: skip
+        if not values:
+            raise ValueError(f"The net gives {', '.join(given)} now, and none of these has a loss.")
+        return torch.stack(values).sum()

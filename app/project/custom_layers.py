@@ -1,0 +1,65 @@
+"""A project's own files of layers where no window asks about them: which may run, and the ops with them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from app.builder.blocks import with_blocks
+from app.builder.catalog.catalog import Catalog, catalog
+from app.builder.catalog.custom import CustomFile, read_file, read_files, used_in, with_custom
+from app.data.own_files import dataset_class
+from app.data.spec import DataError
+from app.project.project import Project
+from app.source import layer_files
+from app.source.layer_files import FOLDER
+from app.source.trust import Trust, default_file
+from app.util import atomic
+
+
+def admit(project: Project, all_of_them: bool) -> None:
+    """Let run what a person trusted in the window, and with `all_of_them` every file of the project, this once."""
+    Trust(default_file()).admit()
+    if all_of_them:
+        for one in read_files(project.layer_files):
+            if one.file is not None:
+                layer_files.allow(one.file.sha256)
+        if project.data.source == dataset_class.KEY and project.data.path:
+            with suppress(DataError):  # it is told when the data are read
+                layer_files.allow(dataset_class.file_of(Path(project.data.path)).sha256)
+
+
+def trust(project: Project, sha256: str) -> None:
+    """Trust from now on those files of a project that have the text which was let run to import it."""
+    for one in read_files(project.layer_files):
+        if one.file is not None and one.file.sha256 == sha256:
+            with suppress(OSError):  # what cannot be kept is asked about again
+                Trust(default_file()).trust(one.file)
+
+
+def adopted(project: Project, left: Path, folder: Path) -> Project:
+    """The project with the files of layers that its import `left` in a folder, in another one and trusted: they import
+    a class of an installed package and hold nothing of their own. Raises OSError."""
+    files = []
+    for path in map(Path, project.layer_files):
+        if path.resolve().parent == left.resolve() and (file := read_file(path).file) is not None:
+            path = folder / FOLDER / file.sha256[:16] / path.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_bytes(path, file.text.encode())
+            with suppress(OSError):
+                Trust(default_file()).trust(replace(file, path=str(path)))
+        files.append(str(path))
+    return replace(project, layer_files=tuple(files)) if files else project
+
+
+def ops_of(project: Project) -> Catalog:
+    """Torch's ops, the classes of the project's files and its blocks."""
+    return with_blocks(with_custom(catalog(), read_files(project.layer_files)), project.blocks)
+
+
+def waiting(project: Project) -> tuple[CustomFile, ...]:
+    """The files that the project uses and that nobody trusts yet."""
+    graphs = [project.graph, *(block.graph for block in project.blocks.values())]
+    files = (one for one in read_files(project.layer_files) if one.file is not None and not one.trusted)
+    return tuple(one for one in files if any(used_in(graph, one) for graph in graphs))

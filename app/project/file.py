@@ -1,0 +1,372 @@
+"""Project <-> `.tape`: JSON, versioned, strict. A file is data; nothing in it is ever executed."""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from app.builder.catalog.catalog import catalog
+from app.builder.catalog.inits import check_inits
+from app.builder.graph import Init
+from app.builder.importer.origin import KeptFile, ModelInit, Origin
+from app.builder.params import ParamError
+from app.project import file_lock, limits
+from app.project.project import Project
+from app.project.run_records import DataRecord, TrainingRecord, data_from, data_record, training_from, training_record
+from app.project.sheet_records import (
+    BendRecord,
+    BlockRecord,
+    CommentRecord,
+    GraphRecord,
+    InitRecord,
+    Places,
+    ProjectFileError,
+    Text,
+    block_record,
+    blocks_from,
+    decoded,
+    encoded,
+    graph_from,
+    sheet_parts,
+    sheet_record,
+)
+from app.project.weights.files import origin_beside, weights_beside
+from app.source import layer_files
+from app.training.config import StartWeights
+from app.util import atomic, regular_files
+
+VERSION = 2
+
+# A file of version n is lifted to n + 1 by the function under n, on plain data, and so on up to VERSION.
+# Version 2 brought blocks, comments, bends, shared modules, repeats, initialisation: all of them may be absent.
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda raw: {**raw, "tapedeck": 2}}
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+class _FileRecord(msgspec.Struct, forbid_unknown_fields=True):
+    file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _ModelInitRecord(InitRecord, forbid_unknown_fields=True, kw_only=True):
+    block: Text = ""
+    node: Text
+    parameter: Text = ""
+
+
+class _OriginRecord(msgspec.Struct, forbid_unknown_fields=True):
+    model: Text
+    drawing: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    checked: Text = ""
+    weights: _FileRecord | None = None
+    buffers: list[Text] = []
+    reference: _FileRecord | None = None
+    inits: list[_ModelInitRecord] = []
+
+
+class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
+    tapedeck: int
+    name: Text
+    graph: GraphRecord
+    training: TrainingRecord
+    data: DataRecord
+    positions: Places = {}
+    comments: dict[Text, CommentRecord] = {}
+    bends: list[BendRecord] = []
+    blocks: list[BlockRecord] = []
+    layer_files: list[Text] = []
+    notes: str = ""
+    unfolded: list[Text] = []
+    origin: _OriginRecord | None = None
+
+
+# msgspec makes its tables of a type when it first needs them, and two threads that need them at once end the process.
+msgspec.json.Decoder(_ProjectRecord)
+
+
+def read(path: Path) -> Project:
+    """The project in a file. Raises ProjectFileError, or OSError if it cannot be read."""
+    return read_with_digest(path)[0]
+
+
+def read_with_digest(path: Path) -> tuple[Project, str]:
+    """The project in a file, and the digest of the bytes that it was read from. Raises as `read`."""
+    regular_files.check(path)
+    with path.open("rb") as file:
+        data = file.read(limits.LARGEST_FILE + 1)
+    try:
+        return _anchored(loads(data), path.parent), hashlib.sha256(data).hexdigest()
+    except ProjectFileError as error:
+        raise ProjectFileError(f"{path.name}: {error}") from error
+
+
+class _Version(msgspec.Struct):
+    tapedeck: int
+
+
+_versions = msgspec.json.Decoder(_Version)  # made here for the same reason
+
+
+def version_of(path: Path) -> int | None:
+    """Read the format version of a project file; None if it is missing or not a project. Raises OSError."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        data = file.read(limits.LARGEST_FILE + 1)
+    try:
+        return _versions.decode(data.removeprefix(BYTE_ORDER_MARK)).tapedeck
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def back_up_old(path: Path) -> Path | None:
+    """Copy a project file of an older version to `NAME.vN.tape` beside it, before it is saved over; returns the copy.
+
+    A backup that is already there is never overwritten: the copy gets a number, unless one holds the same bytes.
+    Returns None where the file is missing, of this version, or not a project. Raises OSError.
+    """
+    version = version_of(path)
+    if version is None or version not in MIGRATIONS:
+        return None
+    for number in itertools.count(1):
+        copy = path.with_name(f"{path.stem}.v{version}{f'-{number}' if number > 1 else ''}{path.suffix}")
+        if not copy.exists():
+            atomic.write(copy, partial(shutil.copyfile, path))
+            shutil.copystat(path, copy)
+            return copy
+        if copy.is_file() and filecmp.cmp(path, copy, shallow=False):
+            return copy
+    raise AssertionError
+
+
+def is_backup(path: Path) -> bool:
+    """Whether a file is a copy that `back_up_old` made of another one beside it."""
+    original = re.sub(r"\.v\d+(-\d+)?$", "", path.stem)
+    return original != path.stem and path.with_name(original + path.suffix).exists()
+
+
+class ChangedOnDisk(ProjectFileError):
+    """A file is not what it was when its project was read or last written; nothing was written over it."""
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file's content as hexadecimal digits, "" if there is no file. Raises OSError."""
+    try:
+        regular_files.check(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def write(
+    project: Project, path: Path, expected: str | None = None, before: Callable[[str], object] | None = None
+) -> Path | None:
+    """Write the file whole or not at all: a temporary file beside it, synced, put in its place.
+
+    Start weights that lie elsewhere are copied beside it first. A file of an older version is copied before it is
+    replaced; returns that copy. `before` is called with the digest of the new content just before it is put in place.
+
+    Args:
+        expected: The digest that the file has, unless somebody changed it; None to write over whatever there is. A file
+            that has gone is written anew.
+
+    Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDisk.
+    """
+    path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
+    if project.training.start is not None:
+        project = with_start(project, weights_beside(project.training.start, path))
+    if project.origin is not None:
+        project = replace(project, origin=origin_beside(project.origin, path))
+    project = replace(project, layer_files=tuple(_layers_beside(name, path) for name in project.layer_files))
+    data = dumps(_loosened(project, path.parent))
+    loads(data)
+    with file_lock.exclusive(path):
+        new = hashlib.sha256(data).hexdigest()
+        if expected is not None and digest(path) not in ("", expected, new):
+            raise ChangedOnDisk(f"{path.name} was changed on the disk since it was read, so it was left as it is")
+        if before is not None:
+            before(new)
+        return _put(data, path)
+
+
+def _layers_beside(name: str, project: Path) -> str:
+    """A file of layers that an import wrote, copied into the project's folder; any other where it is. Raises
+    OSError."""
+    file = Path(name)
+    if file.parent.parent.name != layer_files.FOLDER or not file.is_file():
+        return name
+    target, data = project.parent / file.name, file.read_bytes()
+    if not target.exists():
+        atomic.write_bytes(target, data)
+    elif target.read_bytes() != data:
+        raise OSError(f"{target} is there and holds other layers; move it away, or save in another folder")
+    return str(target)
+
+
+def _put(data: bytes, path: Path) -> Path | None:
+    backup = back_up_old(path)
+    atomic.write_bytes(path, data)
+    return backup
+
+
+def _anchored(project: Project, folder: Path) -> Project:
+    """The project with the whole paths of its files of layers, and of that with its start weights."""
+    files = tuple(os.path.abspath(folder / name) if name else name for name in project.layer_files)
+    project = replace(project, layer_files=files) if files != project.layer_files else project
+    project = _with_data(project, lambda path: os.path.abspath(folder / path))
+    project = _with_files(project, lambda path: os.path.abspath(folder / path))
+    start = project.training.start
+    return with_start(project, replace(start, path=os.path.abspath(folder / start.path))) if start else project
+
+
+def _with_data(project: Project, place: Callable[[str], str]) -> Project:
+    """The project with other paths of its data, as `place` makes them."""
+    data, labels = project.data, project.data.options.get("labels_file")
+    if data.path:
+        data = replace(data, path=place(data.path))
+    if isinstance(labels, str) and labels:
+        data = replace(data, options=data.options.set("labels_file", place(labels)))
+    return replace(project, data=data) if data is not project.data else project
+
+
+def _with_files(project: Project, place: Callable[[str], str]) -> Project:
+    """The project with other paths of the files of its origin, as `place` makes them."""
+    if (origin := project.origin) is None:
+        return project
+    weights, reference = (file and replace(file, path=place(file.path)) for file in (origin.weights, origin.reference))
+    return replace(project, origin=replace(origin, weights=weights, reference=reference))
+
+
+def with_start(project: Project, start: StartWeights | None) -> Project:
+    """The project with other start weights, None for random ones."""
+    return replace(project, training=replace(project.training, start=start))
+
+
+def _loosened(project: Project, folder: Path) -> Project:
+    """The project with paths beside its own file, for files of layers in its folder or in one next to it, so that both
+    can be moved together. Its start weights are called by their name where they lie in its folder."""
+    start = project.training.start
+    if start is not None:
+        project = with_start(project, replace(start, path=_beside(start.path, folder)))
+    project = _with_data(project, lambda path: _beside(path, folder))
+    project = _with_files(project, lambda path: _beside(path, folder))
+    return replace(project, layer_files=tuple(_beside(name, folder) for name in project.layer_files))
+
+
+def _beside(name: str, folder: Path) -> str:
+    try:
+        relative = Path(os.path.relpath(name, os.path.abspath(folder)))
+    except ValueError:  # on another drive
+        return name
+    return relative.as_posix() if relative.parts[:2].count("..") < 2 else name
+
+
+def loads(data: bytes) -> Project:
+    """The project in the bytes of a file; raises ProjectFileError."""
+    if words := limits.beyond_text(data):
+        raise ProjectFileError(words)
+    try:
+        raw = msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProjectFileError(f"this is not a Tapedeck project, its JSON cannot be read: {error}") from error
+    if not isinstance(raw, dict) or type(raw.get("tapedeck")) is not int:
+        raise ProjectFileError('this is not a Tapedeck project: it does not begin with "tapedeck": <version>')
+    version = raw["tapedeck"]
+    if version > VERSION:
+        raise ProjectFileError(f"it is of version {version}, this program reads up to {VERSION}; update Tapedeck")
+    while version in MIGRATIONS:
+        raw = MIGRATIONS[version](raw)
+        version = raw["tapedeck"]
+    if version != VERSION:
+        raise ProjectFileError(f"there never was a version {version} of project files")
+    if words := limits.beyond(raw):
+        raise ProjectFileError(words)
+    try:
+        record = msgspec.convert(raw, _ProjectRecord)
+    except msgspec.ValidationError as error:
+        raise ProjectFileError(f"{error}") from error
+    return _project(record)
+
+
+def dumps(project: Project) -> bytes:
+    """The bytes of a file: indented JSON, so that a version control system shows what changed."""
+    raw = {
+        "tapedeck": VERSION,
+        "name": project.name,
+        **sheet_record(project),
+        **({"blocks": [block_record(block) for block in project.blocks.values()]} if project.blocks else {}),
+        **({"layer_files": list(project.layer_files)} if project.layer_files else {}),
+        "data": data_record(project.data),
+        "training": training_record(project.training),
+        "notes": project.notes,
+        **({"origin": _origin_record(project.origin)} if project.origin is not None else {}),
+    }
+    try:
+        data = msgspec.json.encode(raw)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_readable(raw))
+    return msgspec.json.format(data, indent=1) + b"\n"
+
+
+def _readable(raw: Any) -> Any:
+    """Plain data without halves of characters (lone surrogates), which a file in UTF-8 cannot hold."""
+    if isinstance(raw, str):
+        return raw.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(raw, dict):
+        return {_readable(key): _readable(value) for key, value in raw.items()}
+    return [_readable(item) for item in raw] if isinstance(raw, list) else raw
+
+
+def _project(record: _ProjectRecord) -> Project:
+    blocks, ops = blocks_from(record.blocks, catalog(), record.graph)
+    graph = graph_from(record.graph, ops)
+    return Project(
+        name=record.name,
+        graph=graph,
+        **sheet_parts(record, graph, "$"),
+        blocks=blocks,
+        layer_files=tuple(record.layer_files),
+        data=data_from(record.data),
+        training=training_from(record.training),
+        notes=record.notes,
+        origin=_origin(record.origin),
+    )
+
+
+def _origin_record(origin: Origin) -> dict[str, Any]:
+    raw: dict[str, Any] = {"model": origin.model, "drawing": origin.drawing}
+    raw |= {"checked": origin.checked} if origin.checked else {}
+    raw |= {"buffers": list(origin.buffers)} if origin.buffers else {}
+    if origin.inits:
+        raw["inits"] = [{"block": one.block, "node": one.node, "parameter": one.parameter, "name": one.init.name,
+                         "params": encoded(one.init.params)} for one in origin.inits]  # fmt: skip
+    files = {"weights": origin.weights, "reference": origin.reference}
+    return raw | {name: {"file": file.path, "sha256": file.sha256} for name, file in files.items() if file}
+
+
+def _origin(record: _OriginRecord | None) -> Origin | None:
+    if record is None:
+        return None
+    weights, reference = (KeptFile(one.file, one.sha256) if one else None for one in (record.weights, record.reference))
+    places = [f"$.origin.inits[{i}].params" for i in range(len(record.inits))]
+    inits = tuple(ModelInit(one.block, one.node, one.parameter, Init(one.name, decoded(one.params, place)))
+                  for one, place in zip(record.inits, places, strict=True))  # fmt: skip
+    try:
+        for one in inits:
+            check_inits({one.parameter: one.init})
+    except ParamError as error:
+        raise ProjectFileError(f"{error} - at `$.origin.inits`") from error
+    return Origin(record.model, record.drawing, record.checked, weights, tuple(record.buffers), reference, inits)
+

@@ -1,0 +1,351 @@
+"""Autosave journals: what is unsaved in each window, in a folder of the program's, to be restored after a crash.
+
+A window has `ID.journal`, the project with its changes, and `ID.lock`, which is held for as long as its process lives.
+A journal whose lock nobody holds is of a window that crashed. The lock file notes what else such a window leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from app.project import file as project_file
+from app.project import file_lock, limits
+from app.project.file import ProjectFileError
+from app.project.project import Project
+from app.project.weights import files as weights_files
+from app.util import atomic, leftovers
+
+VERSION = 1
+JOURNAL, LOCK, PAINTING, DAMAGED = ".journal", ".lock", ".painting", "damaged"
+LARGEST = limits.LARGEST_FILE + (1 << 20)
+KEPT = 30 * 24 * 3600.0  # seconds that a damaged journal is kept
+
+
+class JournalError(ValueError):
+    """A journal that cannot be read; the message says why."""
+
+
+class NewerJournal(JournalError):
+    """A journal of a newer version of the program, which can read it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a journal holds: a project, and where it belongs.
+
+    `file` is None for a project that was never saved; `on_disk` is the digest of the file that was changed.
+    `runs` are folders of runs of a project without a file, which move beside it once it has one. `era` grows with each
+    save and each project that a window opens.
+    """
+
+    project: Project
+    file: Path | None
+    on_disk: str | None
+    saved: datetime
+    runs: tuple[Path, ...] = ()
+    era: int = 0
+
+
+class _Header(msgspec.Struct):
+    tapedeck_journal: int
+    format: int
+    sha256: str
+    saved: str
+    file: str = ""
+    on_disk: str = ""
+    runs: list[str] = []
+    era: int = 0
+
+
+class _Note(msgspec.Struct):
+    """What a lock file says: the process, the lock of the file that it has open, what it saved last, where and when."""
+
+    pid: int = 0
+    open: str = ""
+    file: str = ""
+    digest: str = ""
+    era: int = 0
+
+
+# Made on import: msgspec makes its tables at the first use, and two threads that do so at once end the process.
+_headers, _notes = msgspec.json.Decoder(_Header), msgspec.json.Decoder(_Note)
+
+
+def encode(entry: Entry) -> bytes:
+    """The bytes of a journal: a line about the project, then the project as in a file, with whole paths."""
+    data = project_file.dumps(entry.project)
+    header = _Header(
+        VERSION,
+        project_file.VERSION,
+        hashlib.sha256(data).hexdigest(),
+        entry.saved.astimezone().isoformat(timespec="seconds"),
+        str(entry.file or ""),
+        entry.on_disk or "",
+        [str(folder) for folder in entry.runs],
+        entry.era,
+    )
+    return msgspec.json.encode(header) + b"\n" + data
+
+
+def decode(data: bytes) -> Entry:
+    """What a journal holds. Raises JournalError, or NewerJournal for one of a newer version."""
+    line, _, rest = data.partition(b"\n")
+    try:
+        versions = msgspec.json.decode(line, type=dict[str, object])
+        if int(str(versions["tapedeck_journal"])) > VERSION or int(str(versions["format"])) > project_file.VERSION:
+            raise NewerJournal("It was written by a newer version of Tapedeck, which can restore it.")
+        header = _headers.decode(line)
+        saved = datetime.fromisoformat(header.saved).astimezone()
+    except NewerJournal:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, ValueError, OSError) as error:
+        raise JournalError(f"Its first line cannot be read: {error}.") from error
+    if hashlib.sha256(rest).hexdigest() != header.sha256:
+        raise JournalError("Its checksum does not match: it was cut off or changed.")
+    try:
+        project = project_file.loads(rest)
+    except ProjectFileError as error:
+        raise JournalError(f"Its project cannot be read: {error}.") from error
+    file = Path(header.file) if header.file else None
+    return Entry(project, file, header.on_disk or None, saved, tuple(map(Path, header.runs)), header.era)
+
+
+class Journal:
+    """The journal of one window. Nothing is made before something is to be kept.
+
+    `write`, `clear`, `adopt` and `close` are called on one thread at a time, `note_open` and `note_saving` on any. All
+    but `clear` and `close` raise OSError.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._id = ""
+        self._lock: file_lock.Lock | None = None
+        self._note = _Note(os.getpid())
+        self._noting = threading.RLock()
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self._id}{JOURNAL}"
+
+    def write(self, entry: Entry) -> None:
+        """Keep this in the place of what was kept before, whole or not at all."""
+        self._hold()
+        data = encode(entry)
+        atomic.write_bytes(self.path, data)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+    def note_open(self, lock: Path | None) -> None:
+        """Note which lock file this window makes, so that the next start can remove it after a crash."""
+        with self._noting:
+            self._note.open = str(lock or "")
+            if lock is not None or self._lock is not None:
+                self._write_note()
+
+    def note_saving(self, file: Path, digest: str, era: int) -> None:
+        """Note what a file is about to hold: once it does, what was kept up to this era is out of date."""
+        with self._noting:
+            self._note.file, self._note.digest, self._note.era = str(file), digest, era
+            if self._lock is not None:
+                self._write_note()
+
+    def adopt(self, found: Found) -> None:
+        """Go on with the journal of a window that crashed, which is restored in this one."""
+        with self._noting:
+            self.close()
+            self._note = _Note(os.getpid(), self._note.open)  # what was saved here was another project
+            self._lock, self._id = found.lock, found.path.name.removesuffix(JOURNAL)
+            self._write_note()
+
+    def close(self) -> None:
+        """Keep nothing, and let go: nothing of this window is left in the folder."""
+        with self._noting:
+            self.clear()
+            if self._lock is not None:
+                self._lock.remove()
+                self._lock = None
+
+    def _write_note(self) -> None:
+        self._hold()
+        assert self._lock is not None
+        self._lock.note(msgspec.json.encode(self._note).decode())
+
+    def _hold(self) -> None:
+        with self._noting:
+            if self._lock is None:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                made = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+                self._lock, self._id = file_lock.Lock(self.folder / f"{made}{LOCK}"), made
+                self._write_note()
+
+
+@dataclass
+class Found:
+    """A journal of a window that crashed, claimed: no other window offers it until it is left or discarded.
+
+    `entry` is None where it cannot be restored, and `problem` says why.
+    """
+
+    path: Path
+    lock: file_lock.Lock
+    entry: Entry | None
+    problem: str = ""
+
+    @property
+    def _painting(self) -> Path:
+        return self.path.with_suffix(PAINTING)
+
+    def begin_painting(self) -> bool:
+        """Note that a picture of it is being painted; False if the program ended the last time that it was."""
+        try:
+            self._painting.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    def end_painting(self) -> None:
+        """Note that the picture is there, or not wanted any more."""
+        with contextlib.suppress(OSError):
+            self._painting.unlink()
+
+    def leave(self) -> None:
+        """Offer it again at the next start."""
+        self.lock.release()
+
+    def discard(self) -> None:
+        """Remove it for good. Raises OSError, and then it stays."""
+        self.path.unlink(missing_ok=True)
+        self.lock.remove()
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Journals to be offered, the newest first, and those that were damaged: where each is kept now, and why."""
+
+    found: tuple[Found, ...] = ()
+    damaged: tuple[tuple[Path, str], ...] = ()
+
+
+def find(folder: Path) -> Findings:
+    """Claim the journals of windows that crashed, and remove what else those left behind. Raises OSError."""
+    if not folder.is_dir():
+        return Findings()
+    found: list[Found] = []
+    damaged: list[tuple[Path, str]] = []
+    names = {path.name.removesuffix(path.suffix) for path in folder.iterdir() if path.suffix in (JOURNAL, LOCK)}
+    for name in sorted(names):
+        try:
+            lock = file_lock.Lock(folder / f"{name}{LOCK}")
+        except file_lock.Busy:
+            continue
+        note = _note_of(lock)
+        if note.open:
+            file_lock.remove_dead(Path(note.open))
+            leftovers.sweep(Path(note.open).parent)  # of a save that was cut off
+        one = _claimed(folder / f"{name}{JOURNAL}", lock, note, damaged)
+        if one is not None:
+            found.append(one)
+    _prune(folder)
+    newest = sorted(found, key=lambda one: one.entry.saved.timestamp() if one.entry else 0.0, reverse=True)
+    return Findings(tuple(newest), tuple(damaged))
+
+
+def open_one(path: Path) -> Found:
+    """Claim one journal. Raises JournalError, OSError, and `file_lock.Busy` if another window has it."""
+    lock = file_lock.Lock(path.with_suffix(LOCK))
+    try:
+        return Found(path, lock, _read(path))
+    except (JournalError, OSError):
+        lock.release()
+        raise
+
+
+def _read(path: Path) -> Entry:
+    with path.open("rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise JournalError("It is larger than any project.")
+    return decode(data)
+
+
+def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[Path, str]]) -> Found | None:
+    """A journal that is worth an offer; what is not goes, one that cannot be read is put aside."""
+    try:
+        entry = _read(path)
+    except FileNotFoundError:
+        lock.remove()
+        return None
+    except NewerJournal as error:
+        return Found(path, lock, None, str(error))
+    except (JournalError, OSError) as error:
+        aside = path.parent / DAMAGED / path.name
+        with contextlib.suppress(OSError):
+            aside.parent.mkdir(exist_ok=True)
+            os.replace(path, aside)
+            os.utime(aside)
+            lock.remove()
+        lock.release()
+        damaged.append((aside if aside.exists() else path, str(error)))
+        return None
+    if _is_saved(entry, note):
+        path.unlink(missing_ok=True)
+        lock.remove()
+        return None
+    _keep_weights(entry.project)
+    return Found(path, lock, entry)
+
+
+def _is_saved(entry: Entry, note: _Note) -> bool:
+    """Whether the file has what is kept, or something newer of the same window."""
+    with contextlib.suppress(OSError, ProjectFileError):
+        if note.digest and entry.era <= note.era and project_file.digest(Path(note.file)) == note.digest:
+            return True
+        if entry.file is not None:
+            return project_file.dumps(project_file.read(entry.file)) == project_file.dumps(entry.project)
+    return False
+
+
+def _keep_weights(project: Project) -> None:
+    """Weights that were never saved with a project are kept for some weeks; from now on once more."""
+    origin = project.origin
+    files = (project.training.start, origin.weights if origin else None, origin.reference if origin else None)
+    for file in files:
+        if file is not None and Path(file.path).parent == weights_files.store():
+            with contextlib.suppress(OSError):
+                os.utime(file.path)
+
+
+def _note_of(lock: file_lock.Lock) -> _Note:
+    try:
+        return _notes.decode(file_lock.note_in(lock.path))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Note()
+
+
+def _prune(folder: Path) -> None:
+    """Remove half-written files of dead windows, and damaged journals that nobody came for."""
+    leftovers.sweep(folder)
+    with contextlib.suppress(OSError):
+        for path in folder.glob(f"*{PAINTING}"):
+            if not path.with_suffix(JOURNAL).exists():
+                path.unlink()
+        for path in (folder / DAMAGED).glob(f"*{JOURNAL}"):
+            if time.time() - path.stat().st_mtime > KEPT:
+                path.unlink()

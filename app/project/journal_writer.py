@@ -1,0 +1,98 @@
+"""The thread that writes a window's journal: of several states that wait, only the newest is written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from app.project.journal import Entry, Found, Journal
+from app.util import gc_pause
+
+
+@dataclass(frozen=True)
+class Written:
+    """How writing a journal ended: `problem` is "" for one that was written."""
+
+    saved: datetime
+    problem: str = ""
+
+
+class JournalWriter:
+    """Writes and clears one journal off the caller's thread. `told(Written)` is called on the writer's."""
+
+    def __init__(self, folder: Path, told: Callable[[Written], object]) -> None:
+        self.journal = Journal(folder)
+        self._told = told
+        self._state: Entry | None = None
+        self._found: Found | None = None
+        self._waiting = self._adopting = self._leaving = self._busy = False
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, entry: Entry | None) -> None:
+        """Have this kept, None for nothing, instead of what waits to be."""
+        with self._wake:
+            if entry is None and self._thread is None:
+                return
+            self._state, self._waiting = entry, True
+            self._start()
+
+    def adopt(self, found: Found) -> None:
+        """Go on with the journal of a window that crashed."""
+        with self._wake:
+            self._found, self._adopting = found, True
+            self._state, self._waiting = None, False
+            self._start()
+
+    def flush(self, seconds: float = 5.0) -> bool:
+        """Wait until all that was put is written; False if that takes longer."""
+        with self._wake:
+            return self._wake.wait_for(lambda: not (self._waiting or self._adopting or self._busy), seconds)
+
+    def close(self) -> None:
+        """Finish, keep nothing, and leave nothing behind."""
+        with self._wake:
+            self._leaving = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self.journal.close()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._leaving:
+            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+            self._thread.start()
+        self._wake.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._busy = False
+                self._wake.notify_all()
+                self._wake.wait_for(lambda: self._waiting or self._adopting or self._leaving)
+                if self._leaving:
+                    return
+                found, self._found, self._adopting = self._found, None, False
+                state, waiting, self._waiting = self._state, self._waiting, False
+                self._state, self._busy = None, True
+            written = self._carry_out(found, state, waiting)
+            if written is not None:
+                self._told(written)
+
+    def _carry_out(self, found: Found | None, state: Entry | None, waiting: bool) -> Written | None:
+        try:
+            if found is not None:
+                self.journal.adopt(found)
+            if state is not None:
+                with gc_pause.put_off():  # else its many small parts have everything looked through: up to 250 ms
+                    self.journal.write(state)
+                return Written(state.saved)
+            if waiting:
+                self.journal.clear()
+        except Exception as error:  # whatever it is, the window says that nothing is kept, and tries again
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            return Written(state.saved if state is not None else datetime.now().astimezone(), reason)
+        return None

@@ -1,0 +1,112 @@
+"""Which modules of a project's net there are by their paths, and which are frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from app.builder.blocks import PREFIX, Block, innermost_first, used
+from app.builder.graph import Graph
+from app.project.project import Project
+from app.source.generated import ClassText, Source
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A module of the net. `path` leads to it; `modules` are those with a forward: several of a repeated node.
+
+    `parameters` is None where they were not counted, which is inside blocks.
+    """
+
+    path: str
+    modules: tuple[str, ...]
+    label: str
+    parameters: int | None = None
+    frozen: bool = False
+    trains: bool = True
+
+
+class Layers:
+    """The modules of a net in the order of its text, those inside blocks behind the block.
+
+    They are made as they are asked for: a net of a few blocks that repeat may have hundreds of thousands.
+    """
+
+    def __init__(self, project: Project, analysis: Analysis) -> None:
+        self._blocks, self._graph = project.blocks, analysis.graph
+        self._source, self._counts = analysis.source, analysis.parameters
+
+    def __iter__(self) -> Iterator[Layer]:
+        return self._walk(self._blocks)
+
+    def has(self, path: str) -> bool:
+        """Whether a path leads to a module of the net, into one of them, or is the beginning of such a path."""
+        outer, above = self._outer
+        return path in above or not outer.isdisjoint(_beginnings(path))
+
+    @cached_property
+    def _outer(self) -> tuple[set[str], set[str]]:
+        """The paths on the network's own sheet, with which those of all that is inside begin, and their beginnings."""
+        layers = self._walk({})
+        outer = {path for layer in layers for path in (layer.path, *layer.modules)}
+        return outer, {part for path in outer for part in _beginnings(path)}
+
+    def frozen(self) -> Iterator[str]:
+        """The paths of modules that are frozen and would train, of one in another that of the outer one."""
+        found = {name for name, block in self._blocks.items() if any(n.frozen for n in block.graph.nodes.values())}
+        for name in innermost_first(self._blocks):
+            if not found.isdisjoint(used(self._blocks[name].graph)):
+                found.add(name)
+        if not found and not any(node.frozen for node in self._graph.nodes.values()):
+            return iter(())
+        holding = {name: self._blocks[name] for name in found}
+        return (layer.path for layer in self._walk(holding, frozen_ones=False) if layer.frozen and layer.trains)
+
+    def _walk(self, blocks: Mapping[str, Block], frozen_ones: bool = True) -> Iterator[Layer]:
+        source = self._source
+        return _inside(blocks, source, self._graph, source.whole, "", False, self._counts, frozen_ones)
+
+
+def _beginnings(path: str) -> Iterator[str]:
+    """The path, and all that end before one of its dots.
+
+    >>> sorted(_beginnings("a.b.c"))
+    ['a', 'a.b', 'a.b.c']
+    """
+    parts = path.split(".")
+    return (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+
+
+def _inside(
+    blocks: Mapping[str, Block], source: Source, graph: Graph, part: ClassText, prefix: str, frozen: bool,
+    counts: Mapping[str, int] | None = None, frozen_ones: bool = True,
+) -> Iterator[Layer]:  # fmt: skip
+    """The modules of one sheet, whose class is `part`; `counts` are those of their parameters, where there are some.
+
+    With `frozen_ones` it goes into blocks that are frozen.
+    """
+    for key, name in part.modules.items():
+        node, path = graph.nodes.get(key), prefix + name
+        if node is None:
+            continue
+        still, spread = frozen or node.frozen, part.spread.get(key, 1)
+        count = counts.get(key) if counts is not None else None
+        listed = node.repeat > 1 and spread == 1
+        modules = tuple(f"{path}.{i}" for i in range(node.repeat)) if listed else (path,)
+        yield Layer(path, modules, node.name, count, still, count != 0)
+        for number in range(1, spread):
+            other = prefix + part.module(key, number)
+            yield Layer(other, (other,), node.name, None, still, count != 0)
+        block = blocks.get(node.op.removeprefix(PREFIX)) if node.op.startswith(PREFIX) else None
+        if still and not frozen_ones:
+            continue
+        inner = source.inside(part, key, 0) if block is not None else None
+        if block is not None and inner is not None:
+            name = f"{prefix}{part.module(key, 0)}."
+            yield from _inside(blocks, source, block.graph, inner, name, still, frozen_ones=frozen_ones)
+

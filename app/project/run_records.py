@@ -1,0 +1,212 @@
+"""What a project file says of data and training: strict records, and the values that they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from app.data.config import DataConfig, Transform
+from app.project.sheet_records import Text, decoded, encoded
+from app.training.config import Choice, Group, OutputLoss, Schedule, StartWeights, TrainingConfig
+from app.util.frozen import FrozenMap
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+Amount = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
+Path = Annotated[str, msgspec.Meta(max_length=4096)]
+
+
+class ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A class by name."""
+
+    name: Text
+    params: dict[str, Any] = {}
+
+
+class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of DataConfig."""
+
+    source: Text = "sklearn.digits"
+    validation_fraction: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2
+    split_seed: Seed = 0
+    shuffle: bool = True
+    drop_last: bool = False
+    test_fraction: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    class_weights: bool = False
+    path: Path = ""
+    options: dict[str, Any] = {}
+    bad: Literal["stop", "skip"] = "stop"
+    train_transforms: list[ChoiceRecord] = []
+    eval_transforms: list[ChoiceRecord] = []
+
+
+class StartRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """Start weights, in a file beside the project's."""
+
+    file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    keys: list[Text] = []
+    name: Text = ""
+
+
+class ScheduleRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A schedule of the learning rate."""
+
+    name: Text
+    params: dict[str, Any] = {}
+    per: Literal["epoch", "step"] = "epoch"
+    warmup: Amount = 0
+
+
+class GroupRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A group of parameters."""
+
+    path: Text
+    options: dict[str, Any] = {}
+
+
+class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The loss of an output."""
+
+    output: Text
+    name: Text
+    params: dict[str, Any] = {}
+    weight: Positive = 1.0
+    target: Text = ""
+
+
+class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of TrainingConfig."""
+
+    optimizer: ChoiceRecord
+    loss: ChoiceRecord
+    epochs: Count = 20
+    batch_size: Count = 64
+    seed: Seed = 0
+    device: Text = "auto"
+    start: StartRecord | None = None
+    schedule: ScheduleRecord | None = None
+    groups: list[GroupRecord] = []
+    no_decay: bool = False
+    accumulate: Count = 1
+    clip_norm: Positive | None = None
+    clip_value: Positive | None = None
+    amp: Literal["", "bfloat16", "float16"] = ""
+    ema: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
+    mixup: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
+    compile: bool = False
+    channels_last: bool = False
+    recompute: list[Text] = []
+    max_steps: Count | None = None
+    max_minutes: Positive | None = None
+    patience: Amount = 0
+    one_batch: bool = False
+    not_finite: Literal["stop", "skip"] = "stop"
+    save_every: Amount = 0
+    deterministic: bool = False
+    anomaly: bool = False
+    cudnn_benchmark: bool = False
+    threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
+    metrics: list[Text] = []
+    losses: list[OutputLossRecord] = []
+
+
+# What stands in every file; the rest is written where it is not the default.
+_ALWAYS = {"source", "validation_fraction", "split_seed", "epochs", "batch_size", "seed", "device"}
+
+
+def data_record(config: DataConfig) -> dict[str, Any]:
+    """Plain data of a DataConfig."""
+    own: dict[str, Any] = {"options": encoded(config.options)} if config.options else {}
+    for name in ("train_transforms", "eval_transforms"):
+        if transforms := getattr(config, name):
+            own[name] = [{"name": one.name, "params": encoded(one.params)} for one in transforms]
+    return _told(config, own)
+
+
+def data_from(record: DataRecord) -> DataConfig:
+    """The value of a record. Raises ProjectFileError for an option that is no value."""
+    values = {field.name: getattr(record, field.name) for field in fields(DataConfig)}
+    values["options"] = decoded(record.options, "$.data.options")
+    for name in ("train_transforms", "eval_transforms"):
+        values[name] = tuple(
+            Transform(one.name, decoded(one.params, f"$.data.{name}[{number}].params"))
+            for number, one in enumerate(values[name])
+        )
+    return DataConfig(**values)
+
+
+def training_record(config: TrainingConfig) -> dict[str, Any]:
+    """Plain data of a TrainingConfig."""
+    own: dict[str, Any] = {"optimizer": _choice_record(config.optimizer), "loss": _choice_record(config.loss)}
+    if config.start is not None:
+        own["start"] = _start_record(config.start)
+    if config.schedule is not None:
+        schedule = config.schedule
+        own["schedule"] = {**_choice_record(schedule.choice), "per": schedule.per, "warmup": schedule.warmup}
+    if config.groups:
+        own["groups"] = [{"path": group.path, "options": encoded(group.options)} for group in config.groups]
+    if config.losses:
+        own["losses"] = [
+            {"output": row.output, **_choice_record(row.loss), "weight": row.weight, "target": row.target}
+            for row in config.losses
+        ]
+    return _told(config, own)
+
+
+def training_from(record: TrainingRecord) -> TrainingConfig:
+    """The value of a record. Raises ProjectFileError for a parameter that is no value."""
+    values = {field.name: getattr(record, field.name) for field in fields(TrainingConfig)}
+    schedule = None
+    if record.schedule is not None:
+        choice = _choice(record.schedule, "$.training.schedule")
+        schedule = Schedule(choice, record.schedule.per, record.schedule.warmup)
+    values |= {
+        "optimizer": _choice(record.optimizer, "$.training.optimizer"),
+        "loss": _choice(record.loss, "$.training.loss"),
+        "start": _start(record.start),
+        "schedule": schedule,
+        "groups": tuple(
+            Group(group.path, decoded(group.options, f"$.training.groups[{number}].options"))
+            for number, group in enumerate(record.groups)
+        ),
+        "recompute": tuple(record.recompute),
+        "metrics": tuple(record.metrics),
+        "losses": tuple(
+            OutputLoss(row.output, _choice(row, f"$.training.losses[{number}]"), row.weight, row.target)
+            for number, row in enumerate(record.losses)
+        ),
+    }
+    return TrainingConfig(**values)
+
+
+def _told(config: Any, own: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config in their order: those that are not plain are `own`, defaults are left out."""
+    found: dict[str, Any] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in own:
+            found[field.name] = own[field.name]
+        elif field.name in _ALWAYS or value != (field.default if field.default is not MISSING else FrozenMap()):
+            found[field.name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _choice_record(choice: Choice) -> dict[str, Any]:
+    return {"name": choice.name, "params": encoded(choice.params)}
+
+
+def _choice(record: ChoiceRecord | ScheduleRecord | OutputLossRecord, place: str) -> Choice:
+    return Choice(record.name, decoded(record.params, f"{place}.params"))
+
+
+def _start_record(start: StartWeights) -> dict[str, Any]:
+    told: dict[str, Any] = {"file": start.path, "sha256": start.sha256}
+    return told | ({"keys": list(start.keys)} if start.keys else {}) | ({"name": start.name} if start.name else {})
+
+
+def _start(record: StartRecord | None) -> StartWeights | None:
+    return StartWeights(record.file, record.sha256, tuple(record.keys), record.name) if record else None

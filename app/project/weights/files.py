@@ -1,0 +1,107 @@
+"""The files with start weights: kept under their hash until the project is saved, then beside it.
+
+A file is never written over by one with other content, so undo finds what it goes back to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from app.builder.importer.origin import KeptFile, Origin
+from app.training.config import StartWeights
+from app.training.setup.initial_weights import is_unchanged, remember, sha256_of
+from app.util import atomic, leftovers
+
+LONGEST_NAME = 120
+KEPT = 30 * 24 * 3600.0  # seconds that a file which no project took along is kept
+
+
+def store() -> Path:
+    """Where weights lie that were loaded into a project and not saved with it yet."""
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "Tapedeck" / "weights"
+
+
+def keep(write: Callable[[Path], object], name: str, folder: Path | None = None) -> StartWeights:
+    """Let `write` fill a `.safetensors` file, and put it into the store under its hash. Raises what `write` raises."""
+    folder = folder or store()
+    folder.mkdir(parents=True, exist_ok=True)
+    _prune(folder)
+    made = leftovers.new_file(folder)
+    try:
+        write(made)
+        sha256 = sha256_of(made)
+        path = folder / f"{sha256[:24]}.safetensors"
+        os.replace(made, path)
+        remember(str(path), sha256)
+    finally:
+        made.unlink(missing_ok=True)
+    return StartWeights(str(path), sha256, (), name[:LONGEST_NAME])
+
+
+def adopt(path: str, sha256: str, folder: Path) -> str:
+    """Move a file into `folder` under its hash; return where it is. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _prune(folder)
+    target = folder / f"{sha256[:24]}.safetensors"
+    try:
+        os.replace(path, target)
+    except OSError:  # on another file system
+        atomic.write(target, lambda made: shutil.copyfile(path, made))
+    remember(str(target), sha256)
+    return str(target)
+
+
+def _prune(folder: Path) -> None:
+    """Away with what lies there for long: every project that was saved has its own."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob("*.safetensors"):
+            if time.time() - path.stat().st_mtime > KEPT:
+                path.unlink()
+
+
+def weights_beside(start: StartWeights, project: Path) -> StartWeights:
+    """The start weights in a file in the project's folder, which is made if they lie elsewhere. Raises OSError.
+
+    A file that is not there any more stays the one that is named: the project is saved all the same.
+    """
+    return replace(start, path=file_beside(start.path, start.sha256, project))
+
+
+def origin_beside(origin: Origin, project: Path) -> Origin:
+    """The origin of an imported net with its files in the project's folder, as `weights_beside`. Raises OSError."""
+
+    def beside(file: KeptFile | None, tail: str) -> KeptFile | None:
+        return file and replace(file, path=file_beside(file.path, file.sha256, project, tail))
+
+    return replace(origin, weights=beside(origin.weights, ""), reference=beside(origin.reference, ".reference"))
+
+
+def file_beside(path: str, sha256: str, project: Path, tail: str = "") -> str:
+    """Copy a file beside a project under the project's name, unless it lies there; return where. Raises OSError."""
+    file = Path(path)
+    if file.parent.resolve() == project.parent.resolve() or not file.is_file():
+        return path
+    for name in (f"{project.stem}{tail}.safetensors", f"{project.stem}-{sha256[:8]}{tail}.safetensors"):
+        target = project.parent / name
+        if not target.exists():
+            _copy(file, target)
+            return str(target)
+        if target.stat().st_size == file.stat().st_size and is_unchanged(KeptFile(str(target), sha256)):
+            return str(target)
+    raise OSError(f"{target} is there and holds other weights; move it away, or save under another name")
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a file whole or not at all."""
+    atomic.write(target, lambda made: shutil.copyfile(path, made))

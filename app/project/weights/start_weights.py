@@ -1,0 +1,112 @@
+"""Start weights of a project: put there from a state_dict, and what the net has against them once it is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.builder.diagnostics.problems import Cure, Problem, SetTraining
+from app.export.weights import save_safetensors
+from app.project.project import Project
+from app.project.weights import files, state_dicts
+from app.project.weights.state_dicts import Diff, StateDict
+from app.source.generated import Source
+from app.training.config import StartWeights
+from app.training.setup.initial_weights import StartError, header, is_unchanged, misfit_words, misfits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST_HASHED = 256 * 2**20  # of a file that is read whole each time it changes; larger ones are when a run begins
+
+
+def chosen(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> StartWeights:
+    """Keep what is taken of a file, under the net's own keys. Raises WeightsError, OSError."""
+    return kept(state_dicts.taken(state, found, keys), state.path.name)
+
+
+def kept(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
+    """Keep tensors whose keys are the net's. Raises WeightsError, OSError."""
+    return files.keep(lambda path: save_safetensors(tensors, path), name)
+
+
+def problems(start: StartWeights | None, source: Source) -> tuple[Problem, ...]:
+    """What stands between start weights and a run: a file that is gone or changed, keys that do not fit any more."""
+    if start is None:
+        return ()
+    try:
+        wrong = misfits(header(start), state_dicts.net_infos(source))
+        size = Path(start.path).stat().st_size
+        if size <= LARGEST_HASHED and not is_unchanged(start):
+            raise StartError(f"{start.path} was changed since its weights were loaded.")
+    except (StartError, OSError) as error:
+        reason = str(error).partition(" Load the weights again")[0]
+        return (Problem("error", None, "The start weights cannot be used", reason, cures=(_without(),)),)
+    return (_unfit(start, source, wrong),) if wrong else ()
+
+
+def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Problem:
+    fitting = tuple(key for key in header(start) if key not in wrong)
+    cures = [_without()]
+    if fitting:
+        text = f"Take the other {len(fitting):,}" if len(fitting) > 1 else "Take the other one"
+        cures.insert(0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),)))
+    many = "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
+    reason = f"{misfit_words(start, wrong)} What is not taken is drawn with the seed."
+    return Problem("error", node_of(next(iter(wrong)), source), f"{many} not fit the net", reason, cures=tuple(cures))
+
+
+def _without() -> Cure:
+    return Cure("Start from random weights", (SetTraining("", "start", None),))
+
+
+def random_start(project: Project) -> StartWeights | None:
+    """What a project starts from when its weights are random: the buffers of its source model that its code does not
+    fill, None if there are none."""
+    origin = project.origin
+    if origin is None or origin.weights is None or not origin.buffers:
+        return None
+    return StartWeights(origin.weights.path, origin.weights.sha256, origin.buffers, f"{origin.model} (buffers)")
+
+
+def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
+    """A warning where a run would begin with other buffers than the source model of an imported net has."""
+    origin, start = project.origin, project.training.start
+    if origin is None or not origin.buffers:
+        return ()
+    try:
+        taken = header(start).keys() if start is not None else frozenset()
+    except StartError:  # which is said by `problems`
+        return ()
+    lost = [key for key in origin.buffers if key not in taken and node_of(key, source)]
+    if not lost:
+        return ()
+    several, kept = len(lost) > 1, random_start(project) if start is None else None
+    what = f"{len(lost):,} buffers are not those" if several else f"{lost[0]} is not that"
+    message = f"{what} of {origin.model}"
+    named = f"{', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''}: " if several else ""
+    reason = (f"{named}{'their' if several else 'its'} values are not in the code, and the run starts from weights "
+              "without them, so the net computes something else.")  # fmt: skip
+    cures = (Cure("Take the buffers of the model", (SetTraining("", "start", kept),)),) if kept else ()
+    return (Problem("warning", node_of(lost[0], source), message, reason, cures=cures),)
+
+
+def node_of(key: str, source: Source) -> str | None:
+    """The node of the drawing that a key of the state_dict belongs to."""
+    found = {path: node for node, path in source.modules.items() if key == path or key.startswith(f"{path}.")}
+    return found[max(found, key=len)] if found else None
+
+
+def words(start: StartWeights, source: Source) -> str:
+    """What a run starts from, in short. Raises StartError."""
+    taken, whole = counted(start, source)
+    return f"Starts from {taken:,} of {whole:,} tensors of {start.name or Path(start.path).name}"
+
+
+@lru_cache(maxsize=8)
+def counted(start: StartWeights, source: Source) -> tuple[int, int]:
+    """How many of the net's tensors start from the file, and how many the net has. Raises StartError."""
+    return len(header(start)), len(state_dicts.net_infos(source))

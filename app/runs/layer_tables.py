@@ -1,0 +1,115 @@
+"""What was seen of the layers of a run, in tables: figures a row a look, histograms a table a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from app.runs import tables
+from app.telemetry.histogram import BINS, Histogram
+from app.training.events import Event, GainFigures, GroupRates, Histograms, LayerFigures, RateSet
+from app.training.monitoring.layer_history import merged
+
+FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
+GROUP_RATES = "group-rates.bin"
+KINDS = ("weights", "gradients", "activations")
+_PARTS = ("weight", "update", "dead")
+
+
+def files() -> tuple[str, ...]:
+    """The names of the tables; each has a column `step`."""
+    return FIGURES, GAINS, RATES, GROUP_RATES, *(f"histograms-{kind}.bin" for kind in KINDS)
+
+
+def append(folder: Path, events: Iterable[Event]) -> None:
+    """Write what these events tell of layers and rates. Raises OSError and TableError."""
+    figures = [event for event in events if isinstance(event, LayerFigures)]
+    for names, group in groupby(figures, _columns):
+        _append(folder / FIGURES, names, [(e.step, *e.weights, *e.ratios, *e.dead) for e in group])
+    for event in events:
+        if isinstance(event, GainFigures):
+            _append_gains(folder / GAINS, event)
+    for kind in KINDS:
+        told = [event for event in events if isinstance(event, Histograms) and event.kind == kind]
+        for names, of_a_kind in groupby(told, _bins):
+            rows = [(e.step, *(v for each in e.layers for v in (each.low, each.high, *each.counts))) for e in of_a_kind]
+            _append(folder / f"histograms-{kind}.bin", names, rows)
+    rates = [(event.step, event.rate) for event in events if isinstance(event, RateSet)]
+    if rates:
+        tables.append(folder / RATES, ("step", "rate"), rates)
+    of_groups = [event for event in events if isinstance(event, GroupRates)]
+    for names, group_rates in groupby(of_groups, lambda event: event.groups):
+        columns = ("step", *(f"rate_{name}" for name in names))
+        _append(folder / GROUP_RATES, columns, [(event.step, *event.rates) for event in group_rates])
+
+
+def _append(path: Path, names: tuple[str, ...], rows: list[tuple[float, ...]]) -> None:
+    """Layers that come or go in the midst of a run begin the table anew: it has one set of columns."""
+    if path.exists() and tuple(tables.names_of(path)) != names:
+        path.unlink()
+    tables.append(path, names, rows)
+
+
+def _append_gains(path: Path, event: GainFigures) -> None:
+    """Layers that are not called at every step are nan where they were not; new ones have the table written anew."""
+    pairs = [*zip(event.layers, event.arriving, event.leaving, strict=True)]
+    row = {"step": float(event.step), "reached": event.reached}
+    row |= {f"arriving/{layer}": arriving for layer, arriving, _ in pairs}
+    row |= {f"leaving/{layer}": leaving for layer, _, leaving in pairs}
+    names = known = tables.names_of(path) if path.exists() else list(row)
+    if set(row) - set(known):
+        _, columns = tables.read(path)
+        layers = merged(_gain_layers(known), event.layers)
+        names = ["step", "reached", *(f"{part}/{layer}" for part in ("arriving", "leaving") for layer in layers)]
+        wider = np.full((len(names), columns.shape[1]), np.nan)
+        wider[[names.index(name) for name in known]] = columns
+        path.unlink()
+        tables.append(path, names, wider.T.tolist())
+    tables.append(path, names, [[row.get(name) for name in names]])
+
+
+def _gain_layers(names: list[str]) -> tuple[str, ...]:
+    return tuple(name.partition("/")[2] for name in names if name.startswith("arriving/"))
+
+
+def _columns(event: LayerFigures) -> tuple[str, ...]:
+    lists = zip(_PARTS, (event.layers, event.layers, event.cutting), strict=True)
+    return ("step", *(f"{part}/{layer}" for part, layers in lists for layer in layers))
+
+
+def _bins(event: Histograms) -> tuple[str, ...]:
+    ends = ("low", "high", *map(str, range(BINS)))
+    return ("step", *(f"{each.layer}/{end}" for each in event.layers for end in ends))
+
+
+def told(folder: Path) -> Iterator[Event]:
+    """The events that the tables were made of. Raises TableError."""
+    names, columns = tables.read(folder / FIGURES)
+    layers = {part: tuple(n.partition("/")[2] for n in names if n.startswith(f"{part}/")) for part in _PARTS}
+    count = len(layers["weight"])
+    for step, *values in columns.T.tolist():
+        weights, ratios, dead = values[:count], values[count : 2 * count], values[2 * count :]
+        known = layers["weight"], tuple(weights), tuple(ratios), layers["dead"], tuple(dead)
+        yield LayerFigures(int(step), *known)
+    names, columns = tables.read(folder / GAINS)
+    gains = _gain_layers(names)
+    for step, reached, *values in columns.T.tolist():
+        yield GainFigures(int(step), reached, gains, tuple(values[: len(gains)]), tuple(values[len(gains) :]))
+    for kind in KINDS:
+        names, columns = tables.read(folder / f"histograms-{kind}.bin")
+        titles = [name.rpartition("/")[0] for name in names[1 :: BINS + 2]]
+        for step, *values in columns.T.tolist():
+            rows = [values[at : at + BINS + 2] for at in range(0, len(values), BINS + 2)]
+            known_layers = (
+                Histogram(layer, row[0], row[1], tuple(map(int, row[2:])))
+                for layer, row in zip(titles, rows, strict=True)
+            )
+            yield Histograms(int(step), kind, tuple(known_layers))
+    for step, rate in tables.read(folder / RATES)[1].T.tolist():
+        yield RateSet(int(step), rate)
+    names, columns = tables.read(folder / GROUP_RATES)
+    for step, *values in columns.T.tolist():
+        yield GroupRates(int(step), tuple(name.removeprefix("rate_") for name in names[1:]), tuple(values))

@@ -1,0 +1,208 @@
+"""Where a run goes on from, and what another one can begin with."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.project.project import Project
+from app.project.weights import files
+from app.runs import layer_tables, store
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.config import StartWeights, TrainingConfig
+from app.training.job import Job
+
+
+@dataclass(frozen=True)
+class GoingOn:
+    """A run goes on after `step`, when `epochs` had come to their end."""
+
+    step: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a kept run; `step` is None where the record does not say it."""
+
+    path: Path
+    step: int | None
+
+    @property
+    def label(self) -> str:
+        """What it is, in words."""
+        what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(self.path.name, "")
+        step = f"step {self.step:,}" if self.step is not None else ""
+        return ", ".join(part for part in (what, step) if part) or self.path.name
+
+
+def checkpoints(kept: Kept) -> list[Checkpoint]:
+    """Those of a run, the newest first; nothing is read."""
+    found = []
+    for path in kept.checkpoints.glob("*.pt"):
+        by_step = path.stem.removeprefix("step-")
+        step = int(by_step) if by_step.isdecimal() else kept.record.saved.get(path.name)
+        found.append(Checkpoint(path, step))
+    return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)
+
+
+def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Path:
+    """Return the checkpoint that a run goes on from, the newest whole one; `tell` hears of those passed over.
+
+    Raises RunError if there is none.
+    """
+    from app.training.checkpoints.checkpoint import newest
+
+    found = newest(kept.checkpoints, tell)
+    if found is None:
+        raise RunError(f"{kept.record.title} has no checkpoint that can be read, so it cannot go on. Start it anew.")
+    return found
+
+
+def check(job: Job, path: Path) -> None:
+    """Raise CheckpointError if a run cannot go on from a checkpoint, of another net or other settings, on the CPU.
+
+    `going_on` removes checkpoints, so whoever does not know that they belong together asks before.
+    """
+    import torch
+
+    from app.training.checkpoints.checkpoint import go_on
+    from app.training.setup.prepare import set_up
+    from app.util.rng import borrowed
+
+    with borrowed(job.training.seed):
+        try:
+            stepper, _ = set_up(job, "cpu")
+        except Exception:  # of a person's own files too: the run meets it again, and tells it
+            return
+        go_on(path, job.source.text, torch.Generator(), stepper)
+
+
+def going_on(kept: Kept, path: Path) -> GoingOn:
+    """What a checkpoint says; later ones of the run are let go, they will be taken again.
+
+    Raises CheckpointError and OSError.
+    """
+    from app.training.checkpoints.checkpoint import CheckpointError, Damaged, step_of
+
+    step, done = step_of(path)
+    for other in kept.checkpoints.glob("*.pt"):
+        try:
+            later = other.name != path.name and step_of(other)[0] > step
+        except Damaged:
+            later = True
+        except CheckpointError:  # of a newer program, or nobody may read it
+            later = False
+        if later:
+            other.unlink(missing_ok=True)
+    return GoingOn(step, done)
+
+
+def as_before(job: Job, project: Project, path: Path) -> Job:
+    """The job of a run that goes on from a checkpoint: on as many CPU threads as it had, if nobody chose a number.
+
+    Raises CheckpointError.
+    """
+    from app.training.checkpoints.checkpoint import ran_on_of
+
+    ran_on = ran_on_of(path)
+    if project.training.threads or ran_on.get("processes", 1) != 1 or "threads" not in ran_on:
+        return job
+    return replace(job, training=replace(job.training, threads=ran_on["threads"]))
+
+
+def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
+    """The settings of a run that has come to its end, with the limits of `now`, under which it goes on.
+
+    Raises RunError, which names the limit, where one of these would end it at once.
+    """
+    before, summary, title = store.project_of(kept).training, kept.record.summary, kept.record.title
+    limits = replace(
+        before, epochs=now.epochs, max_steps=now.max_steps, max_minutes=now.max_minutes, patience=now.patience
+    )
+    to_do = f"{title} has come to its end. To go on, set "
+    or_fork = "; or fork a new run from one of its checkpoints."
+    if limits.max_steps is not None and summary.steps >= limits.max_steps:
+        raise RunError(f"{to_do}a limit of more steps under Training than its {summary.steps:,}, or none{or_fork}")
+    if limits.max_minutes is not None and summary.seconds >= 60 * limits.max_minutes:
+        minutes = f"{summary.seconds / 60:.1f}"
+        raise RunError(f"{to_do}a limit of more minutes under Training than its {minutes}, or none{or_fork}")
+    begun = kept.record.beginning
+    steps = begun.steps_per_epoch if begun is not None else 0
+    if summary.steps >= steps * limits.epochs:
+        raise RunError(f"{to_do}more epochs under Training than its {before.epochs}{or_fork}")
+    early = summary.steps < steps * before.epochs and not (
+        before.max_steps is not None and summary.steps >= before.max_steps
+        or before.max_minutes is not None and summary.seconds >= 60 * before.max_minutes
+    )  # fmt: skip
+    if early and 0 < limits.patience <= before.patience:
+        raise RunError(f"{to_do}patience under Training to more than its {before.patience} epochs, or to 0{or_fork}")
+    return limits
+
+
+def run_of(path: Path) -> Kept | None:
+    """The kept run that a checkpoint lies in, if it does."""
+    folder = path.absolute().parent.parent
+    return next((kept for kept in store.listed(folder.parent) if kept.folder == folder), None)
+
+
+def newest_weights(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> tuple[Path, str] | None:
+    """Return the newest whole checkpoint of the newest run in a folder of runs that has one, and what to call it.
+
+    `tell` hears of those passed over. None where no run has any. Raises OSError.
+    """
+    from app.training.checkpoints.checkpoint import newest, step_of
+
+    for kept in store.listed(folder):
+        found = newest(kept.checkpoints, tell) if kept.checkpoints.is_dir() else None
+        if found is not None:
+            return found, f"newest weights, of {kept.record.title} at step {step_of(found)[0]:,}"
+    return None
+
+
+def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: None) -> Path:
+    """Return the checkpoint that a file or a folder means: of a folder of runs the newest whole one of the newest run.
+
+    `tell` hears of those passed over. Raises RunError, and CheckpointError for a file that is not whole.
+    """
+    from app.training.checkpoints.checkpoint import load_chosen, newest
+
+    if path.is_file():
+        load_chosen(path)
+        return path
+    if not path.is_dir():
+        raise RunError(f"{path} is not there, neither as a checkpoint nor as a folder with one.")
+    runs = [kept.checkpoints for folder in (path / "runs", path) for kept in store.listed(folder)]
+    for folder in (*runs, path / store.CHECKPOINTS, path):
+        found = newest(folder, tell) if folder.is_dir() else None
+        if found is not None:
+            return found
+    raise RunError(f"There is no checkpoint in {path} that can be read.")
+
+
+def copy_told(before: Kept, kept: Kept) -> None:
+    """Give a run what another one told, which it goes on from. Raises OSError."""
+    told = (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOSSES, store.LOG, *layer_tables.files())
+    for name in (*told, store.PROJECT, store.SOURCE):
+        if (before.folder / name).exists():
+            shutil.copyfile(before.folder / name, kept.folder / name)
+
+
+def weights_of(path: Path, name: str) -> StartWeights:
+    """The weights of a checkpoint as those that a run can start from: of the running mean where there is one.
+
+    Raises CheckpointError, OSError, and ValueError for weights that cannot be written.
+    """
+    from app.export.weights import save_safetensors
+    from app.training.checkpoints.checkpoint import load_chosen
+
+    state = load_chosen(path)
+    weights: dict[str, Any] = state["model"]
+    if state["average"] is not None:
+        prefix = "module."
+        weights = {key[len(prefix) :]: value for key, value in state["average"].items() if key.startswith(prefix)}
+    return files.keep(lambda file: save_safetensors(weights, file), name)

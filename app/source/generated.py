@@ -1,0 +1,200 @@
+"""The generated source as a value, and the module that this very text defines.
+
+It stands outside `builder` because training, autograd and export all run the text and none of them may know how
+it was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import sys
+import types
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from app.source.layer_files import LayerFile, builtins_with
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One argument of `forward`: `shape` is without the batch, which is dimension `batch` (None where there is none);
+    `dtype` is torch's name for it ("float32").
+
+    Random samples lie between `low` and `high`, whole ones below `high`; None where nothing was said.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    low: float | None = None
+    high: float | None = None
+    batch: int | None = 0
+
+    def sizes(self, batch: int) -> tuple[int, ...]:
+        """The whole shape for so many samples."""
+        if self.batch is None:
+            return self.shape
+        return (*self.shape[: self.batch], batch, *self.shape[self.batch :])
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """One value that `forward` returns: under a `key` of a dictionary if all have one; `when` is "always", "training"
+    or "eval".
+    """
+
+    name: str
+    key: str | None = None
+    when: str = "always"
+
+
+@dataclass(frozen=True)
+class ClassText:
+    """Which node each line and attribute of one class of the text belongs to.
+
+    `blocks` maps nodes that are instances of another class of the text to its name, and `repeated` are the nodes whose
+    attribute is a list of modules. `placed` has the blocks that have no class, as they are written at an instance: one
+    for each of its repetitions, the last for all behind it. The modules in one have numbers for names; of those that
+    are `spread` so many repetitions stand side by side, under the numbers that follow.
+    """
+
+    lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
+    modules: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    blocks: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    repeated: frozenset[str] = frozenset()
+    placed: FrozenMap[str, tuple[ClassText, ...]] = field(default_factory=FrozenMap)
+    spread: FrozenMap[str, int] = field(default_factory=FrozenMap)
+
+    def module(self, node: str, number: int) -> str:
+        """The attribute path of one repetition of a node."""
+        path = self.modules[node]
+        if node in self.spread:
+            return str(int(path) + number)
+        return f"{path}.{number}" if node in self.repeated else path
+
+
+# Instances of blocks from the network inwards: the id of each and which of its repetitions.
+Path = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of `class Net(nn.Module)` and which node of the drawing each line and module belongs to.
+
+    `lines` maps node ids to 1-based line numbers, `modules` maps node ids to attribute paths of the module
+    (`conv1`, `layers.0`), which are the prefixes of its state_dict keys. Both are of the network's own nodes; `within`
+    gives those of a block, and in `further` those of repetitions that stand beside the first. `classes` has every class
+    of the text by the name of its block, the network's under "". `files` are those that the text imports classes from.
+    `ends` says more of the outputs, and has those too that come back in evaluation alone.
+    """
+
+    text: str
+    inputs: tuple[InputSpec, ...] = ()
+    outputs: tuple[str, ...] = ()
+    lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
+    modules: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    class_name: str = "Net"
+    classes: FrozenMap[str, ClassText] = field(default_factory=FrozenMap)
+    files: tuple[LayerFile, ...] = ()
+    further: FrozenMap[str, tuple[str, ...]] = field(default_factory=FrozenMap)
+    ends: tuple[OutputSpec, ...] = ()
+
+    def within(self, path: Path) -> Source:
+        """The same text with the lines and modules of the block at a path; without any if there is no such block."""
+        part, prefix = self.whole, ""
+        for node, number in path:
+            inner = self.inside(part, node, number)
+            if inner is None:
+                return replace(self, lines=FrozenMap(), modules=FrozenMap())
+            prefix += f"{part.module(node, number)}."
+            part = inner
+        modules = FrozenMap({node: prefix + name for node, name in part.modules.items()})
+        further = {
+            node: tuple(prefix + part.module(node, number) for number in range(1, count))
+            for node, count in part.spread.items()
+        }
+        return replace(self, lines=part.lines, modules=modules, further=FrozenMap(further))
+
+    @property
+    def whole(self) -> ClassText:
+        """The class of the network."""
+        return self.classes.get("", ClassText(self.lines, self.modules))
+
+    def inside(self, part: ClassText, node: str, number: int) -> ClassText | None:
+        """The class of one repetition of a node in `part`, None if the node is no block there."""
+        turns = part.placed.get(node)
+        if node not in part.modules or not (turns or node in part.blocks):
+            return None
+        return turns[min(number, len(turns) - 1)] if turns else self.classes[part.blocks[node]]
+
+    @property
+    def forms(self) -> tuple[tuple[OutputSpec, ...], ...]:
+        """What `forward` returns, in order: in training, and in evaluation where that is something else."""
+        ends = self.ends or tuple(OutputSpec(name) for name in self.outputs)
+        training, evaluation = (tuple(end for end in ends if end.when != other) for other in ("eval", "training"))
+        return (training,) if training == evaluation else (training, evaluation)
+
+    @property
+    def filename(self) -> str:
+        """The name under which tracebacks show the text; equal texts over equal files share it."""
+        whole = "".join((self.text, *(file.module + file.sha256 for file in self.files)))
+        return f"<tapedeck-{hashlib.sha256(whole.encode()).hexdigest()[:12]}>"
+
+    def same_net(self, other: Source) -> bool:
+        """Whether both make the same module: the same text over the same files."""
+        return self.text == other.text and self.files == other.files
+
+    def node_at(self, line: int) -> str | None:
+        """The node that a line of the text was written for."""
+        return next((node for node, lines in self.lines.items() if line in lines), None)
+
+
+def load_class(source: Source) -> type[nn.Module]:
+    """Compile the text and return its class. The text is registered in `linecache`, so tracebacks show its lines.
+
+    Raises LayerFileError if a file that it imports from is not trusted or does not run.
+    """
+    name = source.filename
+    linecache.cache[name] = (len(source.text), None, source.text.splitlines(keepends=True), name)
+    module = types.ModuleType(name)
+    # dataclasses, pickle and torch.fx look a class's module up by name.
+    sys.modules[name] = module
+    if source.files:
+        module.__dict__["__builtins__"] = builtins_with(source.files)
+    exec(compile(source.text, name, "exec"), module.__dict__)
+    return module.__dict__[source.class_name]
+
+
+def make_module(source: Source) -> nn.Module:
+    """A new instance, its weights drawn from torch's global generator."""
+    return load_class(source)()
+
+
+def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:
+    """Samples for every input, drawn from torch's global generator, in the range that the input states.
+
+    Without one, floating point values are normally distributed and whole numbers are 0 or 1.
+    """
+    return tuple(_drawn(spec, spec.sizes(batch)) for spec in source.inputs)
+
+
+def _drawn(spec: InputSpec, shape: tuple[int, ...]) -> Tensor:
+    import torch
+
+    dtype, low, high = getattr(torch, spec.dtype), spec.low, spec.high
+    if dtype.is_complex:
+        return torch.randn(shape, dtype=dtype)
+    if not dtype.is_floating_point:
+        first = int(low) if low is not None else min(0, int(high) - 1) if high is not None else 0
+        return torch.randint(first, int(high) if high is not None else first + 2, shape).to(dtype)
+    if low is not None and high is not None:
+        return torch.rand(shape, dtype=dtype) * (high - low) + low
+    drawn = torch.randn(shape, dtype=dtype)
+    if low is None and high is None:
+        return drawn
+    return drawn.abs() + low if low is not None else (high or 0) - drawn.abs()

@@ -1,0 +1,108 @@
+"""Which files of layers a person said may run: by the hash of their text, so that every edit asks again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from app.source import layer_files
+from app.source.layer_files import LayerFile
+from app.util import atomic
+
+FILE = "trusted.json"
+MOST = 500
+# Of texts that are kept to show what an edit changed.
+LONGEST_KEPT, MOST_KEPT = 200_000, 50
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One trusted text: where the file was, and when it was trusted (UTC).
+
+    `tried` says that its first import has come to its end here. `text` is kept for the newest files alone.
+    """
+
+    sha256: str
+    path: str = ""
+    when: str = ""
+    tried: bool = False
+    text: str = ""
+
+
+def default_file() -> Path:
+    """Where the program keeps it: beside its settings."""
+    if sys.platform == "win32":
+        home = os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming"
+    else:
+        home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "Tapedeck" / FILE
+
+
+class Trust:
+    """The store in one file. Whatever is wrong with the file, nothing is trusted that is not plainly in it.
+
+    Several windows may have it open: it is read before it is written.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._entries = self._read()
+
+    def admit(self) -> None:
+        """Let everything that is trusted run in this process."""
+        for entry in self._entries.values():
+            layer_files.allow(entry.sha256, entry.tried)
+
+    def is_trusted(self, sha256: str) -> bool:
+        return sha256 in self._entries
+
+    def entry(self, sha256: str) -> Entry | None:
+        return self._entries.get(sha256)
+
+    def before(self, path: str | Path) -> Entry | None:
+        """What was trusted last of the file at a path, for showing what changed since; None if nothing or no text."""
+        found = [entry for entry in self._entries.values() if entry.path == str(path) and entry.text]
+        return found[-1] if found else None
+
+    def trust(self, file: LayerFile) -> None:
+        """Let this text run, now and after the next start. Raises OSError if that cannot be kept."""
+        layer_files.allow(file.sha256)
+        text = file.text if len(file.text) <= LONGEST_KEPT else ""
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        kept = self._read()
+        kept.pop(file.sha256, None)  # the newest stands last
+        self._keep({**kept, file.sha256: Entry(file.sha256, file.path, when, False, text)})
+
+    def revoke(self, sha256: str) -> None:
+        """Ask again from now on. Raises OSError if that cannot be kept."""
+        layer_files.disallow(sha256)
+        self._keep({key: entry for key, entry in self._read().items() if key != sha256})
+
+    def mark_tried(self, sha256: str) -> None:
+        """Its first import came to an end, so it need not be tried in a process of its own again. Raises OSError."""
+        known = self._entries.get(sha256)
+        if known is not None and not known.tried and sha256 in (kept := self._read()):
+            self._keep({**kept, sha256: msgspec.structs.replace(known, tried=True)})
+
+    def _keep(self, kept: dict[str, Entry]) -> None:
+        newest = list(kept.values())[-MOST:]
+        for number, entry in enumerate(newest[:-MOST_KEPT]):
+            newest[number] = msgspec.structs.replace(entry, text="")
+        self._entries = {entry.sha256: entry for entry in newest}
+        self._write(newest)
+
+    def _read(self) -> dict[str, Entry]:
+        try:
+            entries = msgspec.json.decode(self.file.read_bytes(), type=list[Entry])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+        return {entry.sha256: entry for entry in entries}
+
+    def _write(self, entries: list[Entry]) -> None:
+        """Whole or not at all."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        data = msgspec.json.format(msgspec.json.encode(entries), indent=1)
+        atomic.write_bytes(self.file, data)

@@ -1,0 +1,234 @@
+"""A close look at one step: weights, updates, dead activations and histograms, layer by layer.
+
+It is put on for a step and taken off after it, reads and never writes, and draws from no generator, so the numbers of
+the run are the same bit for bit with and without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from app.source.generated import Source
+from app.telemetry.gradient_gains import GainProbe, Gains
+from app.telemetry.gradients import GradientSampler
+from app.telemetry.histogram import Histogram, histogram
+from app.telemetry.throttle import Meter
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+MOST = 65_536  # values of a tensor that a histogram is made of; of a larger one, every n-th
+KINDS = ("weights", "gradients", "activations")
+
+# What gives 0 for everything below 0, so that a unit may be 0 whatever comes.
+_CUTTING = frozenset({"relu", "relu_", "relu6", "threshold", "threshold_"})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of a look. `weights` and `ratios` go by the sampler's layers: the norm of a layer's weights, and that
+    of the change by the optimizer's step over it; nan where there was none. `dead` is the share of units of each
+    layer that cuts at 0 (a feature, or a channel of pictures) that were 0 for the whole batch, by the layer's name, and
+    `nodes` the node that it was drawn as. `gains` is None where hooks are off.
+    """
+
+    weights: tuple[float, ...]
+    ratios: tuple[float, ...]
+    dead: dict[str, float]
+    nodes: dict[str, str | None]
+    histograms: dict[str, tuple[Histogram, ...]]
+    gains: Gains | None = None
+
+
+class Look:
+    """Made once a run, used again and again: `begin`, `forward_done`, `gradients`, `end`, `fetch`.
+
+    What it has measured stays on the device until `fetch`. `hooks` is off where the forward is compiled: hooks would
+    have it compiled anew.
+    """
+
+    def __init__(self, model: nn.Module, source: Source, sampler: GradientSampler, meter: Meter, hooks: bool) -> None:
+        self._sampler, self._source, self._meter, self._hooks = sampler, source, meter, hooks
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._modules = [(path, model.get_submodule(path)) for path in sampler.layers if _is_module(model, path)]
+        self._gains = GainProbe(model, meter)
+        self._inside: Any = None
+        self._handles: list[Any] = []
+        self.open = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._before: list[Tensor] = []
+        self._norms: Tensor | None = None
+        self._changes: Tensor | None = None
+        self._dead: dict[str, tuple[Tensor, str | None]] = {}
+        self._samples: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
+
+    def begin(self) -> None:
+        """Before the forward: keep the weights, and watch what the layers give."""
+        with self._meter:
+            self._clear()
+            self.open = True
+            self._before = [parameter.detach().clone() for parameter in self._sampler.parameters]
+            self._norms = _norms(self._before)
+            self._sample("weights", self._before)
+            if self._hooks:
+                self._handles = [
+                    module.register_forward_hook(partial(self._take_output, path)) for path, module in self._modules
+                ]
+                self._gains.begin()
+                self._inside = _Functions(self._take_cut)
+                self._inside.__enter__()
+
+    def forward_done(self, loss: Tensor | None = None, scale: float = 1.0) -> None:
+        """After the first forward of the step, whatever came of it. May be called again.
+
+        With a `loss` that backward is about to start from the gains are measured; `scale` is a gradient scaler's.
+        """
+        self._gains.forward_done(loss, scale)
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if self._inside is not None:
+            self._inside.__exit__(None, None, None)
+            self._inside = None
+
+    def gradients(self) -> None:
+        """Between backward and the optimizer's step."""
+        with self._meter:
+            self._sample("gradients", [parameter.grad for parameter in self._sampler.parameters])
+
+    def end(self) -> None:
+        """After the optimizer's step."""
+        import torch
+
+        with self._meter, torch.no_grad():
+            torch._foreach_sub_(self._before, [parameter.detach() for parameter in self._sampler.parameters])
+            self._changes = _norms(self._before)
+            self._before = []
+            self.open = False
+        self._meter.rest()
+
+    def drop(self) -> None:
+        """The step came to nothing."""
+        self.forward_done()
+        self._gains.drop()
+        self._clear()
+        self.open = False
+
+    def fetch(self) -> Seen:
+        """What was measured, once it is over; waits for the device."""
+        import torch
+
+        with self._meter:
+            assert self._norms is not None and self._changes is not None
+            weights, changes = torch.stack([self._norms, self._changes]).tolist()
+            total, moved = self._sampler.by_layer(weights), self._sampler.by_layer(changes)
+            ratios = tuple(change / norm if norm else float("nan") for change, norm in zip(moved, total, strict=True))
+            seen = Seen(
+                total,
+                ratios,
+                {name: float(share) for name, (share, _) in self._dead.items()},
+                {name: node for name, (_, node) in self._dead.items()},
+                {kind: tuple(histogram(layer, values) for layer, values in samples.items())
+                 for kind, samples in self._samples.items() if samples},
+                self._gains.fetch(),
+            )  # fmt: skip
+            self._clear()
+        return seen
+
+    def _sample(self, kind: str, tensors: list[Any]) -> None:
+        """Keep some values of each layer: of its largest tensor, which is the weight and not the bias."""
+        largest: dict[str, Tensor] = {}
+        for layer, tensor in zip(self._sampler.owners, tensors, strict=True):
+            if tensor is not None and (layer not in largest or tensor.numel() > largest[layer].numel()):
+                largest[layer] = tensor
+        for layer, tensor in largest.items():
+            self._samples[kind][layer] = _some(tensor)
+
+    def _take_output(self, path: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        import torch
+
+        while isinstance(output, tuple | list) and output:
+            output = output[0]
+        if isinstance(output, torch.Tensor) and output.is_floating_point() and path not in self._samples["activations"]:
+            with self._meter, torch.no_grad():
+                self._samples["activations"][path] = _some(output.detach())
+
+    def _take_cut(self, function: str, output: Tensor) -> None:
+        """The output of a function that cuts at 0, for the layer or line that called it."""
+        import torch
+
+        if output.ndim < 2:
+            return
+        with self._meter, torch.no_grad():
+            name, node = self._caller(function)
+            while name in self._dead:
+                name += "′"  # the same layer once more in one forward
+            unit = output.ndim - 1 if output.ndim == 3 else 1
+            others = tuple(d for d in range(output.ndim) if d != unit)
+            self._dead[name] = ((output.detach() != 0).sum(others).eq(0).float().mean(), node)
+
+    def _caller(self, function: str) -> tuple[str, str | None]:
+        """The path of the layer that is being run, or where a function is called its line; and the node."""
+        frame: Any = sys._getframe(2)
+        name, line = "", 0
+        while frame is not None and not line:
+            inside = frame.f_code.co_filename == self._source.filename
+            path = self._paths.get(id(frame.f_locals.get("self"))) if not name else None
+            if path is not None and not inside:
+                name = path
+            if inside:
+                line = frame.f_lineno
+                name = name or f"{path + ': ' if path else ''}{function}, line {line}"
+            frame = frame.f_back
+        return name or "outside the net", self._source.node_at(line)
+
+
+class _Functions:
+    """Sees the functions of torch that are called on this thread, and lets them be."""
+
+    def __init__(self, take: Callable[[str, Tensor], None]) -> None:
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        class Watch(TorchFunctionMode):
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                output = func(*args, **(kwargs or {}))
+                if getattr(func, "__name__", "") in _CUTTING and isinstance(output, torch.Tensor):
+                    take(func.__name__, output)
+                return output
+
+        self._mode = Watch()
+
+    def __enter__(self) -> None:
+        self._mode.__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        self._mode.__exit__(*exception)
+
+
+def _some(tensor: Tensor) -> Tensor:
+    """Up to `MOST` values of a tensor, evenly spread, as a copy: what it is taken from may be changed in place."""
+    values = tensor.detach().reshape(-1)
+    return values[:: -(-len(values) // MOST)].clone() if len(values) else values.clone()
+
+
+def _norms(tensors: list[Tensor]) -> Tensor:
+    """The norm of each, shape (tensors,), float32."""
+    import torch
+
+    norms = torch._foreach_norm(tensors)
+    return torch.stack([norm.to(norms[0].device, torch.float32) for norm in norms])
+
+
+def _is_module(model: nn.Module, path: str) -> bool:
+    try:
+        model.get_submodule(path)
+    except AttributeError:  # a parameter of the network itself, which goes by its own name
+        return False
+    return bool(path)

@@ -1,0 +1,315 @@
+"""All that a run needs to go on as if it had never stopped, in one file that is whole or absent.
+
+A checkpoint is a `.pt` file of tensors, numbers and texts alone: `torch.load(path, weights_only=True)` reads it, here
+and anywhere. It carries the SHA-256 of each of its tensors, and of all the rest: reading one verifies it.
+`state_dict()` of model, optimizer, scheduler, scaler and running mean; the generators of torch, CUDA,
+MPS, numpy and random; where in which order of the samples it stood.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.training.checkpoints import checksums
+from app.training.job import JobError
+from app.util import atomic, leftovers, tensor_files
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from app.training.stepper import Stepper
+
+VERSION = 2
+WITHOUT_CHECKSUMS = 1  # checkpoints of programs before this one
+LAST, BEST = "last.pt", "best.pt"
+KEPT = 2  # checkpoints by step: where the newest was not finished, the one before it is there
+_BY_STEP = re.compile(r"step-(\d+)\.pt")
+
+
+_PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "schedule", "scaler", "average",
+          "waiting", "gradients")  # fmt: skip
+
+
+class CheckpointError(JobError):
+    """A checkpoint that cannot be read, or is of another run; the text says which and what to do."""
+
+
+class Damaged(CheckpointError):
+    """A checkpoint of which a part is missing, or is not what was written."""
+
+
+@dataclass
+class Position:
+    """Where a run stands: in `epoch`, from 1, after `batch` of its batches; `done` epochs have come to their end.
+
+    `order` is the state of the shuffling generator before the order of this epoch was drawn. `total` and `correct`
+    are sums over the samples of this epoch so far, but for `left_out`, whose loss was not finite; `best` is the
+    smallest validation loss, `stale` how many epochs have passed since.
+    """
+
+    epoch: int = 0
+    done: int = 0
+    batch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    total: float = 0.0
+    correct: int = 0
+    best: float | None = None
+    stale: int = 0
+    order: Tensor | None = field(default=None, repr=False)
+    left_out: int = 0
+
+
+def state_of(source: str, at: Position, shuffle: Generator, stepper: Stepper) -> dict[str, Any]:
+    """A run between two steps. Whoever asks holds the generators (`app.util.rng.GENERATOR`)."""
+    return {
+        "position": dict(vars(at)),
+        "source": source,
+        "shuffle": shuffle.get_state(),
+        "generators": generators(),
+        "ran_on": ran_on(),
+        **stepper.state(),
+    }
+
+
+def ran_on() -> dict[str, Any]:
+    """What the numbers of a run hang on beside its settings; asked on the thread of the run."""
+    import torch
+
+    return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "processes": 1}
+
+
+def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is not as it was when a checkpoint was taken, "" if nothing.
+
+    >>> changed({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 8})
+    'It goes on with 8 threads instead of 2: its numbers may differ from those of a run that was never stopped.'
+    >>> changed({"processes": 2}, {"torch": "2.13.0", "threads": 2, "processes": 1})[:46]
+    'It goes on with 1 process instead of 2: its nu'
+    """
+    found = []
+    if before.get("torch", now["torch"]) != now["torch"]:
+        found.append(f"PyTorch {now['torch']} instead of {before['torch']}")
+    if before.get("threads", now["threads"]) != now["threads"]:
+        found.append(f"{now['threads']} thread{'s' * (now['threads'] > 1)} instead of {before['threads']}")
+    processes = now.get("processes", 1)
+    if before.get("processes", processes) != processes:
+        found.append(f"{processes} process{'es' * (processes > 1)} instead of {before['processes']}")
+    if not found:
+        return ""
+    return f"It goes on with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
+
+
+def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tuple[Position, str]:
+    """Put a run where the checkpoint was taken; beside its position what has changed since, see `changed`.
+
+    Raises CheckpointError for another net or other settings.
+    """
+    state = load(path)
+    check_source(state, path, source)
+    at = Position(**state["position"])
+    try:
+        stepper.restore(state)
+        # In the midst of an epoch its order is drawn anew; after it, the next one's.
+        shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
+        restore_generators(state["generators"])
+    except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path.name} was taken with other settings: {error}. Restore the project of that run."
+        ) from error
+    return at, " ".join(filter(None, (unverified(state, path), changed(state.get("ran_on", {}), ran_on()))))
+
+
+def check_source(state: dict[str, Any], path: Path, source: str) -> None:
+    """Raises CheckpointError for a checkpoint of another net."""
+    if state["source"] != source:
+        raise CheckpointError(
+            f"{path.name} was taken of another net: its code differs from this one's. Restore the project of that "
+            "run, or start a new run from its weights."
+        )
+
+
+def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
+    """Write a checkpoint into a folder and let go of old ones; returns what went wrong, "" if nothing did."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        clean(folder)
+        save(folder / name, state)
+        prune(folder)
+    except OSError as error:
+        return f"{folder / name} could not be written: {error.strerror or error}. The run goes on without it."
+    return ""
+
+
+def step_file(step: int) -> str:
+    """The name of the checkpoint after a step."""
+    return f"step-{step:08d}.pt"
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint whole or not at all. Raises OSError."""
+    import torch
+
+    whole = {"tapedeck_checkpoint": VERSION, **state}
+    digests = checksums.checksums(whole)
+
+    def fill(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            torch.save({**whole, checksums.NAME: digests}, file)
+
+    atomic.write(path, fill)
+
+
+def prune(folder: Path) -> None:
+    """Keep the newest checkpoints by step. Raises OSError."""
+    found = sorted(file for file in folder.iterdir() if _BY_STEP.fullmatch(file.name))
+    for file in found[:-KEPT]:
+        file.unlink(missing_ok=True)
+
+
+def clean(folder: Path) -> None:
+    """Away with what a program that was ended while it wrote has left. Raises OSError."""
+    leftovers.sweep(folder)
+    for file in folder.glob(".*.pt.*"):  # as versions before this one, and scripts, call theirs
+        file.unlink(missing_ok=True)
+
+
+def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> Path | None:
+    """Return the checkpoint that a run goes on from: the newest whole one. `tell` hears of each that is passed over."""
+    found = []
+    for file in _named(folder):
+        try:
+            found.append((_position(file)["step"], file.name, file))
+        except CheckpointError as error:
+            tell(f"A checkpoint is passed over: {error}")
+    for _, _, file in sorted(found, reverse=True):
+        try:
+            load(file)
+        except CheckpointError as error:
+            tell(f"A checkpoint is passed over: {error}")
+        else:
+            return file
+    return None
+
+
+def left(folder: Path | None, resumed: Path | None = None) -> str:
+    """Say what a run that ended without a word can go on from, by what is in the folder of its checkpoints."""
+    found = newest(folder) if folder is not None and folder.is_dir() else None
+    found = found or (resumed if resumed is not None and resumed.exists() else None)
+    if found is None:
+        return "No checkpoint had been taken, so what it learnt is lost; save_every takes one every so many steps."
+    return f"The newest checkpoint is {found}: the run can go on from there."
+
+
+def _named(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.pt") if file.name in (LAST, BEST) or _BY_STEP.fullmatch(file.name))
+
+
+def load_chosen(path: Path) -> dict[str, Any]:
+    """Read the checkpoint that a person named. Raises CheckpointError; Damaged says which one beside it is whole."""
+    try:
+        return load(path)
+    except Damaged as error:
+        other = newest(path.parent)
+        cure = f"{other} is whole: take that one." if other is not None else "No other one beside it is whole."
+        raise Damaged(f"{error} {cure}") from error
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read and verify a checkpoint, on the CPU; nothing in it is run. Raises CheckpointError: Damaged if not whole."""
+    state = _read(path)
+    if wrong := checksums.difference(state):
+        raise Damaged(f"{path} is damaged: {wrong}.")
+    missing = [name for name in _PARTS if name not in state]
+    if missing or state["tapedeck_checkpoint"] != WITHOUT_CHECKSUMS and checksums.NAME not in state:
+        raise Damaged(f"{path} is damaged: it lacks {', '.join(missing) or 'its checksums'}.")
+    _check_position(state, path)
+    return state
+
+
+def step_of(path: Path) -> tuple[int, int]:
+    """Return the step of a checkpoint and how many epochs had ended then, without verifying its tensors.
+
+    Raises CheckpointError.
+    """
+    at = _position(path)
+    return at["step"], at["done"]
+
+
+def ran_on_of(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint was taken on, see `ran_on`, without verifying its tensors. Raises CheckpointError."""
+    found = _read(path, mmap=True).get("ran_on")
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def unverified(state: dict[str, Any], path: Path) -> str:
+    """Say that a checkpoint of an older version has no checksums; "" of one that was verified."""
+    if checksums.NAME in state:
+        return ""
+    return f"{path.name} is of an older version and has no checksums: it was not verified."
+
+
+def _position(path: Path) -> dict[str, Any]:
+    state = _read(path, mmap=True)
+    _check_position(state, path)
+    at: dict[str, Any] = state["position"]
+    return at
+
+
+def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
+    """Read a checkpoint without verifying it; with `mmap`, tensors are not read before they are looked at."""
+    try:
+        state = tensor_files.load(path, mmap=mmap)
+    except tensor_files.UnreadableTensors as error:
+        kind = CheckpointError if error.fault == "unreadable" else Damaged
+        raise kind(f"{error}") from error
+    version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
+    if version not in (WITHOUT_CHECKSUMS, VERSION):
+        raise CheckpointError(f"{path} is no checkpoint of a run" + (f" (version {version})." if version else "."))
+    return dict(state)
+
+
+def _check_position(state: dict[str, Any], path: Path) -> None:
+    at, known = state.get("position"), {one.name for one in fields(Position)}
+    if not isinstance(at, dict) or not {"step", "done", "epoch", "batch"} <= set(at) <= known:
+        raise Damaged(f"{path} is damaged: it does not say where the run stood.")
+    if not all(isinstance(at[name], int) for name in ("step", "done", "epoch", "batch")):
+        raise Damaged(f"{path} is damaged: it does not say where the run stood.")
+
+
+def generators() -> dict[str, Any]:
+    """The states of all generators that a run draws from."""
+    import numpy as np
+    import torch
+
+    kept: Any = np.random.get_state()
+    _, words, place, has_gauss, gauss = kept
+    version, state, spare = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "mps": torch.mps.get_rng_state() if torch.backends.mps.is_available() else None,
+        "numpy": (torch.from_numpy(words.astype(np.int64)), place, has_gauss, gauss),
+        "random": (version, torch.tensor(state), spare),
+    }
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Put the generators back; those of devices that are not here are left alone."""
+    import numpy as np
+    import torch
+
+    torch.set_rng_state(states["torch"])
+    if states["cuda"] and torch.cuda.device_count() == len(states["cuda"]):
+        torch.cuda.set_rng_state_all(states["cuda"])
+    if states["mps"] is not None and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(states["mps"])
+    words, place, has_gauss, gauss = states["numpy"]
+    np.random.set_state(("MT19937", words.numpy().astype(np.uint32), place, has_gauss, gauss))
+    version, state, spare = states["random"]
+    random.setstate((version, tuple(state.tolist()), spare))

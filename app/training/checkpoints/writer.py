@@ -1,0 +1,123 @@
+"""Checkpoints written beside the run: it waits for copies in memory, not for a disk.
+
+A state is copied between two steps and handed to a thread of its own, which writes it whole or not at all. Of the best
+checkpoints those that were followed by a better one before their turn came are never written.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from app.training.checkpoints import checkpoint
+from app.training.events import Saved
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+REST = 1.0  # seconds between two best checkpoints: an epoch of a small net takes less than writing does
+
+
+class Saver:
+    """Writes into `folder`, on a thread that begins with the first checkpoint and ends with `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._condition = threading.Condition()
+        self._waiting: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._told: list[Saved] = []
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._rested = 0.0
+        self.news = False  # whether there is something to be told; read at every step without the lock
+
+    def put(self, name: str, step: int, state: dict[str, Any]) -> None:
+        """Take a copy of a state and see to it that it is written.
+
+        A newer state of the same name takes the place of one that is not written yet. Where checkpoints by step come
+        faster than the disk takes them, the run waits: every one was asked for.
+        """
+        copy = copied(state)
+        with self._condition:
+            if name not in (checkpoint.BEST, checkpoint.LAST):
+                self._condition.wait_for(lambda: not any(map(_by_step, self._waiting)))
+            replaces = name in self._waiting
+            self._waiting[name] = (step, copy)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write, name="checkpoints", daemon=True)
+                self._thread.start()
+            elif not (replaces and self._rests(name)):  # it knows until when that one has to wait
+                self._condition.notify_all()
+
+    def told(self) -> list[Saved]:
+        """What was written since the last call, and what could not be."""
+        with self._condition:
+            told, self._told, self.news = self._told, [], False
+        return told
+
+    def close(self) -> list[Saved]:
+        """Wait until all is written; what came of it."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        return self.told()
+
+    def _write(self) -> None:
+        while True:
+            with self._condition:
+                name = self._next()
+                while name is None and not (self._closing and not self._waiting):
+                    self._condition.wait(self._patience())
+                    name = self._next()
+                if name is None:
+                    return
+                step, state = self._waiting[name]
+            try:
+                problem = checkpoint.keep(self.folder, name, state)
+            except Exception as error:  # the run waits for this thread, which must not end
+                problem = f"{self.folder / name} could not be written: {type(error).__name__}: {error}."
+            with self._condition:
+                if self._waiting[name][1] is state:
+                    del self._waiting[name]
+                if name == checkpoint.BEST:
+                    self._rested = monotonic() + REST
+                self._told.append(Saved(step, str(self.folder / name), problem))
+                self.news = True
+                self._condition.notify_all()
+
+    def _next(self) -> str | None:
+        """The name of the state to write now; the best one may have to wait for a better."""
+        names = sorted(self._waiting, key=lambda name: (name == checkpoint.LAST, name == checkpoint.BEST))
+        return next((name for name in names if not self._rests(name)), None)
+
+    def _rests(self, name: str) -> bool:
+        return name == checkpoint.BEST and not self._closing and monotonic() < self._rested
+
+    def _patience(self) -> float | None:
+        """Seconds until there is something to do that nobody will call for."""
+        return max(self._rested - monotonic(), 0.001) if self._waiting else None
+
+
+def _by_step(name: str) -> bool:
+    return name not in (checkpoint.BEST, checkpoint.LAST)
+
+
+def copied(state: Any) -> Any:
+    """The same dicts, lists and tuples with copies of their tensors on the CPU."""
+    import torch
+
+    if isinstance(state, torch.Tensor):
+        return _copied(state)
+    if isinstance(state, dict):
+        return type(state)((key, copied(value)) for key, value in state.items())
+    if isinstance(state, list | tuple):
+        return type(state)(copied(value) for value in state)
+    return state
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)

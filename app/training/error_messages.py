@@ -1,0 +1,122 @@
+"""An exception of a run, told: what happened, at which node, and what to do next."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from types import TracebackType
+
+from app.data.sources import DataError
+from app.source import layer_files
+from app.source.generated import Source
+from app.training.events import Failed
+from app.training.job import JobError
+from app.training.registry import ChoiceError
+from app.training.task import OutputError
+
+
+class NotFinite(ArithmeticError):
+    """The loss is nan or infinite. `node` is the node whose output was so first, if that could be found."""
+
+    def __init__(self, message: str, node: str | None = None) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+_SHAPE_WORDS = re.compile(
+    r"shape|size mismatch|must match|dimension|channels|in_features|mat1 and mat2|expected .*D|input size|target size",
+    re.IGNORECASE,
+)
+# Batch norm cannot take the spread of one number.
+_LONELY = "more than 1 value per channel"
+_LONELY_CURE = "A batch has a single sample, as the last one of an epoch may: change batch_size by one."
+_ANOTHER = "another label"  # the message itself says what to do
+_LOST_CURE = "Bring the data back; Runs goes on from the newest checkpoint, if one was taken."
+_MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+
+
+def failure(
+    error: BaseException, source: Source, batch_size: int, epoch: int, step: int, *, kept: bool = True
+) -> Failed:
+    """The event for `error`, raised after `step` whole steps; their weights are `kept`, or this was a trial."""
+    kind = _kind(error)
+    node = error.node if isinstance(error, NotFinite) else node_of(error.__traceback__, source)
+    if isinstance(error, OutputError):
+        node = _output_node(source)
+    text = "".join(traceback.format_exception(error))
+    if _LONELY in str(error):
+        cure = _LONELY_CURE
+    elif _is_lost(error):
+        cure = "" if _ANOTHER in str(error) else _LOST_CURE
+    else:
+        cure = _cure(kind, batch_size, node, kept and step > 0)
+    return Failed(kind, _message(error, kind, step), cure, text, node, epoch, step)
+
+
+def node_of(trace: TracebackType | None, source: Source) -> str | None:
+    """The node of the innermost line of the net's text in a traceback; None if the net's text is not in it."""
+    found = None
+    for frame, line in traceback.walk_tb(trace):
+        if frame.f_code.co_filename == source.filename:
+            found = source.node_at(line) or found
+    return found
+
+
+def _output_node(source: Source) -> str | None:
+    """The node that `forward` returns."""
+    lines = source.text.splitlines()
+    returns = (number for number in range(len(lines), 0, -1) if lines[number - 1].strip().startswith("return"))
+    return next((node for node in map(source.node_at, returns) if node), None)
+
+
+def _kind(error: BaseException) -> str:
+    import torch
+
+    text = str(error)
+    if isinstance(error, NotFinite):
+        return "not finite"
+    if isinstance(error, DataError) or _is_lost(error):
+        return "data"
+    if isinstance(error, JobError | ChoiceError):
+        return "job"
+    if isinstance(error, OutputError):
+        return "shape"
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return "memory"
+    if isinstance(error, RuntimeError) and _MEMORY_WORDS.search(text):
+        return "memory"
+    if isinstance(error, RuntimeError | ValueError | IndexError) and _SHAPE_WORDS.search(text):
+        return "shape"
+    return "error"
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether a sample was there before the run, and is not any more."""
+    return type(error).__name__ == "SampleLost"  # its module imports torch
+
+
+def _message(error: BaseException, kind: str, step: int) -> str:
+    text = str(error).strip() or type(error).__name__
+    if kind in {"data", "job", "not finite"} or isinstance(error, OutputError):
+        return text
+    where = f"Step {step + 1}" if step else "The first step"
+    if kind == "memory":
+        return f"{where} ran out of memory: {text}"
+    place = layer_files.place(error.__traceback__)
+    return f"{where} failed with {type(error).__name__}: {text}" + (f" ({place})" if place else "")
+
+
+def _cure(kind: str, batch_size: int, node: str | None, kept: bool) -> str:
+    if kind == "memory":
+        if batch_size > 1:
+            return f"Make the batch smaller: batch_size is {batch_size}, try {max(1, batch_size // 2)}."
+        return "The batch is one sample already: make the net smaller, or take another device."
+    if kind == "shape" and node:
+        return "Look at the shapes on the wires of the marked node, and change its parameters or what comes before it."
+    return {
+        "shape": "Compare the shape of the net's output with what the loss wants.",
+        "not finite": "Make the learning rate smaller, or look for a division, a log or an exp that leaves its range.",
+        "data": "",
+        "job": "",
+        "error": "The weights of the last whole step are kept." if kept else "",
+    }[kind]

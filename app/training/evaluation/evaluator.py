@@ -1,0 +1,300 @@
+"""A net held against samples, one by one: what it makes of each, and what that comes to.
+
+Loss and accuracy are measured as a run measures them after an epoch, operation for operation, so they are the same
+numbers. Nothing of it is noticed by a run that goes on: it has a module of its own, and borrows the generators.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.data.sources import Dataset, load
+from app.source.generated import make_module
+from app.training.evaluation.result import Evaluation
+from app.training.job import Job, JobError, check_input, check_numbers
+from app.training.metrics import Gathered, fitting, probabilities
+from app.training.objectives import prepared, task_of
+from app.training.setup.class_weights import weigh_classes
+from app.training.setup.initial_weights import TensorInfo, initial_weights, misfits
+from app.training.setup.torch_flags import set_cpu_threads
+from app.training.task import CLASSES, TOKENS, VALUES
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.data.samples import Samples
+    from app.training.stepper import Stepper
+
+PARTS = ("validation", "test", "training")
+FLIP, SHIFT = "flip", "shift"
+AUGMENTATIONS = {FLIP: "mirrored left to right", SHIFT: "shifted up, down, left and right"}
+TOP = 5  # of the likeliest classes that are kept of a sample
+VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # names of classes that nobody would see
+MOST_CLASSES = 10_000  # whose pairs are counted: 800 MB
+WIDEST = 8  # numbers that are kept of a sample of values
+
+Watch = Callable[[int, int], None]
+
+
+class EvaluationError(JobError):
+    """What cannot be evaluated; the text says why and what to do."""
+
+
+class Cancelled(Exception):
+    """Whoever asked for an evaluation wants it no more."""
+
+
+class Evaluator:
+    """A net with its weights and its data. Reading the data and making the net happens once, here.
+
+    `weights` are those of the net; None for those that a run begins with. `data` are those of another evaluator of the
+    same data. Raises JobError, DataError.
+    """
+
+    def __init__(self, job: Job, weights: Mapping[str, Tensor] | None = None, data: Dataset | None = None) -> None:
+        from app.training.setup.devices import resolve
+
+        check_numbers(job)
+        self.job, device = job, resolve(job.training.device).id
+        if job.training.threads:
+            set_cpu_threads(job.training.threads)
+        # Training samples too are looked at as a net is validated: nothing is drawn for them.
+        seen = replace(job.data, train_transforms=job.data.eval_transforms)
+        self.data = data or prepared(job, load(seen, job.data_root))
+        info = self.data.info
+        check_input(job, info)
+        self.data = self.data.to(device)
+        self.device = device
+        self.task = task_of(job, info)
+        given = initial_weights(job.source, job.training.seed, job.training.start) if weights is None else weights
+        with borrowed():
+            model = make_module(job.source)
+        _put_in(model, given)
+        self.stepper = self._stepper(model)
+
+    def _stepper(self, model: Any) -> Stepper:
+        """What gives output and loss as a run does; it takes no steps."""
+        import torch
+
+        from app.training.stepper import Stepper
+
+        config = replace(self.job.training, compile=False, ema=None, recompute=(), groups=(), schedule=None)
+        model = model.to(self.device)
+        if config.channels_last:
+            model = model.to(memory_format=torch.channels_last)
+        stepper = Stepper(model, config, self.task, self.device)
+        weigh_classes(stepper, self.job, self.data.info, self.device)
+        model.eval()
+        return stepper
+
+    def samples(self, part: str) -> Samples:
+        """The samples of a part. Raises EvaluationError for one that has none."""
+        found = {"training": self.data.train, "validation": self.data.val, "test": self.data.test}[part]
+        if not len(found):
+            name = {"validation": "validation_fraction", "test": "test_fraction"}.get(part, "")
+            raise EvaluationError(f"No sample is kept for {part}. Set {name} under Training > Data.")
+        return found
+
+    def read(self, part: str, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Some samples as the net gets them, and their labels, on the CPU."""
+        import torch
+
+        with borrowed():
+            wanted = torch.tensor(list(numbers), device=self.device)
+            inputs, labels = next(iter(self.samples(part).batches([wanted])))
+        return inputs.cpu(), labels.to("cpu")
+
+    def evaluate(
+        self,
+        part: str = "validation",
+        augment: Sequence[str] = (),
+        watch: Watch = lambda done, total: None,
+        stopping: Callable[[], bool] = lambda: False,
+        weights_name: str = "",
+    ) -> Evaluation:
+        """Hold the net against all samples of a part.
+
+        With `augment`, of AUGMENTATIONS, what a picture is called is decided by the mean of the probabilities of the
+        picture and its changed copies (test-time augmentation); the loss stays that of the picture itself.
+        `watch(done, total)` is told of samples. Raises EvaluationError, and Cancelled once `stopping` says so.
+        """
+        samples, began = self.samples(part), perf_counter()
+        self._check(augment)
+        count = len(samples)
+        collected = _Collected(self, count, tuple(augment))
+        for inputs, labels in self._batches(samples, count):
+            if stopping():
+                raise Cancelled
+            collected.take(inputs, labels)
+            watch(collected.count, count)
+        return collected.told(part, weights_name, perf_counter() - began)
+
+    def _check(self, augment: Sequence[str]) -> None:
+        for name in augment:
+            if name not in AUGMENTATIONS:
+                raise EvaluationError(f"There is no augmentation “{name}”; choose among {', '.join(AUGMENTATIONS)}.")
+        shape = self.data.info.input_shape
+        if augment and (self.task.kind != CLASSES or len(shape) != 3):
+            raise EvaluationError(f"Test-time augmentation is for pictures with classes; these are {shape}.")
+
+    def _batches(self, samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """As a run reads them. What is drawn for them leaves no trace in the generators."""
+        from app.training.evaluation.validation import sample_numbers
+
+        batches = iter(samples.batches(sample_numbers(count, self.job.training.batch_size, self.device)))
+        while True:
+            with borrowed():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+class _Collected:
+    """What comes together batch by batch."""
+
+    def __init__(self, evaluator: Evaluator, count: int, augment: tuple[str, ...]) -> None:
+        self.stepper, self.task, self.augment = evaluator.stepper, evaluator.task, augment
+        self.info = evaluator.data.info
+        self.each = copy.deepcopy(self.stepper.chief_loss)
+        self.each.reduction = "none"  # type: ignore[assignment]
+        self.count = 0
+        self._total = 0.0
+        self._correct = 0
+        names = tuple(score.name for score in fitting(self.task.kind, self.task.classes))
+        self.gathered = Gathered(names, self.task)
+        self._columns: dict[str, list[Any]] = {}
+        self._confusion: Any = None
+        self._views = 1
+
+    def take(self, inputs: Tensor, labels: Tensor) -> None:
+        import torch
+
+        with borrowed(), torch.inference_mode():
+            output = self.stepper.output(self.stepper.model, inputs)
+            if not self.count:
+                self._must_fit(output, labels)
+            loss = self.stepper.measured(output, labels)
+            self._total += loss.item() * len(inputs)
+            output, labels = self.task.chief(output, labels)
+            each = self.each(self.task.one.ready(output.float()), self.task.one.targets(labels))
+            self._keep(loss=each.float().reshape(len(inputs), -1).mean(1))
+            {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[self.task.kind](inputs, output, labels)
+        self.count += len(inputs)
+
+    def _must_fit(self, output: Any, labels: Any) -> None:
+        """Refuse an output that cannot be compared. Raises OutputError."""
+        output, labels = self.task.chief(output, labels)
+        if hasattr(output, "detach") and output.is_floating_point():
+            self.task.one.check(output.detach().clone().requires_grad_(), labels)
+        else:
+            self.task.one.check(output, labels)
+
+    def _keep(self, **columns: Tensor) -> None:
+        for name, values in columns.items():
+            self._columns.setdefault(name, []).append(values.cpu().numpy())
+
+    def _classes(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
+        rows = probabilities(self.task.loss, output)
+        if self.augment:
+            given = (self.stepper.output(self.stepper.model, view) for view in views(inputs, self.augment))
+            changed = [self.task.chief(one, labels)[0] for one in given]
+            self._views = 1 + len(changed)
+            rows = sum((probabilities(self.task.loss, one) for one in changed), rows) / self._views
+            called = rows.argmax(1)
+        else:
+            called = output.argmax(1)
+        top = rows.topk(min(TOP, rows.shape[1]), 1)
+        self.gathered.add_rows(rows, labels)
+        self._correct += int((called == labels).sum())
+        self._count_pairs(labels, called, rows.shape[1])
+        sure = rows.gather(1, labels[:, None]).flatten()
+        self._keep(true=labels[:, None], called=called[:, None], sure=sure, top=top.indices, shares=top.values)
+        self._keep(right=(called == labels).float())
+
+    def _tokens(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
+        called = output.argmax(-1)
+        self.gathered.add(output, labels)
+        self._correct += int((called == labels).sum())
+        self._count_pairs(labels.flatten(), called.flatten(), output.shape[-1])
+        self._keep(true=labels.flatten(1), called=called.flatten(1))
+        self._keep(right=(called == labels).float().flatten(1).mean(1))
+
+    def _values(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
+        self.gathered.add(output, labels)
+        true, called = labels.float().reshape(len(labels), -1), output.float().reshape(len(labels), -1)
+        self._keep(true=true[:, :WIDEST], called=called[:, :WIDEST])
+
+    def _count_pairs(self, labels: Tensor, called: Tensor, columns: int) -> None:
+        """Rows are what samples are, columns what they are called."""
+        import torch
+
+        if columns > MOST_CLASSES:
+            raise EvaluationError(
+                f"The net has {columns:,} classes; an evaluation counts every pair of them, and takes at most "
+                f"{MOST_CLASSES:,}."
+            )
+        pairs = torch.bincount(labels * columns + called, minlength=columns * columns).reshape(columns, columns)
+        self._confusion = pairs if self._confusion is None else self._confusion + pairs
+
+    def told(self, part: str, weights: str, seconds: float) -> Evaluation:
+        columns = {name: np.concatenate(values) for name, values in self._columns.items()}
+        classes = tuple(VISIBLE.get(name, name) for name in self.info.classes)
+        confusion = None
+        if self._confusion is not None:
+            confusion = self._confusion.cpu().numpy()
+            classes += tuple(map(str, range(len(classes), len(confusion))))
+        return Evaluation(
+            self.info.source, part, weights, self.task.kind, classes, self.count, self._total / self.count,
+            self.task.share(self._correct, self.count), self.gathered.told(), confusion, columns, self._views,
+            self.augment, seconds,
+        )  # fmt: skip
+
+
+def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
+    """Changed copies of pictures (N, C, H, W): mirrored, and shifted by 1/14 of their side, the edge repeated."""
+    from torch.nn import functional as F
+
+    bases = [inputs, inputs.flip(-1)] if FLIP in augment else [inputs]
+    found = bases[1:]
+    if SHIFT not in augment:
+        return found
+    height, width = inputs.shape[-2:]
+    down, right = max(height // 14, 1), max(width // 14, 1)
+
+    def shifted(base: Tensor) -> list[Tensor]:
+        wide = F.pad(base, (right, right, down, down), mode="replicate")
+        places = ((0, right), (2 * down, right), (down, 0), (down, 2 * right))
+        return [wide[..., top : top + height, left : left + width] for top, left in places]
+
+    return [*found, *chain.from_iterable(shifted(base) for base in bases)]
+
+
+def checkpoint_weights(path: Any) -> dict[str, Tensor]:
+    """The weights that a run would be validated with at a checkpoint. Raises CheckpointError."""
+    from app.training.checkpoints.checkpoint import load_chosen
+
+    state = load_chosen(path)
+    if state["average"] is None:
+        return dict(state["model"])
+    return {name.removeprefix("module."): value for name, value in state["average"].items() if "." in name}
+
+
+def _put_in(model: Any, weights: Mapping[str, Tensor]) -> None:
+    """Raises EvaluationError for weights of another net."""
+    own = model.state_dict()
+    told = misfits({key: TensorInfo.of(value) for key, value in weights.items()},
+                   {key: TensorInfo.of(value) for key, value in own.items()})  # fmt: skip
+    told |= {key: "the weights have none of that name" for key in own if key not in weights}
+    if told:
+        first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:3])
+        raise EvaluationError(f"The weights are of another net: {first}. Choose weights of this one.")
+    model.load_state_dict(dict(weights))

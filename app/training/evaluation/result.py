@@ -1,0 +1,138 @@
+"""What an evaluation found, as a value: figures, the confusion matrix, and a row for every sample."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.training.task import CLASSES
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """How one class fares. `precision` is nan where no sample is called so, `recall` where none is of it."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """`confusion[true, called]` counts samples (or tokens), None for values.
+
+    `columns` are arrays with a row a sample: `loss` (N,); for classes `true` and `called` (N, 1), `right` (N,), `sure`
+    (N,), the probability of the true class, `top` and `shares` (N, k), the likeliest classes and their probabilities;
+    for tokens `true` and `called` (N, T), `right` their share; for values the first numbers of `true` and `called`.
+    `views` is how many copies of a picture were averaged over, 1 without test-time augmentation.
+    """
+
+    source: str
+    part: str
+    weights: str
+    kind: str
+    classes: tuple[str, ...]
+    count: int
+    loss: float
+    accuracy: float | None
+    metrics: tuple[tuple[str, float], ...]
+    confusion: Numbers | None = field(repr=False)
+    columns: dict[str, NDArray[Any]] = field(repr=False)
+    views: int = 1
+    augment: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def worst(self) -> Numbers:
+        """All samples, the greatest loss first; samples whose loss is no number come before."""
+        losses = np.where(np.isfinite(self.columns["loss"]), self.columns["loss"], np.inf)
+        return np.argsort(-losses, kind="stable")
+
+    def wrong(self) -> Numbers:
+        """The samples that are called something that they are not, the greatest loss first."""
+        order = self.worst()
+        return order[self.columns["right"][order] < 1] if "right" in self.columns else order[:0]
+
+    def cell(self, true: int, called: int) -> Numbers:
+        """The samples of a cell of the matrix, the greatest loss first."""
+        order = self.worst()
+        there = (self.columns["true"][order] == true) & (self.columns["called"][order] == called)
+        return order[there.any(1)]
+
+    def class_rows(self) -> tuple[ClassRow, ...]:
+        """Precision, recall, F1 and support of every class; none for values."""
+        if self.confusion is None:
+            return ()
+        hits, support, called = self.confusion.diagonal(), self.confusion.sum(1), self.confusion.sum(0)
+        rows = []
+        for name, hit, there, said in zip(self.classes, hits.tolist(), support.tolist(), called.tolist(), strict=True):
+            rows.append(ClassRow(name, _ratio(hit, said), _ratio(hit, there), _ratio(2 * hit, said + there), there))
+        return tuple(rows)
+
+    def name(self, number: int) -> str:
+        """The class of a number."""
+        return self.classes[number] if 0 <= number < len(self.classes) else str(number)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures as plain data, null for what is not finite."""
+        told: dict[str, Any] = {"samples": self.count, "part": self.part, "weights": self.weights}
+        told |= {"loss": _plain(self.loss), "accuracy": self.accuracy}
+        told |= {name: _plain(value) for name, value in self.metrics}
+        if self.augment:
+            told |= {"augment": list(self.augment), "views": self.views}
+        if self.confusion is not None:
+            told["classes"] = [
+                {"name": row.name, "precision": _plain(row.precision), "recall": _plain(row.recall),
+                 "f1": _plain(row.f1), "support": row.support} for row in self.class_rows()
+            ]  # fmt: skip
+            told["confusion"] = self.confusion.tolist()
+        return told
+
+    def to_csv(self) -> str:
+        """One row a sample in the order of the data, numbers in full precision."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        columns = self.columns
+        if self.kind == CLASSES:
+            writer.writerow(("sample", "class", "called", "right", "probability of class", "loss"))
+            for number in range(self.count):
+                true, called = int(columns["true"][number, 0]), int(columns["called"][number, 0])
+                sure, loss = float(columns["sure"][number]), float(columns["loss"][number])
+                writer.writerow((number, self.name(true), self.name(called), int(true == called), sure, loss))
+            return out.getvalue()
+        width = columns["true"].shape[1]
+        heads = [f"{word}{'' if width == 1 else f' {place}'}" for word in ("true", "called") for place in range(width)]
+        writer.writerow(("sample", *heads, "loss"))
+        for number in range(self.count):
+            values = (*columns["true"][number].tolist(), *columns["called"][number].tolist())
+            writer.writerow((number, *values, float(columns["loss"][number])))
+        return out.getvalue()
+
+    def classes_csv(self) -> str:
+        """The table of the classes, and the confusion matrix below it."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(("class", "precision", "recall", "f1", "support"))
+        writer.writerows((row.name, row.precision, row.recall, row.f1, row.support) for row in self.class_rows())
+        writer.writerow(())
+        if self.confusion is not None:
+            writer.writerow(("class \\ called", *self.classes))
+            writer.writerows((name, *row) for name, row in zip(self.classes, self.confusion.tolist(), strict=True))
+        return out.getvalue()
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

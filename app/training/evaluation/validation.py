@@ -1,0 +1,81 @@
+"""Loss and accuracy over samples that a net does not learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from app.util.rng import GENERATOR
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.metrics import Gathered
+    from app.training.stepper import Stepper
+
+
+# Mean loss, accuracy, and the mean losses of several outputs by name.
+Evaluated = tuple[float | None, float | None, tuple[tuple[str, float], ...]]
+
+
+def sample_numbers(count: int, size: int, device: str) -> tuple[Tensor, ...]:
+    """The numbers of `count` samples in order, in batches of `size`, on a device."""
+    import torch
+
+    return torch.arange(count, device=device).split(size) if count else ()
+
+
+def evaluate(
+    stepper: Stepper,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    stopping: Callable[[], bool] = lambda: False,
+    gathered: Gathered | None = None,
+) -> Evaluated:
+    """Mean loss and accuracy in eval mode; None for both if there are no samples, or once `stopping` says so.
+
+    `gathered` takes in every batch for the other metrics. The mean losses of several outputs are `loss_<output>`.
+    """
+    import torch
+
+    model = stepper.validated
+    model.eval()
+    losses: list[Tensor] = []
+    parts: dict[str, list[Tensor]] = {}
+    sizes: list[int] = []
+    correct: Tensor | None = None
+    waiting = iter(batches)
+    while True:
+        with GENERATOR:  # a dataset of a person's own may draw
+            batch = next(waiting, None)
+        if batch is None:
+            break
+        inputs, labels = batch
+        if stopping():
+            return None, None, ()
+        with GENERATOR, torch.inference_mode():
+            output = stepper.output(model, inputs)
+            losses.append(stepper.measured(output, labels))
+            for name, part in stepper.parts.items():
+                parts.setdefault(name, []).append(part)
+            sizes.append(len(inputs))
+            right = stepper.task.correct(output, labels)
+            if right is not None:
+                correct = right if correct is None else correct + right
+            if gathered is not None:
+                gathered.add(*stepper.task.chief(output, labels))
+    if not sizes:
+        return None, None, ()
+    count = sum(sizes)
+    accuracy = stepper.task.share(int(correct) if correct is not None else 0, count)
+    told = tuple((f"loss_{name}", _sum(values, sizes) / count) for name, values in parts.items())
+    return _sum(losses, sizes) / count, accuracy, told
+
+
+def _sum(losses: list[Tensor], sizes: list[int]) -> float:
+    """The losses of batches, each times its size."""
+    import torch
+
+    total = 0.0
+    for value, size in zip(torch.stack(losses).tolist(), sizes, strict=True):
+        total += value * size
+    return total

@@ -1,0 +1,83 @@
+"""The inside of one layer for one sample, of a run under way, of the weights that a run left, or of fresh ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.data.sources import Dataset, load
+from app.training.job import Job, check_input
+from app.training.monitoring.live_model import Live
+from app.training.monitoring.snapshots import Channels, activations, filters
+from app.training.objectives import first_classes, prepared
+from app.training.setup.initial_weights import initial_module
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Inside:
+    """`channels` is what the layer gives, `filters` its weights, each None where there is no picture of it. `sample` of
+    `count` training samples was looked at, its label is `label`; `weights` says which they are.
+    """
+
+    layer: str
+    sample: int
+    count: int
+    label: str
+    picture: Any
+    channels: Channels | None
+    filters: Channels | None
+    weights: str
+
+
+def of_run(live: Live, layer: str, sample: int) -> Inside:
+    """The layer at this moment of the run."""
+    weights = f"the run's weights after step {live.step:,}"
+    return _inside(live.model, live.data, live.device, layer, sample, weights)
+
+
+def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str) -> Inside:
+    """With the weights `state`, which `words` speak of; without, as a run begins, drawn with its seed.
+
+    Runs on the CPU. Raises JobError or DataError where net and data do not go together, and what the net raises.
+    """
+    data = prepared(job, load(job.data, job.data_root))
+    check_input(job, data.info)
+    with borrowed(job.training.seed):
+        model = initial_module(job.source, job.training.start)
+        if state is not None:
+            model.load_state_dict(state)
+        return _inside(model, data, "cpu", layer, sample, words)
+
+
+def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: int, words: str) -> Inside:
+    import torch
+
+    from app.data.targets import first
+
+    count = data.info.train_count
+    sample = min(max(sample, 0), count - 1)
+    with borrowed():  # reading a sample may draw, as augmentation does
+        inputs, labels = next(iter(data.train.batches([torch.tensor([sample], device=device)])))
+    channels = activations(model, layer, inputs)
+    shape = tuple(inputs.shape[1:])
+    return Inside(
+        layer,
+        sample,
+        count,
+        _label(first(labels)[0], tuple(map(str, first_classes(data.info)))),
+        inputs[0].detach().float().cpu().numpy() if inputs.is_floating_point() else None,
+        channels,
+        filters(model, layer, shape),
+        words,
+    )
+
+
+def _label(label: Tensor, classes: tuple[str, ...]) -> str:
+    if label.ndim == 0 and not label.is_floating_point() and classes:
+        return classes[int(label)]
+    return ", ".join(f"{float(value):.3g}" for value in label.reshape(-1)[:4])

@@ -1,0 +1,59 @@
+"""The first layer at which the gradient is lost on its way back, over the steps of a run, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.telemetry.gradient_gains import EXPLODED, VANISHED
+from app.training.columns import Array
+from app.training.monitoring.layer_history import LayerTable
+
+
+@dataclass(frozen=True)
+class Lost:
+    """`kind` is "vanishes", "explodes" or "non_finite", `layer` the first that does at the newest step `last` at which
+    one did, seen from where the gradient comes. It was so at `times` of the steps that were measured, from `first` on.
+    """
+
+    kind: str
+    layer: str
+    first: int
+    last: int
+    times: int
+    text: str
+
+
+def lost_over(reach: LayerTable) -> tuple[Lost, ...]:
+    """One of each kind at most. `reach` is the table of that name of a `LayerHistory`."""
+    values = reach.columns.matrix()
+    with np.errstate(invalid="ignore"):
+        asked = {
+            "non_finite": np.isinf(values),
+            "vanishes": values < VANISHED,
+            "explodes": (values > EXPLODED) & ~np.isinf(values),
+        }
+    return tuple(found for kind, cells in asked.items() for found in _of_kind(kind, cells, values, reach))
+
+
+def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> Iterator[Lost]:
+    samples = np.flatnonzero(cells.any(axis=0))
+    if not samples.size:
+        return
+    newest, count = samples[-1], len(reach)
+    row = int(np.flatnonzero(cells[:, newest])[-1])  # layers stand in forward order
+    first, last = int(reach.steps[samples[0]]), int(reach.steps[newest])
+    value, layer = values[row, newest], reach.layers[row]
+    rule = {
+        "non_finite": "a gradient that leaves it is NaN or infinite",
+        "vanishes": f"what leaves it is {value:.2g} of what reached the last layer, less than {VANISHED:g}",
+        "explodes": f"what leaves it is {value:.2g} times what reached the last layer, more than {EXPLODED:g}",
+    }[kind]
+    word = "Not finite" if kind == "non_finite" else kind.capitalize()
+    when = "every measured step" if samples.size == count else f"{samples.size:,} of {count:,} measured steps"
+    since = f", from step {first:,} to {last:,}" if samples.size > 1 else ""
+    now = "" if newest == count - 1 else "; at the newest it is not"
+    text = f"{word} first at {layer}: at step {last:,} {rule}. So it was at {when}{since}{now}."
+    yield Lost(kind, layer, first, last, int(samples.size), text)

@@ -1,0 +1,76 @@
+"""The model of a run under way, and visits to it that leave no trace in the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from app.data.sources import Dataset
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+    from app.training.stepper import Stepper
+
+T = TypeVar("T")
+
+
+@dataclass
+class Live:
+    """What a visitor sees between two steps. `epoch` and `step` are those of the last step taken."""
+
+    stepper: Stepper
+    data: Dataset
+    device: str
+    epoch: int = 0
+    step: int = 0
+    caught: tuple[Tensor, Tensor] | None = None  # the batch that a watch point held at, inputs and labels
+
+    @property
+    def model(self) -> nn.Module:
+        return self.stepper.model
+
+    @property
+    def optimizer(self) -> Optimizer:
+        return self.stepper.optimizer
+
+    @property
+    def loss(self) -> nn.Module:
+        return self.stepper.chief_loss
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the state_dict on the CPU, of the running mean of the weights where there is one."""
+        state = self.stepper.validated.state_dict()
+        return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+
+    def visit(self, function: Callable[[Live], T]) -> T:
+        """`function(self)` with the generators, buffers, train flags and gradients put back afterwards."""
+        with borrowed(), preserved(self.model):
+            return function(self)
+
+
+@contextmanager
+def preserved(model: nn.Module) -> Iterator[None]:
+    """Put back what a forward and a backward leave behind in a module, weights apart."""
+    import torch
+
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    flags = [(module, module.training) for module in model.modules()]
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    # backward() adds to a gradient in place, so the old ones step aside.
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+        for module, training in flags:
+            module.training = training
+        for parameter, gradient in gradients:
+            parameter.grad = gradient

@@ -1,0 +1,73 @@
+"""The memory of a run by layer: measured on one step of it, and estimated before it begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from app.data.spec import VALUES, DataInfo, TargetInfo
+from app.telemetry.layer_memory import StepBytes, step_bytes
+from app.training.config import INPUT
+from app.training.job import Job
+from app.training.monitoring.live_model import Live
+from app.training.objectives import info_of, task_of, wants_input
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def of_run(live: Live) -> StepBytes:
+    """Run the first batch through the net of a run, and count. To be run by `Control.call`."""
+    stepper = live.stepper
+    inputs, labels = live.data.batch(stepper.config.batch_size)
+
+    def forward() -> Any:
+        return stepper.measured(stepper.output(live.model, inputs), labels)
+
+    live.model.train()
+    return step_bytes(live.model, live.optimizer.state, len(inputs), forward)
+
+
+def estimate(job: Job, data: DataInfo) -> StepBytes | None:
+    """The same without running anything: on meta tensors, which have shapes and no memory.
+
+    None where the net or the optimizer cannot run on them. Raises what a net of a person's own raises.
+    """
+    import torch
+
+    from app.source.generated import make_module
+    from app.training.stepper import Stepper
+
+    training = job.training
+    data = info_of(job, data)
+    task = task_of(job, data)
+    batch = min(training.batch_size, data.train_count)
+    with borrowed(), torch.device("meta"):
+        model = make_module(job.source)
+        stepper = Stepper(model, training, task, "cpu")
+        inputs, labels = _batch(job, data, batch)
+
+        def forward() -> Any:
+            return stepper.measured(stepper.output(model, inputs), labels)
+
+        try:
+            for parameter in model.parameters():
+                parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
+            stepper.optimizer.step()
+            return step_bytes(model, stepper.optimizer.state, batch, forward)
+        except (NotImplementedError, RuntimeError, TypeError):
+            return None
+
+
+def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Tensor, Any]:
+    """A batch of the shapes and dtypes that the data have."""
+    import torch
+
+    from app.data.targets import made
+
+    inputs = torch.empty(batch, *data.input_shape, dtype=getattr(torch, data.dtype))
+
+    def label(target: TargetInfo) -> Tensor:
+        return torch.empty(batch, *target.label_shape, dtype=torch.float32 if target.task == VALUES else torch.int64)
+
+    return inputs, made(data, inputs, INPUT if wants_input(job.training) else "", label)

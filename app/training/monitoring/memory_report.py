@@ -1,0 +1,62 @@
+"""What is known of the memory of a run, as one value that can be shown and written to a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from app.data.sources import load
+from app.telemetry import gpu, memory
+from app.telemetry.gpu import Allocator, GpuReading
+from app.telemetry.layer_memory import StepBytes
+from app.training.job import Job
+from app.training.monitoring import memory_by_layer
+from app.training.monitoring.live_model import Live
+from app.training.setup.devices import resolve
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """`step` is measured on a batch of the run, or estimated where `estimated` says so; None where neither can be.
+
+    `allocator` is of CUDA alone, `gpu` says why where it has nothing, `resident` is of the process that tells it, in
+    bytes.
+    """
+
+    device: str
+    step: StepBytes | None
+    estimated: bool
+    allocator: Allocator | None
+    gpu: GpuReading
+    resident: int | None
+
+    def to_json(self) -> str:
+        """All of it; every size in bytes."""
+        raw: dict[str, Any] = asdict(self)
+        if self.step is not None:
+            raw["step"]["total"] = asdict(self.step.total)
+        return json.dumps(raw, indent=2, ensure_ascii=False)
+
+
+def of_run(live: Live) -> MemoryReport:
+    """What a step of this run holds now."""
+    step = memory_by_layer.of_run(live)
+    return MemoryReport(
+        live.device, step, False, gpu.allocator(live.device), gpu.read(live.device), memory.resident()
+    )
+
+
+def before(job: Job, device: str) -> MemoryReport:
+    """The estimate of a run that has not begun, on the device that its `device` means here.
+
+    Raises DataError where the data cannot be read.
+    """
+    device = resolve(device).id
+    step = memory_by_layer.estimate(job, load(job.data, job.data_root).info)
+    return MemoryReport(device, step, True, None, gpu.read(device), memory.resident())
+
+
+def score(estimated: int, measured: int) -> float:
+    """How far the estimate is from what was measured, as a share of that: −0.1 is a tenth too little."""
+    return (estimated - measured) / measured if measured else 0.0

@@ -1,0 +1,139 @@
+"""Where a nan or an infinity came from: the batch is run once more, and every operation's output is looked at."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.source.generated import Source
+from app.training.error_messages import NotFinite
+from app.training.monitoring.live_model import preserved
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.stepper import Stepper
+
+
+def not_finite(stepper: Stepper, source: Source, value: float, step: int, later: Tensor | None = None) -> NotFinite:
+    """The error for a loss of `value` at `step`, naming the first thing that is not finite.
+
+    The forward that gave the loss is run again on what the net was given then. Where the step is over, and the
+    weights may be spoilt already, `later` are other samples to run in its place.
+    """
+    head = f"The loss of step {step} is {value}"
+    fed = stepper.fed if later is None else (later, None)
+    assert fed is not None, "a step's loss is looked at after its forward"
+    inputs, state = fed
+    if not inputs.isfinite().all():
+        held = "the batch holds" if later is None else "the data hold"
+        return NotFinite(f"{head}: {held} numbers that are not finite.")
+    spoilt = next((name for name, tensor in stepper.model.named_parameters() if not _is_finite(tensor)), None)
+    if spoilt:
+        node = _owner(spoilt, source)
+        return NotFinite(f"{head}: the weights of {spoilt} were not finite any more after the step before.", node)
+    found = first_not_finite(stepper, source, inputs, state)
+    amp = stepper.config.amp
+    where = f" in {amp}" if amp else ""
+    if found is not None:
+        ends = ", where numbers end at 65504" if amp == "float16" else ""
+        first = f"{found.operation} was the first to leave the finite numbers{where}{ends}, {found.line}"
+        return NotFinite(f"{head}: {first}.", found.node)
+    if later is not None:
+        return NotFinite(
+            f"{head}. It was read after the step, whose batch is gone; of {len(later)} other samples every layer's "
+            f"output is finite{where}. With not_finite set to skip a loss is read at its step, and the layer is named."
+        )
+    if state is None:
+        return NotFinite(
+            f"{head}. Run once more{where}, every layer's output is finite; it is the loss itself that leaves its "
+            "range, or what falls otherwise each time, such as dropout."
+        )
+    return NotFinite(f"{head}. Every layer's output is finite{where}; it is the loss itself that leaves its range.")
+
+
+def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None) -> Origin | None:
+    """The operation of a forward from which the non-finite numbers of the output came; None if the output is finite.
+
+    The forward is that of a step, in its precision. `state` is the CPU generator's before it, so that dropout falls as
+    it did. A mask of -inf that a softmax takes away again is none. Buffers, train flags, gradients and generators are
+    left as they were.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    origins: dict[int, Origin] = {}
+    # While the tensors live, their ids are theirs alone.
+    alive: list[Any] = []
+    order = itertools.count()
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            before = [origins[id(t)] for t in _tensors((args, kwargs)) if id(t) in origins]
+            out = func(*args, **(kwargs or {}))
+            for tensor in _tensors(out):
+                if _is_finite(tensor):
+                    origins.pop(id(tensor), None)
+                else:
+                    own = Origin(bool(tensor.isnan().any()), next(order), str(func.overloadpacket), *_line(source))
+                    # nan tells more than an infinity, which may be a mask; then the earlier tells more.
+                    origins[id(tensor)] = min(before, default=own)
+                alive.append(tensor)
+            return out
+
+    with borrowed(), preserved(stepper.model), torch.no_grad():
+        if state is not None:
+            torch.set_rng_state(state)
+        with Watch():
+            output = stepper.output(stepper.model, inputs)
+    return min((origins[id(t)] for t in _tensors(output) if id(t) in origins), default=None)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where numbers stopped being finite: the operation, and the node and line of the net's text that called it."""
+
+    is_nan: bool
+    order: int
+    operation: str
+    node: str | None
+    line: str
+
+    def __lt__(self, other: Origin) -> bool:
+        return (not self.is_nan, self.order) < (not other.is_nan, other.order)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, tuple | list):
+        return []
+    return [tensor for item in value for tensor in _tensors(item)]
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(tensor.detach().isfinite().all())
+
+
+def _line(source: Source) -> tuple[str | None, str]:
+    """The node and the line of the net's text that is being run now."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_filename != source.filename:
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return None, "outside the net's text"
+    text = source.text.splitlines()[frame.f_lineno - 1].strip()
+    return source.node_at(frame.f_lineno), f"in the line “{text}”"
+
+
+def _owner(parameter: str, source: Source) -> str | None:
+    """The node whose module holds a parameter, or that is the parameter."""
+    owners = (node for node, path in source.modules.items() if not path or f"{parameter}.".startswith(f"{path}."))
+    return next(owners, None)

@@ -1,0 +1,158 @@
+"""What can be looked at between two steps: the batch that a watch point held at, the inside of a layer, its filters."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.training.monitoring.live_model import Live
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+SAMPLES = 64  # of a batch that are shown
+CHANNELS = 256  # of a layer
+
+
+@dataclass(frozen=True)
+class BatchPeek:
+    """The first `SAMPLES` of a batch: inputs (n, ...), labels (n, ...), what the net gives for them now (n, ...) and
+    the loss of each (n,); None where that cannot be had, and then `problem` says why. `count` is the whole batch.
+    """
+
+    count: int
+    inputs: Any
+    labels: Any
+    outputs: Any
+    losses: Any
+    classes: tuple[str, ...]
+    task: str
+    problem: str = ""
+
+
+def caught_batch(live: Live) -> BatchPeek | None:
+    """The batch that a watch point held at; None if none has.
+
+    The net is as it is now, in train mode, and dropout falls anew.
+    """
+    import torch
+
+    if live.caught is None:
+        return None
+    inputs, labels = (part[:SAMPLES] for part in live.caught)
+    outputs = losses = None
+    problem = ""
+    with torch.no_grad():
+        try:
+            given, labels = live.stepper.task.chief(live.stepper.output(live.model, inputs), labels)
+            outputs = given.float().cpu().numpy()
+            losses = _losses(live, given, labels)
+        except Exception as error:  # a net of a person's own may raise anything, and the batch is shown all the same
+            problem = f"{type(error).__name__}: {error}"
+    info = live.data.info
+    count = len(live.caught[0])
+    return BatchPeek(
+        count, _array(inputs), _array(labels), outputs, losses, tuple(map(str, info.classes)), info.task, problem
+    )
+
+
+def _losses(live: Live, output: Tensor, labels: Tensor) -> Any:
+    """The loss of each sample, (n,); None for a loss that cannot be taken apart."""
+    if not hasattr(live.loss, "reduction"):
+        return None
+    loss, task = copy(live.loss), live.stepper.task.one
+    setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
+    each = loss(task.ready(output), task.targets(labels))
+    return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Pictures of one layer: (n, height, width) float32, of `count` that there are. `what` says what they are."""
+
+    pictures: Any
+    count: int
+    what: str
+    labels: tuple[str, ...] = ()
+
+
+def activations(model: nn.Module, path: str, sample: Tensor) -> Channels | None:
+    """What the module at `path` gives for one sample (1, ...), in eval mode; None if it is not run.
+
+    Channels of pictures are pictures; a vector is one of one line for each 64 of its numbers.
+    """
+    import torch
+
+    found: list[Tensor] = []
+
+    def take(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        while isinstance(output, tuple | list) and output:
+            output = output[0]
+        if isinstance(output, torch.Tensor) and not found:
+            found.append(output.detach())
+
+    handle = model.get_submodule(path).register_forward_hook(take)
+    trained = model.training
+    try:
+        with torch.no_grad():
+            model.eval()
+            model(sample)
+    finally:
+        handle.remove()
+        model.train(trained)
+    return of_values(found[0][0], f"{path}: {_shape(found[0][0])}, range {_range(found[0][0])}") if found else None
+
+
+def of_values(values: Tensor, what: str) -> Channels:
+    """A layer's values for one sample as pictures: (C, H, W), (H, W) or (N,)."""
+    values = values.float().cpu()
+    if values.ndim >= 3:
+        pictures = values.reshape(-1, *values.shape[-2:])
+    elif values.ndim == 2:
+        pictures = values[None]
+    else:
+        flat = values.reshape(-1)
+        width = min(64, max(len(flat), 1))
+        padded = flat.new_full((-(-len(flat) // width) * width,), float("nan"))
+        padded[: len(flat)] = flat
+        pictures = padded.reshape(1, -1, width)
+    return Channels(pictures[:CHANNELS].numpy(), len(pictures), what)
+
+
+def filters(model: nn.Module, path: str, input_shape: tuple[int, ...]) -> Channels | None:
+    """The weights of a layer as pictures: one for each filter and input channel of a convolution, and one for each unit
+    of a Linear that sees a picture of `input_shape` whole. None for a layer that has no such weights.
+    """
+    import torch
+
+    module = model.get_submodule(path)
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, torch.Tensor):
+        return None
+    weight = weight.detach().float().cpu()
+    shape = f"{path}.weight: {_shape(weight)}, range {_range(weight)}"
+    if weight.ndim == 4:
+        pictures = weight.reshape(-1, *weight.shape[2:])
+        return Channels(pictures[:CHANNELS].numpy(), len(pictures), shape)
+    if weight.ndim == 2 and len(input_shape) >= 2 and weight.shape[1] == int(np.prod(input_shape)):
+        pictures = weight.reshape(-1, *input_shape[-2:])
+        return Channels(pictures[:CHANNELS].numpy(), len(pictures), shape)
+    if weight.ndim == 2:
+        return Channels(weight[None].numpy(), 1, shape)
+    return None
+
+
+def _shape(values: Tensor) -> str:
+    return "×".join(map(str, values.shape)) or "one number"
+
+
+def _range(values: Tensor) -> str:
+    return f"{float(values.min()):.3g} to {float(values.max()):.3g}" if values.numel() else "empty"
+
+
+def _array(values: Tensor) -> Any:
+    values = values.detach().cpu()
+    return values.float().numpy() if values.is_floating_point() else values.numpy()

@@ -1,0 +1,97 @@
+"""Where the time of a training step goes, operation by operation, told by torch.profiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from app.training.monitoring.live_model import Live
+from app.util import atomic
+
+MOST = 40  # rows; what is left out is in the sums
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """One kind of operation: its calls in the step and the microseconds spent in it, not in those that it calls.
+
+    `on_device` is of its kernels, None where the step is the CPU's alone.
+    """
+
+    name: str
+    calls: int
+    cpu: float
+    on_device: float | None
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """Forward and backward of one batch; `milliseconds` is by the clock, with what profiling costs.
+
+    `cpu` and `on_device` are the sums in microseconds over all operations; `rows` are the largest of them, `left_out`
+    is how many more there were.
+    """
+
+    device: str
+    batch: int
+    milliseconds: float
+    cpu: float
+    on_device: float | None
+    rows: tuple[OpTime, ...]
+    left_out: int
+
+    def share(self, row: OpTime) -> float:
+        """Of the device's time where there is one, of the CPU's where there is none."""
+        part, whole = (row.cpu, self.cpu) if self.on_device is None else (row.on_device or 0.0, self.on_device)
+        return part / whole if whole else 0.0
+
+
+def of_run(live: Live, trace: str = "") -> StepProfile:
+    """Run the first batch forward and backward, once to warm up and once profiled. To be run by `Control.call`.
+
+    With `trace`, what chrome://tracing and ui.perfetto.dev draw is written to that file; raises OSError.
+    """
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    stepper = live.stepper
+    inputs, labels = live.data.batch(stepper.config.batch_size)
+    on_cuda = live.device.startswith("cuda")
+
+    def step() -> None:
+        live.model.zero_grad(set_to_none=True)
+        stepper.measured(stepper.output(stepper.forward, inputs), labels).backward()
+        if on_cuda:
+            torch.cuda.synchronize(live.device)
+
+    live.model.train()
+    step()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_cuda else [])]
+    with profile(activities=activities, record_shapes=True) as profiler:
+        begin = perf_counter()
+        step()
+        seconds = perf_counter() - begin
+    if trace:
+        try:
+            atomic.write(trace, lambda file: profiler.export_chrome_trace(str(file)))
+        except OSError as error:  # of the file that was asked for, not of the one beside it
+            raise OSError(error.errno, error.strerror, trace) from error
+    return _told(live.device, len(inputs), seconds, profiler.key_averages(), on_cuda)
+
+
+def _told(device: str, batch: int, seconds: float, averages: Any, on_cuda: bool) -> StepProfile:
+    # Kernels have rows of their own, and their time is in those of the operations that launched them as well.
+    rows = [
+        OpTime(
+            each.key, each.count, float(each.self_cpu_time_total),
+            float(each.self_device_time_total) if on_cuda else None,
+        )
+        for each in averages if each.device_type.name == "CPU"
+    ]  # fmt: skip
+    rows.sort(key=lambda row: (-(row.on_device or 0.0), -row.cpu, row.name))
+    return StepProfile(
+        device, batch, 1000 * seconds, sum(row.cpu for row in rows),
+        sum(row.on_device or 0.0 for row in rows) if on_cuda else None,
+        tuple(rows[:MOST]), max(len(rows) - MOST, 0),
+    )  # fmt: skip

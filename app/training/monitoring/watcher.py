@@ -1,0 +1,188 @@
+"""What is measured beside the steps of a run: gradients, layers, memory; at a cost that is measured and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from app.source.generated import Source
+from app.telemetry import memory
+from app.telemetry.gradients import GradientSampler
+from app.telemetry.layer_stats import Look
+from app.telemetry.throttle import Meter
+from app.training.control import Control
+from app.training.events import (
+    Caught,
+    Event,
+    GainFigures,
+    GradientNorms,
+    Histograms,
+    LayerFigures,
+    Looking,
+    MemorySample,
+    Noticed,
+)
+from app.training.monitoring.layer_nodes import node_of
+from app.training.monitoring.live_model import Live
+from app.training.monitoring.watch_points import Found, WatchPoints, dead_above, gradients_above, memory_above
+from app.training.setup.module_checks import mistakes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FLUSH_EVERY = 0.05
+# Seconds between two measurements at least, and the share of the time that they may take: together 0.9 % of a run that
+# may lose 5 % to all that is seen of it, the window's pictures included.
+NORMS = (0.05, 0.003)
+LOOKS = (0.5, 0.004)
+MEMORY = (memory.EVERY, 0.002)
+
+
+class Watcher:
+    """Called by the loop around each step; whatever waits on the device is told when the loop flushes.
+
+    `look_due` and `flush_due` are read at every step: nothing else is done on a step that nothing is measured on.
+    """
+
+    def __init__(self, live: Live, source: Source, control: Control) -> None:
+        self._live, self._source, self._control = live, source, control
+        self.sampler = GradientSampler(live.model)
+        self._norms_meter, self._look_meter, self._memory_meter = (
+            Meter(live.device, *pace) for pace in (NORMS, LOOKS, MEMORY)
+        )
+        compiled = live.stepper.config.compile
+        self.look = Look(live.model, source, self.sampler, self._look_meter, hooks=not compiled)
+        self._norms: list[tuple[int, Tensor]] = []
+        self._fresh: Tensor | None = None
+        self._looked_at: int | None = None  # the step of a look that waits to be fetched
+        self._told: set[tuple[str, str]] = set()
+        self._noticed: set[tuple[str, str]] = set()
+        self._points: WatchPoints | None = None
+        self._measures = bool(self.sampler.layers)
+        self.look_due = self._measures
+        self.flush_due = 0.0
+        self.began = (0, 0.0)  # the step and second that the run goes on from
+
+    def share(self, seconds: float) -> float:
+        """How much of the time up to a second of the run measuring took, 0 to 1."""
+        return self.seconds / max(seconds - self.began[1], 1e-9)
+
+    @property
+    def seconds(self) -> float:
+        """What looking has cost so far."""
+        return self._norms_meter.seconds + self._look_meter.seconds + self._memory_meter.seconds
+
+    # --- Around a step
+
+    def begin(self) -> None:
+        """A look is due: put it on before the forward."""
+        if self._looked_at is None and not self.look.open:
+            self.look.begin()
+            self.look_due = False
+
+    def forward_done(self, loss: Tensor) -> None:
+        """The forward of a step that is looked at is over; backward comes next."""
+        scaler = self._live.stepper.scaler
+        self.look.forward_done(loss, scaler.get_scale() if scaler is not None else 1.0)
+
+    def measure(self) -> None:
+        """Between backward and the optimizer's step."""
+        if self._measures and perf_counter() >= self._norms_meter.due:
+            with self._norms_meter:
+                self._fresh = self.sampler.measure()
+            self._norms_meter.rest()
+        if self.look.open:
+            self.look.gradients()
+
+    def after(self, step: int, updated: bool, now: float) -> None:
+        """After a whole step."""
+        if self._fresh is not None:
+            self._norms.append((step, self._fresh))
+            self._fresh = None
+            if self._control.watch.gradient_norm is not None:
+                self.flush_due = 0.0  # the batch is still at hand
+        if self.look.open:
+            self.look.forward_done()
+            if updated:
+                self.look.end()
+                self._looked_at = step
+                self.flush_due = 0.0
+        elif now >= self._look_meter.due:
+            self.look_due = self._measures
+
+    def skipped(self) -> None:
+        """The step came to nothing."""
+        self._fresh = None
+        if self.look.open:
+            self.look.drop()
+            self.look_due = True
+
+    # --- Telling
+
+    def told(self, epoch: int, step: int, seconds: float) -> Iterator[Event]:
+        """What was measured since the last time. Waits for the device where something waits there."""
+        found: list[tuple[int, Found, str | None]] = []
+        points = self._control.watch
+        if points is not self._points:
+            self._points = points
+            self._told.clear()
+        if self._norms:
+            for at, norms in self._fetched():
+                yield GradientNorms(at, self.sampler.layers, norms)
+                by_layer = dict(zip(self.sampler.layers, norms, strict=True))
+                found += [(at, each, node_of(self._source, each.layer)) for each in gradients_above(points, by_layer)]
+        if self._looked_at is not None:
+            at, self._looked_at = self._looked_at, None
+            seen = self.look.fetch()
+            yield LayerFigures(
+                at, self.sampler.layers, seen.weights, seen.ratios, tuple(seen.dead), tuple(seen.dead.values())
+            )
+            if seen.gains is not None:
+                gains = seen.gains
+                yield GainFigures(at, gains.reached, gains.layers, gains.arriving, gains.leaving)
+            for kind, histograms in seen.histograms.items():
+                yield Histograms(at, kind, histograms)
+            yield from self._notice(at)
+            found += [(at, each, seen.nodes[each.layer]) for each in dead_above(points, seen.dead)]
+        now = perf_counter()
+        if now >= self._memory_meter.due:
+            yield from self._read_memory(step, seconds, found)
+        self.flush_due = now + FLUSH_EVERY
+        for at, each, node in found:
+            if (each.what, each.layer) not in self._told:
+                self._told.add((each.what, each.layer))
+                self._control.pause()
+                message = f"Paused at step {at:,}: {each.message}."
+                yield Caught(epoch, at, each.what, each.layer, node, each.value, message)
+
+    def _notice(self, step: int) -> Iterator[Event]:
+        """Mistakes that have not been told yet."""
+        with self._look_meter:
+            new = [each for each in mistakes(self._live.model) if (each.layer, each.name) not in self._noticed]
+        for each in new:
+            self._noticed.add((each.layer, each.name))
+            yield Noticed(step, each.layer, node_of(self._source, each.layer), each.text)
+
+    def _fetched(self) -> list[tuple[int, tuple[float, ...]]]:
+        import torch
+
+        with self._norms_meter:
+            rows, self._norms = self._norms, []
+            values = torch.stack([norms for _, norms in rows]).tolist()
+            return [(at, self.sampler.by_layer(row)) for (at, _), row in zip(rows, values, strict=True)]
+
+    def _read_memory(self, step: int, seconds: float, found: list[tuple[int, Found, str | None]]) -> Iterator[Event]:
+        for meter in (self._norms_meter, self._look_meter, self._memory_meter):
+            meter.settle()
+        with self._memory_meter:
+            r = memory.read(self._live.device)
+        self._memory_meter.rest()
+        yield MemorySample(step, seconds, r.scope, r.allocated, r.reserved, r.peak, r.resident)
+        yield Looking(step, step - self.began[0], self.seconds, seconds - self.began[1])
+        found += [(step, each, None) for each in memory_above(self._control.watch, r.allocated or r.resident)]
+
+    def clear(self) -> None:
+        """Let go of what lies on the device."""
+        self.look.drop()
+        self._norms.clear()

@@ -1,0 +1,70 @@
+"""The losses of several outputs. The exported `train.py` carries these texts word for word.
+
+torch is imported at the top because they stand alone in that script: import this module lazily.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from app.training.script_recipes import mixed_loss
+
+
+def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
+    """What a net gives, by the names of its outputs.
+
+    Each of `forms` has those that are given together, in training or in evaluation: a name for each place of a tuple,
+    or for each key of a dictionary.
+    """
+    given = output if isinstance(output, dict) else dict(enumerate(output if isinstance(output, tuple) else (output,)))
+    for names in forms:
+        if names.keys() == given.keys():
+            return {names[key]: value for key, value in given.items()}
+    raise ValueError(f"The net gives {', '.join(map(str, given))}, and was to give one of {list(map(list, forms))}.")
+
+
+class SeveralLosses(nn.Module):
+    """The sum of the losses of several outputs, each times its weight.
+
+    `rows` are the names of an output and of its target, the loss, its weight, the number of classes whose ids the loss
+    wants as rows of 0 and 1 (0: as they are), and whether it wants the last axis of the output second. An output that
+    the net does not give now, as it may in evaluation, is left out. `parts` are the losses of the last batch by output.
+    Of mixed samples `others` are who each was mixed with, and `share` is how much of it is its own. `portions` are
+    what the losses of some outputs count for besides, where a batch is dealt out.
+    """
+
+    whole = True  # it takes all that the net gives
+
+    def __init__(
+        self, forms: Sequence[Mapping[Any, str]], rows: Sequence[tuple[str, str, nn.Module, float, int, bool]]
+    ) -> None:
+        super().__init__()
+        self.forms, self.rows = forms, rows
+        self.losses = nn.ModuleList([row[2] for row in rows])
+        self.parts: dict[str, Tensor] = {}
+
+    def forward(
+        self,
+        output: Any,
+        labels: Any,
+        others: Tensor | None = None,
+        share: float = 1.0,
+        portions: Mapping[str, Tensor | float] | None = None,
+    ) -> Tensor:
+        given = named(output, self.forms)
+        total, self.parts = None, {}
+        for name, target, loss, weight, classes, turned in self.rows:
+            if name in given:
+                known = labels if isinstance(labels, Tensor) else labels[target]
+                known = F.one_hot(known, classes).float() if classes else known
+                out = given[name].transpose(1, -1) if turned else given[name]
+                value = loss(out, known) if others is None else mixed_loss(loss, out, known, others, share)
+                if portions is not None and name in portions:
+                    value = portions[name] * value
+                self.parts[name] = value.detach()
+                total = weight * value if total is None else total + weight * value
+        if total is None:
+            raise ValueError(f"The net gives {', '.join(given)} now, and none of these has a loss.")
+        return total

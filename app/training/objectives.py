@@ -1,0 +1,195 @@
+"""What a run compares with what: one output with the data's target, or several, each with one of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from app.data.spec import VALUES, DataInfo, Dataset, TargetInfo
+from app.source.generated import Source
+from app.training.config import INPUT, OutputLoss, TrainingConfig
+from app.training.job import Job, JobError
+from app.training.registry import CLASS_IDS, LOSSES, make_loss
+from app.training.task import OutputError, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Forms = tuple[dict[Any, str], ...]
+Targets = tuple[TargetInfo, ...]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An output, and what it is compared with: `target` is the name of one of the data's, or INPUT."""
+
+    given: OutputLoss
+    target: str
+    task: Task
+
+    @property
+    def hot(self) -> int:
+        """How many classes the loss wants a 0 or 1 for each of; 0 where it takes the labels as they are."""
+        return self.task.classes if self.task.kind != VALUES and LOSSES[self.given.loss.name] != CLASS_IDS else 0
+
+    @property
+    def turned(self) -> bool:
+        """Whether classes are to come second, and stand last."""
+        return self.task.kind == "tokens" and LOSSES[self.given.loss.name] == CLASS_IDS
+
+
+@dataclass(frozen=True)
+class SeveralTasks(Task):
+    """As a task it is that of the first row, whose accuracy and metrics are measured."""
+
+    rows: tuple[Row, ...] = ()
+    forms: Forms = ()
+
+    @property
+    def one(self) -> Task:
+        return self.rows[0].task
+
+    def targets(self, labels: Any) -> Any:
+        return labels
+
+    def ready(self, output: Any) -> Any:
+        return output
+
+    def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
+        """The output and the labels of the first row."""
+        return self.answer(output), _of(labels, self.rows[0].target)
+
+    def answer(self, output: Any) -> Any:
+        """The output of the first row. Raises OutputError."""
+        given, name = self.named(output), self.rows[0].given.output
+        if name not in given:
+            raise OutputError(f"The net gives no {name} now: the first loss is to be one of an output always given.")
+        return given[name]
+
+    def named(self, output: Any) -> dict[str, Any]:
+        """What the net gives by the names of its outputs. Raises OutputError."""
+        from app.training.multi_output import named
+
+        try:
+            return named(output, self.forms)
+        except ValueError as error:
+            raise OutputError(str(error)) from error
+
+    def correct(self, output: Any, labels: Any) -> Tensor | None:
+        return self.one.correct(*self.chief(output, labels))
+
+    def check(self, output: Any, labels: Any) -> None:
+        given = self.named(output)
+        for row in self.rows:
+            if row.given.output in given:
+                try:
+                    row.task.check(given[row.given.output], _of(labels, row.target))
+                except OutputError as error:
+                    raise OutputError(f"{row.given.output}: {error}") from error
+
+    def loss_module(self) -> nn.Module:
+        """The losses as a module that takes all that the net gives, and all labels. Raises ChoiceError."""
+        from app.training.multi_output import SeveralLosses
+
+        return SeveralLosses(
+            self.forms,
+            [(r.given.output, r.target, make_loss(r.given.loss), r.given.weight, r.hot, r.turned) for r in self.rows],
+        )
+
+
+def _of(labels: Any, name: str) -> Any:
+    import torch
+
+    return labels if isinstance(labels, torch.Tensor) else labels[name]
+
+
+def task_of(job: Job, info: DataInfo) -> Task:
+    """What a run of a job is measured by. Raises JobError."""
+    training = job.training
+    if not training.losses:
+        return Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample)
+    rows = rows_of(job, info.known_targets, info.input_shape, info.label)
+    one = rows[0].task
+    return SeveralTasks(one.loss, one.classes, one.kind, one.labels, rows, forms(job.source))
+
+
+def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple[Row, ...]:
+    """The losses of a job held against the targets of its data. Raises JobError."""
+    rows = tuple(_row(row, _target_of(row, targets, input_shape, label)) for row in job.training.losses)
+    known = {name for form in forms(job.source) for name in form.values()}
+    for row in rows:
+        if known and row.given.output not in known:
+            raise JobError(
+                f"The net has no output “{row.given.output}”. It has: {', '.join(sorted(known))}. "
+                "Set the losses of its outputs anew (Training, Loss)."
+            )
+    return rows
+
+
+def _row(row: OutputLoss, target: TargetInfo) -> Row:
+    if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
+        name = "the input itself" if target.name == INPUT else target.name
+        raise JobError(
+            f"{row.output}: {row.loss.name} compares with classes, and {name} has values to predict. Choose a loss of "
+            "values, such as MSELoss."
+        )
+    labels = target.labels_per_sample
+    return Row(row, target.name, Task(row.loss.name, len(target.classes), target.task, labels))
+
+
+def _target_of(row: OutputLoss, targets: Targets, input_shape: Shape, label: str) -> TargetInfo:
+    """The target that is meant. Raises JobError."""
+    if row.target == INPUT:
+        return TargetInfo(INPUT, VALUES, (), input_shape)
+    found = next((one for one in targets if row.target in (one.name, "")), None)
+    if found is None:
+        raise JobError(
+            f"{row.output}: {label} has no target “{row.target}”. It has: "
+            f"{', '.join(one.name for one in targets if one.name) or 'one, without a name'}."
+        )
+    return found
+
+
+def forms(source: Source) -> Forms:
+    """What the net gives: for each mode a name by place, or by key where all have one."""
+    found = []
+    for ends in source.forms:
+        keys = [end.key for end in ends]
+        by_key = bool(ends) and None not in keys and len(set(keys)) == len(keys)
+        found.append({(end.key if by_key else place): end.name for place, end in enumerate(ends)})
+    return tuple(found)
+
+
+def wants_input(training: TrainingConfig) -> bool:
+    """Whether what goes into the net is to come out again."""
+    return any(row.target == INPUT for row in training.losses)
+
+
+def prepared(job: Job, data: Dataset) -> Dataset:
+    """The data as the losses of the job want them: what is said of them is of the first loss's target."""
+    from app.data.targets import WithInput
+
+    if not job.training.losses:
+        return data
+    info = info_of(job, data.info)
+    if not wants_input(job.training):
+        return replace(data, info=info)
+    return Dataset(WithInput(data.train, INPUT), WithInput(data.val, INPUT), WithInput(data.test, INPUT), info)
+
+
+def info_of(job: Job, info: DataInfo) -> DataInfo:
+    """What is said of the data, of the first loss's target. Raises JobError."""
+    if not job.training.losses:
+        return info
+    target = _target_of(job.training.losses[0], info.known_targets, info.input_shape, info.label)
+    return replace(
+        info, task=target.task, classes=target.classes, label_shape=target.label_shape,
+        labels_per_sample=target.labels_per_sample, class_counts=info.target_counts.get(target.name, ()),
+        targets=info.known_targets,
+    )  # fmt: skip
+
+
+def first_classes(info: DataInfo) -> tuple[str, ...]:
+    """The classes of the data's first target, whatever the first loss compares with."""
+    return info.known_targets[0].classes

@@ -1,0 +1,379 @@
+"""Losses, optimizers and schedulers, and the parameters that their signatures ask for.
+
+The lists are closed: a name is looked up here and never on torch itself. What a class takes, its defaults and its
+words come from torch (`inspect.signature` and the docstring); whether a value is right is asked of torch too, by
+building the thing once on a parameter of one number.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from app.training.argument_docs import argument_docs
+from app.training.config import Choice, Schedule
+from app.util.frozen import FrozenMap
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+CLASS_IDS = "class ids"
+ONE_HOT = "one-hot"
+
+# What a loss is compared with, for data with classes: the ids (int64), or a 1 for the class and 0 elsewhere (float32).
+LOSSES: FrozenMap[str, str] = FrozenMap(
+    CrossEntropyLoss=CLASS_IDS,
+    NLLLoss=CLASS_IDS,
+    MultiMarginLoss=CLASS_IDS,
+    BCEWithLogitsLoss=ONE_HOT,
+    BCELoss=ONE_HOT,
+    MultiLabelSoftMarginLoss=ONE_HOT,
+    MSELoss=ONE_HOT,
+    L1Loss=ONE_HOT,
+    SmoothL1Loss=ONE_HOT,
+    HuberLoss=ONE_HOT,
+    KLDivLoss=ONE_HOT,
+    PoissonNLLLoss=ONE_HOT,
+)
+
+# SparseAdam wants sparse gradients (Embedding with sparse=True) and Muon matrices alone; LBFGS runs a closure.
+OPTIMIZERS: tuple[str, ...] = (
+    "Adam", "AdamW", "SGD", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "Adafactor", "Rprop", "ASGD",
+    "LBFGS", "Muon", "SparseAdam",
+)  # fmt: skip
+
+# Left out: LambdaLR and MultiplicativeLR take a function, ChainedScheduler and SequentialLR other schedulers (a warmup
+# is a field of every schedule); LRScheduler is their base.
+SCHEDULERS: tuple[str, ...] = (
+    "StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR",
+    "LinearLR", "PolynomialLR", "ConstantLR", "CyclicLR", "ReduceLROnPlateau",
+)  # fmt: skip
+PLATEAU = "ReduceLROnPlateau"
+
+# Deprecated by torch (size_average, reduce), for CUDA graphs and differentiating through the optimizer, what the loop
+# itself gives (optimizer, last_epoch), and what is a function.
+_LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable", "optimizer", "last_epoch",
+             "scale_fn"}  # fmt: skip
+_TENSORS = {"weight", "pos_weight"}
+_NOT_OF_GROUPS = {"initial_accumulator_value", "ns_steps", "ns_coefficients"}
+CLOSURE = "LBFGS"
+WARMUP_FROM = 0.01  # of the rate
+NO_WARMUP = {PLATEAU: ", for it waits for the validation loss", "OneCycleLR": ", for it begins with one of its own",
+             "CyclicLR": ", for it begins with a rise of its own"}  # fmt: skip
+# What an annotation does not tell.
+_CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("Muon", "adjust_lr_fn"): ("original", "match_rms_adamw"),
+    ("LBFGS", "line_search_fn"): ("strong_wolfe",),
+    (PLATEAU, "mode"): ("min", "max"),
+    (PLATEAU, "threshold_mode"): ("rel", "abs"),
+    ("OneCycleLR", "anneal_strategy"): ("cos", "linear"),
+    ("CyclicLR", "mode"): ("triangular", "triangular2", "exp_range"),
+    ("CyclicLR", "scale_mode"): ("cycle", "iterations"),
+}
+
+
+class ChoiceError(ValueError):
+    """A loss or an optimizer that torch would not make; `param` names the field if one is to blame."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+@dataclass(frozen=True)
+class Param:
+    """One field of the form; the fields are those of the layer catalog's parameters.
+
+    A "literal" is a number, None, or a tuple of numbers (`count` of them; 0: any).
+    """
+
+    name: str
+    kind: str
+    default: Any
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    auto: bool = False
+    count: int = 0
+    optional: bool = False
+    minimum: float | None = None
+    doc: str = ""
+
+
+def loss_params(name: str) -> tuple[Param, ...]:
+    """The fields of a loss of `LOSSES`. Imports torch. Raises ChoiceError for another name."""
+    _known("loss", name, LOSSES)
+    return _params(f"torch.nn.{name}")
+
+
+def optimizer_params(name: str) -> tuple[Param, ...]:
+    """The fields of an optimizer of `OPTIMIZERS`. Imports torch. Raises ChoiceError for another name."""
+    _known("optimizer", name, OPTIMIZERS)
+    return _params(f"torch.optim.{name}")
+
+
+def group_params(choice: Choice) -> tuple[Param, ...]:
+    """The numbers that a group of parameters can have of its own; their defaults are the optimizer's values.
+
+    Raises ChoiceError for an optimizer that takes no groups.
+    """
+    if choice.name == CLOSURE:
+        raise ChoiceError(f"{CLOSURE} takes no groups: it steps all parameters along one line.")
+    return tuple(
+        replace(param, default=choice.params.get(param.name, param.default))
+        for param in optimizer_params(choice.name)
+        if param.kind in ("int", "float", "literal") and param.name not in _NOT_OF_GROUPS
+    )
+
+
+def scheduler_params(name: str) -> tuple[Param, ...]:
+    """The fields of a scheduler of `SCHEDULERS`. Imports torch. Raises ChoiceError for another name."""
+    _known("schedule", name, SCHEDULERS)
+    return _params(f"torch.optim.lr_scheduler.{name}")
+
+
+def make_loss(choice: Choice) -> nn.Module:
+    """The loss as a module. Raises ChoiceError with torch's own words."""
+    import torch
+
+    fields = _checked(choice, loss_params(choice.name))
+    values = {
+        name: torch.tensor(value, dtype=torch.float32) if name in _TENSORS and value is not None else value
+        for name, value in fields.items()
+    }
+    loss: nn.Module = _build(choice, lambda: _loss_class(choice.name)(**values))
+    return loss
+
+
+def make_optimizer(choice: Choice, parameters: Iterable[Any]) -> Optimizer:
+    """The optimizer over `parameters`. Raises ChoiceError with torch's own words."""
+    values = _checked(choice, optimizer_params(choice.name))
+    optimizer: Optimizer = _build(choice, lambda: _optimizer_class(choice.name)(parameters, **values))
+    return optimizer
+
+
+def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
+    """The scheduler of an optimizer, behind its warmup. Raises ChoiceError with torch's own words."""
+    from torch.optim import lr_scheduler
+
+    choice, warmup = schedule.choice, schedule.warmup
+    values = _checked(choice, scheduler_params(choice.name))
+    _check_warmup(schedule)
+    made = _build(choice, lambda: getattr(lr_scheduler, choice.name)(optimizer, **values))
+    if not warmup:
+        return made
+    rise = lr_scheduler.LinearLR(optimizer, start_factor=WARMUP_FROM, total_iters=warmup)
+    return lr_scheduler.SequentialLR(optimizer, [rise, made], [warmup])
+
+
+def _check_warmup(schedule: Schedule) -> None:
+    if schedule.per not in ("step", "epoch"):
+        raise ChoiceError(f"A schedule moves per step or per epoch, not per {schedule.per}.")
+    if schedule.choice.name == PLATEAU and schedule.per != "epoch":
+        raise ChoiceError(f"{PLATEAU} moves per epoch: it waits for the validation loss, which comes once an epoch.")
+    if schedule.warmup and schedule.choice.name in NO_WARMUP:
+        raise ChoiceError(f"{schedule.choice.name} takes no warmup{NO_WARMUP[schedule.choice.name]}.")
+
+
+def check_loss(choice: Choice) -> None:
+    """Make the loss and use it once on zeros of two classes. Raises ChoiceError."""
+    import torch
+
+    loss = make_loss(choice)
+    classes = len(choice.params["weight"]) if choice.params.get("weight") else 2
+    targets = torch.zeros(1, dtype=torch.int64) if LOSSES[choice.name] == CLASS_IDS else torch.zeros(1, classes)
+    _build(choice, lambda: loss(torch.zeros(1, classes), targets))
+
+
+def check_optimizer(choice: Choice) -> None:
+    """Make the optimizer over one number and take a step with it. Raises ChoiceError."""
+    optimizer, closure = _tried(choice)
+    _build(choice, lambda: optimizer.step(closure))
+
+
+def check_group(choice: Choice, options: FrozenMap[str, Any]) -> None:
+    """Make the optimizer with the options of a group as if they were for all. Raises ChoiceError."""
+    fields = {param.name for param in group_params(choice)}
+    for name in options:
+        if name not in fields:
+            raise ChoiceError(f"A group of {choice.name} has no {name}. It has: {', '.join(sorted(fields))}.", name)
+    check_optimizer(Choice(choice.name, FrozenMap({**choice.params, **options})))
+
+
+def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
+    """Make the scheduler over an optimizer and let it move three times. Raises ChoiceError."""
+    made, closure = _tried(optimizer)
+    moving = make_schedule(schedule, made)
+    given = schedule.choice.params.get("total_steps")
+    for _ in range(min(3, given) if isinstance(given, int) else 3):
+        _build(optimizer, lambda: made.step(closure))
+        _build(schedule.choice, lambda: moving.step(*([0.0] if schedule.choice.name == PLATEAU else [])))
+
+
+def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
+    """The optimizer over one small matrix that has a gradient, and the closure that it wants."""
+    import torch
+
+    parameter = torch.zeros(1, 1, requires_grad=True)
+    gradient = torch.zeros(1, 1)
+    parameter.grad = gradient.to_sparse() if choice.name == "SparseAdam" else gradient
+    return make_optimizer(choice, [parameter]), (lambda: parameter.sum()) if choice.name == CLOSURE else None
+
+
+def loss_call(choice: Choice) -> str:
+    """The Python text that makes the loss: `nn.CrossEntropyLoss(label_smoothing=0.1)`."""
+    values = _checked(choice, loss_params(choice.name))
+    texts: list[str] = []
+    for name, value in values.items():
+        tensor = name in _TENSORS and value is not None
+        texts.append(f"{name}=torch.tensor({value!r}, dtype=torch.float32)" if tensor else f"{name}={value!r}")
+    return _call(f"nn.{choice.name}", texts)
+
+
+def optimizer_call(choice: Choice, parameters: str = "model.parameters()") -> str:
+    """The Python text that makes the optimizer: `torch.optim.Adam(model.parameters(), lr=0.001)`."""
+    values = _checked(choice, optimizer_params(choice.name))
+    return _call(f"torch.optim.{choice.name}", [parameters, *(f"{k}={v!r}" for k, v in values.items())])
+
+
+def schedule_call(schedule: Schedule) -> str:
+    """The Python text that makes the scheduler of `optimizer`, and its warmup."""
+    values = _checked(schedule.choice, scheduler_params(schedule.choice.name))
+    _check_warmup(schedule)
+    module = "torch.optim.lr_scheduler"
+    main = _call(f"{module}.{schedule.choice.name}", ["optimizer", *(f"{k}={v!r}" for k, v in values.items())])
+    if not schedule.warmup:
+        return main
+    rise = f"{module}.LinearLR(optimizer, start_factor={WARMUP_FROM}, total_iters={schedule.warmup})"
+    return f"{module}.SequentialLR(\n        optimizer,\n        [\n            {rise},\n            {main},\n" \
+           f"        ],\n        [{schedule.warmup}],\n    )"  # fmt: skip
+
+
+def _call(name: str, arguments: list[str]) -> str:
+    """A call on one line, or with a line an argument where that is long, for a statement four spaces in."""
+    line = f"{name}({', '.join(arguments)})"
+    if len(line) <= 88:
+        return line
+    return "\n".join([f"{name}(", *(f"        {argument}," for argument in arguments), "    )"])
+
+
+def _known(what: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        raise ChoiceError(f"There is no {what} “{name}” here. Choose one of: {', '.join(names)}.")
+
+
+def _loss_class(name: str) -> Callable[..., Any]:
+    from torch import nn
+
+    return {key: getattr(nn, key) for key in LOSSES}[name]
+
+
+def _optimizer_class(name: str) -> Callable[..., Any]:
+    from torch import optim
+
+    return {key: getattr(optim, key) for key in OPTIMIZERS}[name]
+
+
+def _class_of(name: str) -> Callable[..., Any]:
+    from torch.optim import lr_scheduler
+
+    if name in SCHEDULERS:
+        return {key: getattr(lr_scheduler, key) for key in SCHEDULERS}[name]
+    return _loss_class(name) if name in LOSSES else _optimizer_class(name)
+
+
+def _build(choice: Choice, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except (ValueError, TypeError, RuntimeError, IndexError, OverflowError) as error:
+        text = str(error)
+        to_blame = next((name for name in choice.params if re.search(rf"\b{name}\b", text)), None)
+        raise ChoiceError(f"{choice.name}: {text}", to_blame) from error
+
+
+def _checked(choice: Choice, params: tuple[Param, ...]) -> dict[str, Any]:
+    """The parameters of `choice`, every one known and of its kind, so that their `repr` is Python."""
+    fields = {param.name: param for param in params}
+    for name, value in choice.params.items():
+        if name not in fields:
+            raise ChoiceError(f"{choice.name} has no parameter “{name}”. It has: {', '.join(fields)}.", name)
+        if not _fits(value, fields[name]):
+            raise ChoiceError(f"{choice.name}: {name} cannot be {value!r}; {_wanted(fields[name])}.", name)
+    return dict(choice.params)
+
+
+def _fits(value: Any, param: Param) -> bool:
+    if value is None:
+        return param.optional
+    if param.kind == "choice":
+        return value in param.choices
+    if param.kind == "bool":
+        return isinstance(value, bool)
+    if param.kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if param.kind == "float":
+        return _is_number(value)
+    if not isinstance(value, tuple) or not value or (param.count and len(value) != param.count):
+        return False
+    # Adafactor's eps may hold a None, as its default does.
+    holes = isinstance(param.default, tuple) and None in param.default
+    return all(_is_number(item) or (holes and item is None) for item in value)
+
+
+def _is_number(value: Any) -> bool:
+    # False for nan and the infinities, whose repr is no Python, and for whole numbers that no float can hold.
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e308 < value < 1e308
+
+
+def _wanted(param: Param) -> str:
+    words = {
+        "choice": "it must be one of " + ", ".join(map(repr, param.choices)),
+        "bool": "it must be True or False",
+        "int": "it must be a whole number",
+        "float": "it must be a number",
+        "literal": f"it must be a tuple of {param.count or 'finite'} numbers",
+    }[param.kind]
+    return words + (" or None" if param.optional else "")
+
+
+@cache
+def _params(target: str) -> tuple[Param, ...]:
+    name = target.rpartition(".")[2]
+    cls = _class_of(name)
+    docs = argument_docs(inspect.getdoc(cls) or "")
+    signature = inspect.signature(cls)
+    return tuple(
+        _param(name, field, parameter, docs.get(field, ""))
+        for field, parameter in signature.parameters.items()
+        if field not in _LEFT_OUT
+    )
+
+
+def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Param:
+    default, annotation = parameter.default, str(parameter.annotation)
+    required = default is inspect.Parameter.empty
+    default = None if required else default
+    optional = not required and (default is None or "None" in annotation.split("[")[0])
+    count = 0
+    choices: tuple[Any, ...] = _CHOICES.get((owner, name), ())
+    if name == "reduction":
+        # "none" leaves one loss a sample, and backward() wants one number.
+        choices = ("mean", "sum", "batchmean") if owner == "KLDivLoss" else ("mean", "sum")
+        kind, optional = "choice", False
+    elif choices:
+        kind = "choice"
+    elif name in _TENSORS or name == "milestones":
+        kind = "literal"
+    elif isinstance(default, tuple):
+        kind, count, optional = "literal", len(default), False
+    elif isinstance(default, bool) or "bool" in annotation:
+        kind = "bool"
+    elif "float" in annotation or isinstance(default, float):
+        kind = "float"
+    else:
+        kind = "int"
+    return Param(name, kind, default, required, choices, count=count, optional=optional, doc=doc)

@@ -1,0 +1,158 @@
+"""The learning rate over a run before it is run: what torch's schedulers make of it, and values to begin with.
+
+How long a run is decides most of it: `Span` says so in epochs and in steps of the optimizer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.training.config import Choice, Schedule, TrainingConfig
+from app.training.registry import PLATEAU, make_optimizer, make_schedule, optimizer_params
+from app.util.frozen import FrozenMap
+
+MOST = 20_000  # moves of a schedule that are asked for
+ONCE_A_STEP = ("OneCycleLR", "CyclicLR")
+# The parameter that says how long a schedule is.
+LENGTHS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """How long a run is: its epochs, and how often the optimizer takes a step, None if the data do not tell yet."""
+
+    epochs: int
+    steps: int | None
+
+    def moves(self, per: str) -> int | None:
+        """How often a schedule moves."""
+        return self.epochs if per == "epoch" else self.steps
+
+
+def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -> Span:
+    """The length of a run over so many training samples, as long as no limit of time or patience ends it.
+
+    >>> span(TrainingConfig(epochs=3, batch_size=64, accumulate=4), 1438)
+    Span(epochs=3, steps=18)
+    >>> span(TrainingConfig(epochs=30, batch_size=64, max_steps=100), 640)
+    Span(epochs=10, steps=100)
+    """
+    if config.one_batch:
+        samples = config.batch_size
+    if samples is None:
+        return Span(config.epochs, None)
+    batches = max(samples // config.batch_size if drop_last else math.ceil(samples / config.batch_size), 1)
+    updates = math.ceil(batches / config.accumulate)
+    if config.max_steps is None or config.max_steps >= config.epochs * batches:
+        return Span(config.epochs, config.epochs * updates)
+    whole, rest = divmod(config.max_steps, batches)
+    return Span(whole + (rest > 0), whole * updates + math.ceil(rest / config.accumulate))
+
+
+def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule, str]:
+    """A schedule of that name whose values suit the run, and the sentence that says where they come from."""
+    if name == PLATEAU:
+        return Schedule(Choice(name)), ""
+    per = "step" if name in ONCE_A_STEP and length.steps else "epoch"
+    moves = max(length.moves(per) or 1, 1)
+    unit = "steps" if per == "step" else "epochs"
+    rate = _rate(optimizer)
+    run = f"the {moves:,} {unit} of the run"
+    params: dict[str, Any] = {}
+    words = ""
+    if name == "StepLR":
+        params = {"step_size": max(moves // 3, 1)}
+        words = f"step_size was set to a third of {run}."
+    elif name == "MultiStepLR":
+        params = {"milestones": tuple(sorted({max(moves // 2, 1), max(3 * moves // 4, 1)}))}
+        words = f"milestones were set to a half and three quarters of {run}."
+    elif name == "ExponentialLR":
+        params = {"gamma": float(f"{0.01 ** (1 / moves):.4g}") if moves > 1 else 0.1}
+        words = f"gamma was set so that the rate falls to about a hundredth over {run}."
+    elif name == "CosineAnnealingLR":
+        params, words = {"T_max": moves}, f"T_max was set to {run}."
+    elif name == "CosineAnnealingWarmRestarts":
+        params, words = {"T_0": max(moves // 3, 1)}, f"T_0 was set to a third of {run}."
+    elif name == "PolynomialLR":
+        params, words = {"total_iters": moves}, f"total_iters was set to {run}."
+    elif name == "OneCycleLR":
+        params = {"max_lr": rate, "total_steps": moves}
+        words = f"max_lr was set to the optimizer's rate and total_steps to {run}."
+    elif name == "CyclicLR":
+        params = {"base_lr": float(f"{rate / 10:.4g}"), "max_lr": rate, "step_size_up": max(moves // 8, 1)}
+        words = f"max_lr was set to the optimizer's rate, base_lr to a tenth of it, step_size_up to an eighth of {run}."
+    if name in ONCE_A_STEP and not {"momentum", "betas"} & {param.name for param in optimizer_params(optimizer.name)}:
+        params["cycle_momentum"] = False
+    return Schedule(Choice(name, FrozenMap(params)), per), words
+
+
+def _rate(optimizer: Choice) -> float:
+    given = optimizer.params.get("lr")
+    if given is None:
+        given = next((param.default for param in optimizer_params(optimizer.name) if param.name == "lr"), None)
+    return float(given or 0.001)
+
+
+def fitted(schedule: Schedule, length: Span) -> Schedule | None:
+    """The schedule made as long as the run, None where it is, or where it has no length of its own."""
+    name = LENGTHS.get(schedule.choice.name)
+    moves = length.moves(schedule.per)
+    if name is None or moves is None:
+        return None
+    wanted = max(moves - schedule.warmup, 1)
+    params = schedule.choice.params
+    if schedule.choice.name == "OneCycleLR" and params.get("total_steps") is None:
+        given = params.get("epochs"), params.get("steps_per_epoch")
+        has = given[0] * given[1] if all(type(one) is int for one in given) else None
+    else:
+        has = params.get(name, 5 if name == "total_iters" else None)
+    if has == wanted:
+        return None
+    params = params.set(name, wanted)
+    if schedule.choice.name == "OneCycleLR":
+        params = params.without("epochs").without("steps_per_epoch")
+    return replace(schedule, choice=replace(schedule.choice, params=FrozenMap(params)))
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The rate of the main parameter group after each move; `per` is what moves it.
+
+    `words` says why there is none, or why it is not all.
+    """
+
+    rates: tuple[float, ...] = ()
+    per: str = "epoch"
+    words: str = ""
+
+
+def preview(config: TrainingConfig, length: Span) -> Preview:
+    """What torch makes of the rate over a run. Raises ChoiceError with torch's words."""
+    import warnings
+
+    import torch
+
+    schedule = config.schedule
+    if schedule is None:
+        return Preview(words="The rate stays as it is.")
+    if schedule.choice.name == PLATEAU:
+        return Preview(words="It waits for the validation loss, so nobody can say beforehand when the rate falls.")
+    moves = length.moves(schedule.per)
+    if moves is None:
+        return Preview(words="How many steps the run has is known once its data are here.")
+    parameter = torch.zeros(1, 1, requires_grad=True)
+    optimizer = make_optimizer(config.optimizer, [parameter])
+    moving = make_schedule(schedule, optimizer)
+    rates = [float(optimizer.param_groups[0]["lr"])]
+    words = f"The first {MOST:,} of {moves:,} steps." if moves > MOST else ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that no step was taken before the schedule moved
+        for move in range(1, min(moves, MOST)):
+            try:
+                moving.step()
+            except ValueError as error:
+                return Preview(tuple(rates), schedule.per, f"PyTorch stops after {move:,} of {moves:,}: {error}")
+            rates.append(float(optimizer.param_groups[0]["lr"]))
+    return Preview(tuple(rates), schedule.per, words)

@@ -1,0 +1,43 @@
+"""What a run begins with: the data on the device, the net with its first weights, and what changes them."""
+
+from __future__ import annotations
+
+import random
+
+from app.data.sources import Dataset, Watch, load
+from app.training.job import Job, check_input
+from app.training.objectives import prepared, task_of
+from app.training.setup.class_weights import weigh_classes
+from app.training.setup.initial_weights import initial_module
+from app.training.stepper import Stepper
+from app.util.rng import GENERATOR
+
+
+def set_up(
+    job: Job, device: str, watch: Watch = lambda done, total, name: None
+) -> tuple[Stepper, Dataset]:
+    """Draw the weights with the seed of the job; the generators of torch, Python and NumPy are left where that ends.
+
+    `watch` is told what is read of the data, and may raise. Raises JobError, DataError, and what a net of a person's
+    own raises.
+    """
+    import numpy as np
+    import torch
+
+    training = job.training
+    data = load(job.data, job.data_root, watch)
+    data = prepared(job, data)
+    check_input(job, data.info)
+    data = data.to(device)
+    task = task_of(job, data.info)
+    with GENERATOR:
+        torch.manual_seed(training.seed)
+        random.seed(training.seed)
+        np.random.seed(training.seed % 2**32)
+        # Taken along, so that whatever ran between two steps is not noticed.
+        model = initial_module(job.source, training.start).to(device)
+        if training.channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        stepper = Stepper(model, training, task, device)
+        weigh_classes(stepper, job, data.info, device)
+    return stepper, data

@@ -1,0 +1,117 @@
+"""What the loss is compared with, and whether the net's output can be compared at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.training.registry import CLASS_IDS, LOSSES
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
+
+
+class OutputError(ValueError):
+    """The net gives something that the loss cannot be measured on; the text says both shapes."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a loss makes of the net's output and of the labels of the data.
+
+    `kind` "classes": labels are class ids (N,), the output is (N, classes). "values": labels are numbers (N, ...) of
+    the output's shape. "tokens": labels are class ids (N, T) and the output is (N, T, classes).
+    """
+
+    loss: str
+    classes: int
+    kind: str = CLASSES
+    labels: int = 1  # of a sample
+
+    @property
+    def one(self) -> Task:
+        """The task of one output: of several the first."""
+        return self
+
+    def answer(self, output: Any) -> Any:
+        """Of all that the net gives, the output that accuracy and metrics are measured on."""
+        return output
+
+    def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
+        """The output and the labels that accuracy and metrics are measured on."""
+        return output, labels
+
+    def loss_module(self) -> nn.Module | None:
+        """The loss that a run is to take in the place of its own, if any."""
+        return None
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """What the loss compares the output with."""
+        return labels if self.kind == VALUES else make_targets(self.loss, labels, self.classes)
+
+    def ready(self, output: Tensor) -> Tensor:
+        """The output as the loss takes it: classes come second."""
+        return output.transpose(1, -1) if self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS else output
+
+    def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
+        """How many labels are right, a number on the device; None where there are no classes."""
+        return None if self.kind == VALUES else (output.argmax(-1 if self.kind == TOKENS else 1) == labels).sum()
+
+    def share(self, correct: int, samples: int) -> float | None:
+        """The accuracy; None where there are no classes."""
+        return None if self.kind == VALUES else correct / (samples * self.labels)
+
+    def check(self, output: Any, labels: Tensor) -> None:
+        """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
+        if self.kind == CLASSES:
+            check_output(output, self.loss, len(labels), self.classes)
+            return
+        _check_tensor(output)
+        wanted = tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ())
+        if tuple(output.shape) != wanted:
+            raise OutputError(
+                f"The net gives {tuple(output.shape)} for a batch of {len(labels)}, and the data have {wanted}: "
+                f"set the last layer's out_features to {wanted[-1] if len(wanted) > 1 else 1}."
+            )
+        _check_learns(output, self.loss)
+
+
+def make_targets(loss: str, labels: Tensor, classes: int) -> Tensor:
+    """The targets of `loss` for class ids (N,): the ids themselves, or rows of 0 and 1, (N, classes) float32."""
+    from torch.nn import functional as F
+
+    return labels if LOSSES[loss] == CLASS_IDS else F.one_hot(labels, classes).float()
+
+
+def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
+    """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
+    _check_tensor(output)
+    wanted = f"({samples}, {classes})"
+    shape = tuple(output.shape)
+    # Class ids only need a column each; more columns than classes are allowed, as torch allows them.
+    enough = LOSSES[loss] == CLASS_IDS and len(shape) == 2 and shape[1] >= classes
+    if not shape or shape[0] != samples or not (enough or shape == (samples, classes)):
+        raise OutputError(
+            f"The net gives {shape} for a batch of {samples}, and {loss} wants {wanted}: one number for each of the "
+            f"{classes} classes. Set the last layer's out_features to {classes}."
+        )
+    _check_learns(output, loss)
+
+
+def _check_tensor(output: Any) -> None:
+    import torch
+
+    if not isinstance(output, torch.Tensor):
+        raise OutputError(f"The net gives a {type(output).__name__}, and the loss wants one tensor: keep one output.")
+
+
+def _check_learns(output: Tensor, loss: str) -> None:
+    if not output.is_floating_point():
+        raise OutputError(f"The net gives {str(output.dtype)}, and {loss} wants floating point numbers.")
+    if not output.requires_grad:
+        raise OutputError(
+            "The net's output does not depend on any trainable parameter, so there is nothing to train. "
+            "Put a layer with weights between input and output."
+        )

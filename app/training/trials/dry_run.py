@@ -1,0 +1,172 @@
+"""A dry run: two steps and one batch of validation on made data, before any real ones are fetched or read.
+
+It says whether net, loss, optimizer and settings go together on the device, how long a step takes and how much memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from app.data.sources import DataInfo, SourceSpec, spec_of
+from app.data.spec import VALUES, TargetInfo
+from app.telemetry import memory
+from app.training.config import INPUT
+from app.training.error_messages import failure
+from app.training.events import Failed
+from app.training.job import Job, JobError, check_input, check_numbers
+from app.training.objectives import info_of, wants_input
+from app.training.setup.devices import resolve
+from app.training.setup.torch_flags import cpu_threads, switched
+from app.training.trials.isolated import aside, stepper_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.training.stepper import Stepper
+
+STEPS = 2
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What was measured. Seconds are of the first step, which makes the optimizer's state and warms up, and the second.
+
+    `memory` is in bytes: with `scope` "device" the most that torch had allocated there at once, with "process" how much
+    the process has grown at the most; None where the device does not tell.
+    """
+
+    device: str
+    note: str
+    batch_size: int
+    input_shape: tuple[int, ...]
+    losses: tuple[float, ...]
+    seconds: tuple[float, ...]
+    validation_seconds: float
+    memory: int | None
+    scope: str
+
+
+def dry_run(job: Job) -> DryRun | Failed:
+    """Try the whole way of a batch on made data. What goes wrong comes back as the event that a run would end with."""
+    step = 0
+    try:
+        check_numbers(job)
+        info = info_of(job, made_info(job))
+        check_input(job, info)
+        resolved = resolve(job.training.device)
+        config = replace(job.training, compile=False)
+        job = replace(job, training=config, data=replace(job.data, class_weights=False))
+        with switched(config), cpu_threads(config.threads), aside(config.seed):
+            meter = _Meter(resolved.id)
+            stepper = stepper_of(job, info, resolved.id)
+            inputs, labels = made_batch(job, info, resolved.id)
+            stepper.model.train()
+            losses, seconds = [], []
+            for _ in range(STEPS):
+                began = meter.now()
+                batch = stepper.take(inputs, labels, True, lambda _loss: meter.look(), meter.look)
+                losses.append(float(batch.loss))
+                meter.look()
+                seconds.append(meter.now() - began)
+                step += 1
+            began = meter.now()
+            _validate(stepper, inputs, labels)
+            validation = meter.now() - began
+            grown, scope = meter.most()
+    except Exception as error:  # whatever it is, it is told as a run would tell it
+        return failure(error, job.source, job.training.batch_size, 0, step, kept=False)
+    shape = info.input_shape
+    return DryRun(
+        resolved.id, resolved.note or "", config.batch_size, shape, tuple(losses), tuple(seconds), validation, grown,
+        scope,
+    )  # fmt: skip
+
+
+def made_info(job: Job) -> DataInfo:
+    """What the data would say of themselves, without reading them. Raises JobError, DataError."""
+    spec: SourceSpec = spec_of(job.data)
+    if len(job.source.inputs) != 1:
+        raise JobError(f"A dry run makes data for one input, and the net has {len(job.source.inputs)}.")
+    if not spec.is_read:
+        raise JobError("What the labels are is known once the file has been looked at: choose one under Data.")
+    size = job.training.batch_size
+    return DataInfo(
+        spec.key, spec.label, spec.shape, spec.dtype, spec.classes, size, size, spec.task,
+        max(math.prod(spec.label_shape), 1), label_shape=spec.label_shape, targets=spec.targets,
+    )  # fmt: skip
+
+
+def made_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]:
+    """A batch of made samples (N, ...) and labels, drawn from torch's global generator."""
+    import torch
+
+    from app.data.targets import made
+
+    (given,) = job.source.inputs
+    size, dtype = job.training.batch_size, getattr(torch, info.dtype)
+    shape = (size, *info.input_shape)
+    if dtype.is_floating_point:
+        low, high = given.low or 0.0, 1.0 if given.high is None else given.high
+        inputs = torch.rand(shape, dtype=dtype) * (high - low) + low
+    else:
+        high = int(given.high) if given.high is not None else max(len(info.classes), 2)
+        inputs = torch.randint(int(given.low or 0), high, shape).to(dtype)
+
+    def label(target: TargetInfo) -> Tensor:
+        if target.task == VALUES:
+            return torch.rand(size, *target.label_shape)
+        return torch.randint(0, max(len(target.classes), 1), (size, *target.label_shape))
+
+    labels = made(info, inputs, INPUT if wants_input(job.training) else "", label)
+    return inputs.to(device), labels.to(device)
+
+
+def _validate(stepper: Stepper, inputs: Tensor, labels: Tensor) -> None:
+    from app.training.evaluation.validation import evaluate
+
+    evaluate(stepper, [(inputs, labels)])
+
+
+class _Meter:
+    """The clock of a device, and the most memory that was seen."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        if device.startswith("cuda"):
+            import torch
+
+            torch.cuda.synchronize(device)
+            torch.cuda.reset_peak_memory_stats(device)
+        self._first = self._read()
+        self._most = self._first
+
+    def now(self) -> float:
+        """Seconds, once the device has done what it was given."""
+        import torch
+
+        if self._device.startswith("cuda"):
+            torch.cuda.synchronize(self._device)
+        elif self._device == "mps":
+            torch.mps.synchronize()
+        return perf_counter()
+
+    def _read(self) -> int | None:
+        reading = memory.read(self._device)
+        return reading.resident if reading.scope == "process" else reading.peak or reading.allocated
+
+    def look(self) -> None:
+        """Remember how much it is now, if that is the most."""
+        now = self._read()
+        if now is not None and self._most is not None:
+            self._most = max(self._most, now)
+
+    def most(self) -> tuple[int | None, str]:
+        """The most that was seen, in bytes: on a device all of it, of the process what it has grown by."""
+        self.look()
+        scope = memory.read(self._device).scope
+        if self._most is None or self._first is None:
+            return None, scope
+        return (self._most if scope == "device" else self._most - self._first), scope

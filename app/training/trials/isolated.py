@@ -1,0 +1,51 @@
+"""Trying something beside a run: a net and an optimizer of its own, and nobody else's random numbers touched."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from app.training.job import Job
+from app.training.objectives import task_of
+from app.training.setup.class_weights import weigh_classes
+from app.training.setup.initial_weights import initial_module
+from app.training.stepper import Stepper
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from app.data.sources import DataInfo
+
+
+@contextmanager
+def aside(seed: int) -> Iterator[None]:
+    """Hold the generators of torch, Python and NumPy, seeded with `seed`, and put them back as they were.
+
+    A run under way waits as long, so this is for one step at a time.
+    """
+    import numpy as np
+
+    with borrowed(seed):
+        plain, array = random.getstate(), np.random.get_state()
+        try:
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+            yield
+        finally:
+            random.setstate(plain)
+            np.random.set_state(array)
+
+
+def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
+    """What a run of `job` begins with, made with the seed of the job. Call it within `aside`."""
+    import torch
+
+    training = job.training
+    task = task_of(job, info)
+    model = initial_module(job.source, training.start).to(device)
+    if training.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    stepper = Stepper(model, training, task, device)
+    weigh_classes(stepper, job, info, device)
+    return stepper

@@ -1,0 +1,134 @@
+"""The learning rate range test (Smith 2015): a few batches with a rate that grows, and what the loss makes of it.
+
+It has a net of its own on the project's real data and leaves no trace: neither in a run under way nor in the project.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from app.data.sources import load
+from app.training.job import Job, JobError, check_input, check_numbers
+from app.training.objectives import prepared
+from app.training.setup.devices import resolve
+from app.training.trials.isolated import aside, stepper_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LOWEST, HIGHEST, BATCHES = 1e-6, 1.0, 100
+PAST = 0.85  # of the smoothed loss
+TOO_HIGH = 4.0  # times the best smoothed loss: there is nothing to learn beyond
+BEGINNING = 5  # batches whose mean is not settled yet
+
+
+@dataclass(frozen=True)
+class RateTest:
+    """`losses` is the loss of the batch that was taken with each of `rates`, `smoothed` its moving average.
+
+    `suggested` is the rate at which the smoothed loss falls most steeply, None where it does not fall. `ended` says why
+    there are fewer rates than were asked for.
+    """
+
+    rates: tuple[float, ...]
+    losses: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    suggested: float | None
+    ended: str = ""
+
+
+def rate_test(
+    job: Job,
+    lowest: float = LOWEST,
+    highest: float = HIGHEST,
+    batches: int = BATCHES,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> RateTest:
+    """Train on `batches` batches, the first with `lowest`, the last with `highest`, evenly on a log scale.
+
+    `tell(done, total)` is called after every batch. Groups keep their proportion; schedule, running mean and
+    accumulation are left out. Raises JobError, DataError, ChoiceError and what torch raises.
+    """
+    check_numbers(job)
+    if not 0 < lowest < highest or not math.isfinite(highest):
+        raise JobError(f"The rates go from {lowest:g} to {highest:g}; both must be above 0, the last above the first.")
+    if batches < 2 * BEGINNING:
+        raise JobError(f"{batches} batches are too few; take {2 * BEGINNING} or more.")
+    plain = replace(job.training, schedule=None, ema=None, accumulate=1, compile=False)
+    job = replace(job, training=plain)
+    device = resolve(plain.device).id
+    data = prepared(job, load(job.data, job.data_root))
+    check_input(job, data.info)
+    data = data.to(device)
+    with aside(plain.seed):
+        stepper = stepper_of(job, data.info, device)
+    if not stepper.rate > 0:
+        raise JobError(f"{plain.optimizer.name} has no learning rate above 0 to begin with; set its lr.")
+    stepper.model.train()
+    reader = data.train.batches(_chunks(data.info.train_count, plain.batch_size, plain.seed, device))
+    rates: list[float] = []
+    losses: list[float] = []
+    smoothed: list[float] = []
+    ended = ""
+    try:
+        for number in range(batches):
+            if cancelled():
+                ended = "stopped"
+                break
+            rate = lowest * (highest / lowest) ** (number / (batches - 1))
+            with aside(plain.seed + 1 + number):
+                inputs, labels = next(reader)
+                stepper.rates.scale(rate)
+                loss = float(stepper.take(inputs, labels, True, _nothing, lambda: None).loss)
+            if not math.isfinite(loss):
+                ended = f"The loss is {loss} at a rate of {rate:.2g}."
+                break
+            rates.append(rate)
+            losses.append(loss)
+            mean = PAST * (smoothed[-1] if smoothed else loss) + (1 - PAST) * loss
+            smoothed.append(mean)
+            tell(number + 1, batches)
+            if number >= 2 * BEGINNING and mean > TOO_HIGH * max(min(smoothed), 1e-8):
+                ended = f"The loss ran away at a rate of {rate:.2g}."
+                break
+    finally:
+        if isinstance(reader, Generator):
+            reader.close()  # workers that read ahead end here
+    return RateTest(tuple(rates), tuple(losses), tuple(smoothed), steepest(rates, smoothed), ended)
+
+
+def _nothing(loss: Tensor) -> None:
+    """Nobody looks."""
+
+
+def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:
+    """The numbers of the samples of each batch, epoch after epoch."""
+    import torch
+
+    own = torch.Generator().manual_seed(seed)
+    while True:
+        order = torch.randperm(count, generator=own).to(device)
+        whole = [chunk for chunk in order.split(size) if len(chunk) == size]
+        yield from whole or [order]
+
+
+def steepest(rates: list[float], smoothed: list[float]) -> float | None:
+    """The rate at which the loss falls most steeply over the logarithm of the rate, before its least value.
+
+    >>> steepest([10.0**e for e in range(-8, 2)], [9, 9, 9, 9, 9, 9, 5, 4, 4, 8])
+    0.01
+    """
+    if len(smoothed) <= BEGINNING:
+        return None
+    least = min(range(len(smoothed)), key=smoothed.__getitem__)
+    steps = range(BEGINNING, least)
+    if least <= BEGINNING or smoothed[least] > 0.99 * smoothed[0]:
+        return None
+    slopes = {
+        at: (smoothed[at + 1] - smoothed[at - 1]) / math.log(rates[at + 1] / rates[at - 1]) for at in steps
+    }
+    return rates[min(slopes, key=slopes.__getitem__)]

@@ -1,0 +1,86 @@
+"""Load files of tensors as data alone, and say in our own words why one cannot be loaded.
+
+torch's own messages advise `weights_only=False`, which runs whatever a file says; no message of ours passes that on.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from app.util import regular_files
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Fault = Literal["unreadable", "damaged", "unsafe"]
+_GLOBAL = re.compile(r"(?:GLOBAL|class|function) (\w+(?:\.\w+)*)")
+
+
+class UnreadableTensors(Exception):
+    """A file of tensors that cannot be loaded. The text is one sentence without a cure, which depends on the use.
+
+    `fault` is "unreadable" where the system refuses it, "damaged" where a part is missing, else "unsafe".
+    """
+
+    def __init__(self, message: str, fault: Fault) -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
+def load(path: str | Path, mmap: bool = False) -> Any:
+    """Load what `torch.save` wrote, on the CPU and with `weights_only=True`. Raises UnreadableTensors.
+
+    With `mmap` the numbers of a tensor are read when they are looked at.
+    """
+    import torch
+
+    _check(path)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of a pickle's protocol: what is wrong is said below
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap or None)
+    except OSError as error:
+        raise _refused(path, error) from error
+    except Exception as error:  # damaged and dangerous files raise what torch pleases
+        raise _rephrased(path, str(error)) from error
+
+
+def load_safetensors(path: str | Path) -> dict[str, Tensor]:
+    """Load a `.safetensors` file on the CPU. Raises UnreadableTensors."""
+    from safetensors.torch import load_file
+
+    _check(path)
+    try:
+        return load_file(path)
+    except OSError as error:
+        raise _refused(path, error) from error
+    except Exception as error:  # a damaged file: its reader raises what it pleases
+        reason = (str(error).strip() or type(error).__name__).split("\n")[0].rstrip(".")
+        raise UnreadableTensors(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
+
+
+def _check(path: str | Path) -> None:
+    try:
+        size = regular_files.check(path)
+    except OSError as error:
+        raise _refused(path, error) from error
+    if not size:
+        raise UnreadableTensors(f"{path} is empty.", "damaged")
+
+
+def _refused(path: str | Path, error: OSError) -> UnreadableTensors:
+    return UnreadableTensors(f"{path} cannot be read: {error.strerror or error}.", "unreadable")
+
+
+def _rephrased(path: str | Path, words: str) -> UnreadableTensors:
+    if "TorchScript" in words:
+        what = f"{path} is a TorchScript archive, which is a program, and nothing of it was run."
+        return UnreadableTensors(what, "unsafe")
+    if named := _GLOBAL.search(words):
+        what = f"{path} asks for {named[1]}, which is no tensor, and nothing of it was run."
+        return UnreadableTensors(what, "unsafe")
+    if "zip archive" in words:
+        return UnreadableTensors(f"{path} is damaged, or not all of it is there.", "damaged")
+    return UnreadableTensors(f"{path} is damaged, or no file of torch.save; nothing of it was run.", "unsafe")

@@ -1,0 +1,328 @@
+"""What is known of the open drawing at this moment: its analysis, and what stands between it and a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.diagnostics.problems import Problem
+from app.builder.graph import Graph
+from app.preflight import preflight
+from app.project.document import Document
+from app.project.project import Project
+from app.project.weights import start_weights
+from app.source.generated import Path as Way
+from app.training.config import StartWeights
+from app.util import torch_libraries
+from app.views.navigation import Place
+from app.views.project_catalog import LiveCatalog
+from app.views.ui.background import Background, Failure, many_imports
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The torch that was loaded, and the devices that it found."""
+
+    version: str
+    devices: tuple[object, ...]
+
+
+def _load_torch() -> Torch:
+    """Import torch and run one call on meta tensors, whose first use imports a good deal more."""
+    with many_imports():
+        torch_libraries.preload()
+        import torch
+
+        from app.builder import analysis  # noqa: F401
+        from app.training.setup.devices import devices
+
+        with torch.device("meta"):
+            torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
+            torch.nn.BatchNorm1d(1)(torch.zeros(2, 1))
+    return Torch(torch.__version__, devices())
+
+
+Question = tuple[Graph, Catalog, Way]
+
+
+KNOWN = 8  # answers that are kept
+# Milliseconds in which the window shows the shapes before the rest is asked for: what a worker does slows painting.
+BREATH = 10
+# Turns of the event loop that another project, or an edit of a large one, has to be painted in before a worker begins
+# to look at it: the two would take the interpreter from each other.
+TURNS = 6
+LARGE = 300  # nodes
+
+
+def _shapes(graph: Graph, ops: Catalog, way: Way, earlier: Analysis | None) -> Analysis:
+    from app.builder.analysis import shapes_first
+
+    return shapes_first(graph, ops, way, earlier)
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What stands between a project and a run besides its net, by what was known of the data at `look`."""
+
+    project: Project
+    look: int
+    problems: tuple[Problem, ...]
+
+
+def _analyse(
+    graph: Graph, ops: Catalog, way: Way, shapes: Analysis, project: Project, look: int
+) -> tuple[Analysis, Preflight]:
+    from app.builder.analysis import analyse
+
+    analysis = analyse(graph, ops, way, shapes)
+    found: tuple[Problem, ...] = ()
+    if analysis.runnable:
+        # The window remembers all of it: of a large net it takes too long to wait for.
+        start_weights.problems(project.training.start, analysis.source)
+        preflight.small_cost(graph, ops)
+        found = preflight.problems(project, analysis)
+    return analysis, Preflight(project, look, found)
+
+
+class Live(QObject):
+    """Asks for an analysis whenever the graph or what it is made of changes and tells when it is there.
+
+    `shapes_ready(analysis)` comes first, with what the canvas shows while a person draws and nothing else.
+    `analysed(analysis)` comes for the graph that is open, seen from where the person stands, and again when its data or
+    training change: its problems are all that stand between the project and a run. Until torch is loaded there is no
+    analysis, and the window can draw, connect and name already.
+    """
+
+    torch_loaded = Signal(object)
+    torch_failed = Signal(object)
+    shapes_ready = Signal(object)
+    analysed = Signal(object)
+    analysis_failed = Signal(object)
+
+    def __init__(
+        self,
+        document: Document,
+        background: Background,
+        catalog: LiveCatalog,
+        place: Place,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._document = document
+        self._background = background
+        self._catalog, self._place = catalog, place
+        self.torch: Torch | None = None
+        self.analysis: Analysis | None = None
+        self._shapes: Analysis | None = None
+        self._bare: Analysis | None = None
+        self._found_later: tuple[Problem, ...] = ()  # problems of the last answer that its shapes alone did not tell
+        self._answered_question: Question | None = None
+        # Answers of late: what undo and redo come back to is known already, and no worker slows the painting.
+        self._known: deque[tuple[Question, StartWeights | None, Analysis, Preflight]] = deque(maxlen=KNOWN)
+        self._recalled: tuple[Analysis, Preflight] | None = None
+        self._preflight: Preflight | None = None
+        self._look = 0  # how often something else was read of the data
+        self._recall = QTimer(self)
+        self._recall.setSingleShot(True)
+        self._recall.setInterval(0)
+        self._recall.timeout.connect(self._show_recalled)
+        self._breath = QTimer(self)
+        self._breath.setSingleShot(True)
+        self._breath.setInterval(BREATH)
+        self._breath.timeout.connect(self._ask_rest)
+        self._turns = 0
+        self._held = False
+        self._waits = ""  # what is asked once it may be: "all" or the "rest"
+        self._first_look = QTimer(self, interval=0, timeout=self._turn)
+        document.replaced.connect(self._replaced)
+        document.changed.connect(self._changed)
+        catalog.changed.connect(self._ask)
+        place.changed.connect(lambda _before, _after: self._ask())
+
+    def start(self) -> None:
+        """Load torch behind the window, then answer."""
+        self._background.ask("torch", _load_torch, on_answer=self._loaded, on_error=self._not_loaded)
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether `analysis` is of the graph that is open, its blocks, and where the person stands."""
+        return self.analysis is not None and self._answers(self._answered_question)
+
+    @property
+    def net_runs(self) -> bool:
+        """Whether the net that is open is sound in itself, whatever its data, its loss and its start weights are."""
+        return self.up_to_date and self._bare is not None and self._bare.runnable
+
+    @property
+    def net_errors(self) -> tuple[Problem, ...]:
+        """The errors of the net itself, whatever its data, its loss and its start weights are."""
+        return self._bare.errors if self._bare is not None else ()
+
+    @property
+    def in_front(self) -> Analysis | None:
+        """What is known of the sheet in front: the network, or the block that one stands in."""
+        return self.front_of(self.analysis) if self.analysis is not None else None
+
+    def front_of(self, analysis: Analysis) -> Analysis | None:
+        """What an analysis says of the sheet in front, None if it was not asked of that."""
+        return analysis.inside if self._place.path else analysis
+
+    def refresh(self) -> None:
+        """More is known of the data than before: ask again what stands between the project and a run."""
+        self._look += 1
+        self._tell()
+
+    def _question(self) -> Question:
+        return self._document.project.graph, self._catalog.now, self._place.path
+
+    def _answers(self, question: Question | None) -> bool:
+        """Whether a question is what would be asked now."""
+        if question is None:
+            return False
+        graph, ops, way = self._question()
+        return question[0] is graph and question[1] is ops and question[2] == way
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return self.analysis.errors if self.analysis else ()
+
+    def _loaded(self, torch: Torch) -> None:
+        self.torch = torch
+        self.torch_loaded.emit(torch)
+        self._ask()
+
+    def _not_loaded(self, failure: Failure) -> None:
+        self.torch_failed.emit(failure)
+
+    def _changed(self, before: Project, after: Project) -> None:
+        if before.graph is not after.graph:
+            if len(after.graph.nodes) > LARGE:
+                self._wait_a_little()
+            else:
+                self._ask()
+        elif before.data != after.data or before.training != after.training:
+            self._tell()
+
+    def hold(self, on: bool) -> None:
+        """Ask nothing while the window has much to draw, as of a large sheet that comes in turns."""
+        self._held = on
+        waits, self._waits = self._waits, self._waits if on else ""
+        if not on and waits == "all":
+            self._ask()
+        elif not on and waits == "rest":
+            self._breath.start()
+
+    def _replaced(self, _project: Project) -> None:
+        self._wait_a_little()
+
+    def _wait_a_little(self) -> None:
+        self._breath.stop()
+        self._recall.stop()
+        self._waits = ""
+        for key in ("shapes", "analysis"):
+            self._background.forget(key)
+        self._turns = TURNS
+        self._first_look.start()
+
+    def _turn(self) -> None:
+        self._turns -= 1
+        if not self._turns:
+            self._first_look.stop()
+            self._ask()
+
+    def _ask(self) -> None:
+        if self._held:
+            self._waits = "all"
+        elif self.torch is not None and not self._turns and not self.up_to_date:
+            self._breath.stop()
+            self._recall.stop()
+            self._waits = ""
+            for key in ("shapes", "analysis"):
+                self._background.forget(key)
+            question = self._question()
+            self._recalled = self._known_of(question)
+            if self._recalled is not None:
+                self._recall.start()
+                return
+            self._background.ask(
+                "shapes", _shapes, *question, self._shapes,
+                on_answer=partial(self._shaped, question), on_error=self.analysis_failed.emit,
+            )  # fmt: skip
+
+    def _known_of(self, question: Question) -> tuple[Analysis, Preflight] | None:
+        start = self._document.project.training.start
+        for (graph, ops, way), then, analysis, more in self._known:
+            if graph is question[0] and ops is question[1] and way == question[2] and then == start:
+                return analysis, more
+        return None
+
+    @property
+    def _still_recalled(self) -> tuple[Analysis, Preflight] | None:
+        """What was recalled, if it is still what would be."""
+        known = self._known_of(self._question()) if self._recalled is not None else None
+        return known if known is not None and self._recalled is not None and known[0] is self._recalled[0] else None
+
+    def _show_recalled(self) -> None:
+        """What the canvas shows first, as for an answer that had to be worked out."""
+        recalled = self._still_recalled
+        if recalled is not None:
+            self._shapes = recalled[0]
+            self.shapes_ready.emit(recalled[0])
+            self._breathe()
+
+    def _breathe(self) -> None:
+        """Ask for the rest soon; while much is drawn, once it is."""
+        if self._held:
+            self._waits = "rest"
+        else:
+            self._breath.start()
+
+    def _shaped(self, question: Question, shapes: Analysis) -> None:
+        """Show them, with what was found before and will likely be found again, so that no sign flickers."""
+        if self._answers(question):
+            self._shapes = shapes
+            later = () if shapes.errors else self._found_later
+            self.shapes_ready.emit(replace(shapes, problems=(*shapes.problems, *later)) if later else shapes)
+            self._breathe()
+
+    def _ask_rest(self) -> None:
+        recalled, self._recalled = self._still_recalled, None
+        if recalled is not None:
+            (self._bare, self._preflight), self._answered_question = recalled, self._question()
+            self._tell()
+            return
+        question, shapes = self._question(), self._shapes
+        if shapes is not None and shapes.graph is question[0]:
+            self._background.ask(
+                "analysis", _analyse, *question, shapes, self._document.project, self._look,
+                on_answer=partial(self._answered, question), on_error=self.analysis_failed.emit,
+            )  # fmt: skip
+
+    def _answered(self, question: Question, answer: tuple[Analysis, Preflight]) -> None:
+        if self._answers(question):
+            (self._bare, self._preflight), self._answered_question = answer, question
+            self._known.append((question, self._document.project.training.start, *answer))
+            self._tell()
+
+    def _tell(self) -> None:
+        """The analysis, with what the data and the loss have against the net once it is sound in itself."""
+        bare = self._bare
+        if bare is None or not self._answers(self._answered_question):
+            return
+        project, known, more = self._document.project, self._preflight, ()
+        if known is not None and known.project is project and known.look == self._look:
+            more = known.problems
+        elif bare.runnable:
+            more = preflight.problems(project, bare)
+        self.analysis = replace(bare, problems=(*bare.problems, *more))
+        told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
+        self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)
+        self.analysed.emit(self.analysis)

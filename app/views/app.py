@@ -1,0 +1,72 @@
+"""The desktop program: one QApplication, one window, and what happens when something goes wrong in it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtWidgets import QApplication
+
+from app import __version__
+from app.project import journal
+from app.views.main_window import MainWindow
+from app.views.settings import Settings
+from app.views.ui import icons, theme
+
+
+class Unexpected(QObject):
+    """Catches what no code caught, on any thread, and tells the window instead of ending the program."""
+
+    happened = Signal(str, str)
+
+    def install(self) -> None:
+        sys.excepthook = self._hook
+
+    def _hook(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        text = "".join(traceback.format_exception(kind, error, trace))
+        print(text, file=sys.stderr)
+        if not issubclass(kind, KeyboardInterrupt):
+            self.happened.emit(f"{kind.__name__}: {error}", text)
+
+
+# Seconds after which a thread that computes hands the interpreter to one that waits for it. A paint gives the lock
+# up and takes it again dozens of times; at Python's 5 ms each of them may wait that long for a worker.
+SWITCH = 0.0005
+
+
+def make_application(arguments: list[str] | None = None) -> QApplication:
+    """The QApplication with the program's name, icon and look; the interpreter's lock changes hands every `SWITCH`."""
+    sys.setswitchinterval(SWITCH)
+    existing = QApplication.instance()
+    application = existing if isinstance(existing, QApplication) else QApplication(arguments or sys.argv[:1])
+    application.setApplicationName("Tapedeck")
+    application.setOrganizationName("Tapedeck")
+    application.setApplicationVersion(__version__)
+    application.setDesktopFileName("tapedeck")
+    application.setWindowIcon(icons.app_icon())
+    return application
+
+
+def run_window(file: str | None) -> int:
+    """Open the window, with a project if one is named, and return when it is closed."""
+    application = make_application()
+    settings = Settings()
+    theme.manager().set_reduced_motion(settings.reduced_motion)
+    theme.apply(application, settings.theme)
+    window = MainWindow(settings)
+    unexpected = Unexpected(window)
+    unexpected.happened.connect(window.show_unexpected)
+    unexpected.install()
+    window.show()
+    window.start()
+    if file is None:
+        window.open_first()
+    elif file.endswith(journal.JOURNAL):
+        QTimer.singleShot(0, lambda: window.recovery.open(Path(file)))
+    else:
+        QTimer.singleShot(0, lambda: window.files.open(Path(file)))
+    QTimer.singleShot(0, window.recovery.look)
+    return application.exec()

@@ -1,0 +1,102 @@
+"""What if a block were checkpointed: bytes freed at the peak against the time to compute it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.diagram.diagram import bytes_text
+from app.views.autograd.findings.figures_table import FiguresTable
+from app.views.ui.figures import MINUS
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import label
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from app.autograd.diagnostics.checkpointing import WhatIf
+
+HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "Step takes (rounds)", "Gradients",
+         "Training")  # fmt: skip
+
+
+def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
+    """One block in figures."""
+    low, high = (f"{bound * 1000:+.1f}" for bound in one.spread)
+    time = f"{one.slower * 1000:+.1f} ms" if one.measurable else "within noise"
+    time = f"{time} ({low} to {high} ms)".replace("-", MINUS)
+    grads = "equal" if one.equal else f"differ by {one.difference:.1e}"
+    freed = f"{MINUS if one.freed < 0 else ''}{bytes_text(abs(one.freed))}"
+    held = f"{MINUS if one.held_less < 0 else ''}{bytes_text(abs(one.held_less))}"
+    return one.path, one.kind, freed, held, bytes_text(one.plain.peak), time, grads, "recompute" if chosen else ""
+
+
+class CheckpointPage(QWidget):
+    """`selected(path)` tells the block whose row was gone to; `wanted(path)` asks for it to be checkpointed in
+    training, or not to be any more."""
+
+    selected = Signal(str)
+    wanted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.rows: tuple[WhatIf, ...] = ()
+        self._chosen: frozenset[str] = frozenset()
+        self.table = FiguresTable(HEADS, "Blocks, and what it would bring to checkpoint each", {2, 3, 4, 5})
+        self.sentence = label("", "label", "text2", wrap=True)
+        self.use = Button("Checkpoint in training", "primary")
+        self.use.clicked.connect(lambda: self.path and self.wanted.emit(self.path))
+        foot = QHBoxLayout()
+        foot.setContentsMargins(16, 6, 16, 8)
+        foot.setSpacing(12)
+        foot.addWidget(self.sentence, 1)
+        foot.addWidget(self.use)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.table, 1)
+        column.addLayout(foot)
+        self._rest = QWidget()
+        column.addWidget(self._rest, 1)
+        self.table.currentCellChanged.connect(lambda *_: self._moved())
+        self.show_rows((), frozenset())
+
+    @property
+    def path(self) -> str:
+        """The block whose row is selected, "" for none."""
+        row = self.table.currentRow()
+        return self.rows[row].path if 0 <= row < len(self.rows) else ""
+
+    def show_rows(self, rows: tuple[WhatIf, ...], chosen: Collection[str], words: str = "") -> None:
+        """Show these blocks, those that frees most first; `chosen` are checkpointed in training already."""
+        path = self.path
+        self.rows, self._chosen = tuple(sorted(rows, key=lambda one: -one.freed)), frozenset(chosen)
+        self.table.blockSignals(True)
+        self.table.set_rows([row_of(one, one.path in self._chosen) for one in self.rows])
+        self.table.blockSignals(False)
+        self._words = words
+        places = {one.path: place for place, one in enumerate(self.rows)}
+        if self.rows:
+            self.table.selectRow(places.get(path, 0))
+        self._tell()
+
+    def _moved(self) -> None:
+        self._tell()
+        if self.path:
+            self.selected.emit(self.path)
+
+    def _tell(self) -> None:
+        row = self.table.currentRow()
+        one = self.rows[row] if 0 <= row < len(self.rows) else None
+        self.use.setVisible(one is not None)
+        self.table.setVisible(bool(self.rows))
+        self._rest.setVisible(not self.rows)
+        if one is None:
+            self.sentence.setText(self._words)
+            return
+        self.sentence.setText(one.sentence)
+        inside = one.path in self._chosen
+        self.use.setText(f"Keep {one.path} in training" if inside else f"Checkpoint {one.path} in training")
+        self.use.setToolTip("Sets recompute under Training; Ctrl+Z takes it back")

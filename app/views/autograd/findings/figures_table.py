@@ -1,0 +1,80 @@
+"""A table of figures: few rows, chosen whole, columns as wide as what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+
+from app.views.ui import theme
+
+ROOM = 22  # px beside the text of a column
+WIDEST = 300
+LINE = 24
+
+
+class FiguresTable(QTableWidget):
+    """Texts in columns, those in `figures` in the code font at right."""
+
+    def __init__(
+        self, heads: Sequence[str], name: str, figures: Collection[int], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(0, len(heads), parent)
+        self._heads, self._figures = tuple(heads), frozenset(figures)
+        self.setAccessibleName(name)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTabKeyNavigation(False)
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(max(LINE, self.fontMetrics().height() + 8))
+        header = self.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        self.setHorizontalHeaderLabels(list(heads))
+        for column in range(len(heads)):
+            self.horizontalHeaderItem(column).setTextAlignment(self._side(column))
+
+    def _side(self, column: int) -> Qt.AlignmentFlag:
+        side = Qt.AlignmentFlag.AlignRight if column in self._figures else Qt.AlignmentFlag.AlignLeft
+        return side | Qt.AlignmentFlag.AlignVCenter
+
+    def set_rows(self, rows: Sequence[Sequence[str]], tones: Sequence[str] = ()) -> None:
+        """Show these texts; `tones` colours rows by a token of the theme, "" for plain ones."""
+        chosen = self.currentRow()
+        self.setRowCount(len(rows))
+        code, plain = theme.font("formula"), self.font()
+        for row, texts in enumerate(rows):
+            for column, text in enumerate(texts):
+                item = QTableWidgetItem(text)
+                item.setTextAlignment(self._side(column))
+                item.setFont(code if column in self._figures else plain)
+                item.setToolTip(text)
+                if tones and tones[row]:
+                    item.setForeground(theme.current().color(tones[row]))
+                self.setItem(row, column, item)
+        for column, head in enumerate(self._heads):
+            metrics = QFontMetrics(code if column in self._figures else plain)
+            texts = [metrics.horizontalAdvance(row[column]) for row in rows]
+            least = QFontMetrics(self.horizontalHeader().font()).horizontalAdvance(head)
+            self.setColumnWidth(column, min(max([least, *texts]), WIDEST) + ROOM)
+        if 0 <= chosen < len(rows):
+            self.selectRow(chosen)
+
+    def whole_width(self) -> int:
+        """What all columns together want, px."""
+        return self.horizontalHeader().length() + 4
+
+    def fit_height(self) -> None:
+        """As high as its rows: it stands among others in a page that scrolls."""
+        lines = self.rowCount() * self.verticalHeader().defaultSectionSize()
+        self.setFixedHeight(lines + self.horizontalHeader().sizeHint().height() + 4)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -1,0 +1,179 @@
+"""The list of what was found: one row a finding, with its place, its words and its cure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QVBoxLayout, QWidget
+
+from app.views.ui import icons, theme
+from app.views.ui.number_text import counted
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import Glyph, box, label, start
+
+if TYPE_CHECKING:
+    from app.autograd.diagnostics.findings import Finding
+
+CHUNK = 50  # rows that are made at once
+PLACE = 168  # px of the column that says where
+_STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
+
+
+def as_text(finding: Finding) -> str:
+    """The finding for the clipboard."""
+    parts = [f"{finding.severity}: {finding.place}: {finding.sentence}", finding.cure]
+    if finding.after:
+        parts += [f"- {finding.before}", *(f"+ {line}" for line in finding.after.splitlines())]
+    return "\n".join(filter(None, parts))
+
+
+class FindingRow(QWidget):
+    """One finding. Click or Enter goes to its place; the menu copies it."""
+
+    opened = Signal(object)
+    left = Signal(int)
+
+    def __init__(self, finding: Finding, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.finding = finding
+        self._marked = False
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setAccessibleName(f"{finding.severity}, {finding.place}: {finding.sentence}")
+        self.setAccessibleDescription(finding.cure)
+        top = Qt.AlignmentFlag.AlignTop
+        where = QVBoxLayout()
+        where.setSpacing(1)
+        title = label(finding.title, "message", wrap=True)
+        title.setFixedWidth(PLACE)
+        where.addWidget(title)
+        if finding.line is not None:
+            where.addWidget(label(f"line {finding.line}", "caption", "text3"))
+        where.addStretch(1)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(label(finding.sentence, "label", wrap=True))
+        if finding.cure:
+            words.addWidget(label(finding.cure, "label", "text2", wrap=True))
+        if finding.after:
+            words.addSpacing(2)
+            words.addWidget(label(f"− {finding.before}", "formula", "error"))
+            for line in finding.after.splitlines():
+                words.addWidget(label(f"+ {line}", "formula", "run"))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 8, 16, 9)
+        row.setSpacing(10)
+        row.addWidget(Glyph(*_STATES[finding.severity], 15), 0, top)
+        row.addLayout(where)
+        row.addLayout(words, 1)
+
+    def set_marked(self, marked: bool) -> None:
+        """Show that this is the one that was gone to."""
+        self._marked = marked
+        self.update()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.setFocus(Qt.FocusReason.MouseFocusReason)
+            self.opened.emit(self.finding)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(icons.icon("frame"), "Show it", lambda: self.opened.emit(self.finding))
+        text = as_text(self.finding)
+        menu.addAction(icons.icon("copy"), "Copy text", lambda: QGuiApplication.clipboard().setText(text))
+        if self.finding.after:
+            after = self.finding.after
+            menu.addAction(icons.icon("copy"), "Copy the new line", lambda: QGuiApplication.clipboard().setText(after))
+        menu.popup(event.globalPos())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.opened.emit(self.finding)
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self.left.emit(-1 if event.key() == Qt.Key.Key_Up else 1)
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        colors = theme.current()
+        painter = start(self)
+        if self._marked or self.underMouse():
+            painter.fillRect(self.rect(), colors.raised if self._marked and colors.dark else colors.hover)
+        painter.fillRect(0, self.height() - 1, self.width(), 1, colors.line)
+        if self.hasFocus():
+            box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -2), 4, line=colors.accent, width=1.5)
+        painter.end()
+
+
+class FindingList(QScrollArea):
+    """All findings, errors first, and below them what else was looked for. `opened(finding)` asks to go there."""
+
+    opened = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.rows: list[FindingRow] = []
+        self.setWidgetResizable(True)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        inside = QWidget()
+        self._column = QVBoxLayout(inside)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(0)
+        self._icon, self.foot = Glyph("check", "run", 15), label("", "label", "text3", wrap=True)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(16, 12, 16, 12)
+        foot.setSpacing(10)
+        foot.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
+        foot.addWidget(self.foot, 1)
+        self.more = Button("", "link")
+        self.more.hide()
+        self.more.clicked.connect(self._add)
+        self._waiting: tuple[Finding, ...] = ()
+        self._column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
+        self._column.addLayout(foot)
+        self._column.addStretch(1)
+        self.setWidget(inside)
+
+    def show_findings(self, found: tuple[Finding, ...], words: str, fine: bool) -> None:
+        """Show the rows, and `words` below them; `fine` puts a check before them."""
+        for row in self.rows:
+            self._column.removeWidget(row)
+            row.hide()
+            row.deleteLater()
+        self.rows, self._waiting = [], found
+        self._add()
+        self._icon.set("check" if fine else "info", "run" if fine else "text3")
+        self.foot.setText(words)
+        self.verticalScrollBar().setValue(0)
+
+    def _add(self) -> None:
+        """Make the next rows; the focus stays with the last that was there."""
+        last = len(self.rows)
+        for finding in self._waiting[:CHUNK]:
+            row = FindingRow(finding)
+            row.opened.connect(self._open)
+            row.left.connect(self._move)
+            self._column.insertWidget(len(self.rows), row)
+            self.rows.append(row)
+        self._waiting = self._waiting[CHUNK:]
+        self.more.setVisible(bool(self._waiting))
+        self.more.setText(f"Show more of {counted(len(self._waiting), 'other finding')}")
+        if last and last < len(self.rows):
+            self.rows[last].setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _open(self, finding: Finding) -> None:
+        for row in self.rows:
+            row.set_marked(row.finding is finding)
+        self.opened.emit(finding)
+
+    def _move(self, step: int) -> None:
+        at = next((place for place, row in enumerate(self.rows) if row.hasFocus()), 0)
+        row = self.rows[min(max(at + step, 0), len(self.rows) - 1)]
+        row.setFocus(Qt.FocusReason.TabFocusReason)
+        self.ensureWidgetVisible(row, 0, 0)

@@ -1,0 +1,394 @@
+"""The detectives' dealings with the window: when they are asked, what they said, and where a click on it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QWidget
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.node_notes import notes_of
+from app.autograd.tape import Tape, TapeNode
+from app.views.autograd.findings import diagnostics_tasks
+from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
+from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
+from app.views.ui.background import Failure
+from app.views.ui.docks import PageHeights
+from app.views.ui.number_text import counted
+from app.views.ui.widgets.painting import announce
+from app.views.ui.work import Cancelled, Tell, Work
+
+if TYPE_CHECKING:
+    from app.autograd.batch import Subject
+    from app.autograd.diagnostics.checkpointing import WhatIf
+    from app.autograd.diagnostics.findings import Finding, Findings
+    from app.autograd.gradcheck.report import GradcheckReport
+    from app.views.main_window import MainWindow
+
+HEIGHT = 262  # of the page "Findings", px
+EVERY = 100  # ms between two looks at how the work goes on
+
+
+class FindingsControl(QObject):
+    """One piece of work at a time, on a thread of its own: a new one ends the last, and so does another batch.
+
+    What was found stays until another batch is captured or another project is opened.
+    """
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.findings: Findings | None = None
+        self.report: GradcheckReport | None = None
+        self._checked: object = None  # the key of what `report` is of
+        self._work: Work | None = None
+        self._rows: list[WhatIf] = []
+        self.page = page = FindingsPage()
+        pane = window.bottom.pane
+        pane.add("findings", "Findings", "flask", page, after="tape")
+        pane.shown.connect(lambda key: self._shown() if key == "findings" else None)
+        window.bottom.findChild(PageHeights).set_first("findings", HEIGHT)
+        self._timer = QTimer(self, interval=EVERY, timeout=self._tell)
+        page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
+        page.asked.connect(self.ask)
+        page.stopped.connect(self.stop)
+        page.turned.connect(lambda _page: self._shown())
+        page.list.opened.connect(self.go_to)
+        page.chart.chosen.connect(self._choose_layer)
+        page.steps.layerChosen.connect(lambda path: window.curves.gradients.layerClicked.emit(path))
+        window.network_selection.changed.connect(lambda *_: QTimer.singleShot(0, self, self._show_steps))
+        page.steps.runRequested.connect(lambda: window.run_control.run())
+        window.session.progressed.connect(self._show_steps)
+        page.checkpoint.selected.connect(self._choose_path)
+        page.checkpoint.wanted.connect(self._checkpoint)
+        window.autograd_control.captured.connect(lambda *_: self._captured())
+        window.autograd_control.failed.connect(lambda _failure: self._captured())
+        window.document.replaced.connect(lambda _project: self._forget())
+        window.document.changed.connect(lambda _before, _after: self._show_rows())
+        window.tape_inspector.above.append(self._above)
+        window.tape_inspector.below.append(self._below)
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def show(self, page: str = FINDINGS) -> None:
+        """Bring a page to the front."""
+        self._window.show_page("findings")
+        self.page.turn_to(page)
+
+    def ask(self, page: str) -> None:
+        """Have the figures of a page anew."""
+        if page == CHECKPOINT:
+            self.measure_blocks()
+        elif page == GRADCHECK:
+            self.check_net()
+        else:
+            self.look()
+
+    def look(self) -> None:
+        """Ask every detective of the newest batch."""
+        if (make := self._batch()) is not None:
+            self._begin(partial(diagnostics_tasks.find, make), self._found)
+
+    def _batch(self) -> Callable[..., Subject] | None:
+        """The newest batch; where there is none yet, None, and the page says what to do."""
+        make = self._window.autograd_control.subject
+        self.page.set_captured(make is not None)
+        return make
+
+    def check_net(self) -> None:
+        self._check(None, "the whole net", diagnostics_tasks.whole_net)
+
+    def check_selected(self) -> None:
+        """gradcheck of what is selected in the graph; a word where nothing is."""
+        room = self._window.room
+        item = room.item_of(room.scene.current_key())
+        if item is None or isinstance(item, TapeNode) and item.is_leaf:
+            self._window.say("Nothing to check is selected", "Click a backward node or a layer of the graph first.")
+        else:
+            self.check(item)
+
+    def check(self, item: TapeNode | LayerGroup) -> None:
+        """gradcheck of a backward node, or of a layer."""
+        tape = self._window.room.tape
+        assert tape is not None
+        if isinstance(item, TapeNode):
+            number, title = item.id, item.name
+        else:
+            path, title = layer_of(tape, item), item.title
+            if path:
+                call = max(tape.nodes[item.nodes[0]].call, 1) if tape.nodes[item.nodes[0]].layer == path else 1
+                self._check(item.key, title, diagnostics_tasks.of_layer(path, call))
+                return
+            number = next(node for node in item.nodes if not tape.nodes[node].is_leaf)
+        self._check(_key(item), title, diagnostics_tasks.of_node(number), numbered=True)
+
+    def _check(self, key: object, title: str, run: diagnostics_tasks.Check, numbered: bool = False) -> None:
+        self.show(GRADCHECK)
+        make, tape = self._batch(), self._window.room.tape
+        if make is None:
+            return
+        self._checked = key
+        self.report = None
+        self.page.check.show_report(None, f"Checking {title} with finite differences…")
+        samples = self._samples(tape)[0] if tape is not None else None
+        shown = tape if numbered else None
+        self._begin(partial(diagnostics_tasks.checked, partial(make, batch=samples), run, shown, title),
+                    self._reported)  # fmt: skip
+
+    def measure_blocks(self) -> None:
+        """Checkpoint each block in turn and measure what it brings."""
+        if (make := self._batch()) is None:
+            return
+        self._rows = []
+        self._show_rows()
+        self._begin(partial(diagnostics_tasks.measure_blocks, make, self._rows), lambda _rows: self._show_rows())
+
+    def stop(self) -> None:
+        """End what is under way; what it had found by then is shown."""
+        if self._work is not None:
+            self._work.cancel()
+            self.page.set_working("Stopping…")
+
+    def close(self) -> None:
+        """End the work, and wait for it: the window closes."""
+        work, self._work = self._work, None
+        self._timer.stop()
+        if work is not None:
+            work.cancel()
+            work.wait()
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def working(self) -> bool:
+        return self._work is not None
+
+    def _begin(self, function: Callable[[Tell, Cancelled], Any], answered: Callable[[Any], None]) -> None:
+        self._drop()
+        self._work = work = Work(function)
+        work.ended.connect(partial(self._ended, work, answered))
+        self._timer.start()
+        self.page.set_working("Running the batch…")
+        work.start()
+
+    def _drop(self) -> None:
+        """Let what is under way go, without a word of what it finds."""
+        if self._work is not None:
+            self._work.cancel()
+            self._work = None
+        self._timer.stop()
+        self.page.set_working(None)
+
+    def _ended(self, work: Work, answered: Callable[[Any], None], answer: Any) -> None:
+        if work is not self._work:
+            return
+        self._work = None
+        self._timer.stop()
+        self.page.set_working(None)
+        if isinstance(answer, Failure):
+            self._failed(answer)
+        else:
+            answered(answer)
+
+    def _failed(self, failure: Failure) -> None:
+        words = str(failure.error)
+        if self.page.page == GRADCHECK:
+            self.page.check.show_report(None, words)
+        elif self.page.page == CHECKPOINT:
+            self._show_rows(words)
+        else:
+            self.page.list.show_findings((), f"It could not be looked into: {words}", fine=False)
+            self.page.rule.setText(words)
+        self.page.status.setText("It did not run through")
+
+    def _tell(self) -> None:
+        if self._work is not None and not self._work.cancelled:
+            self.page.set_working(self._work.progress or "Running the batch…")
+            if self.page.page == CHECKPOINT and len(self._rows) != len(self.page.checkpoint.rows):
+                self._show_rows()
+
+    # -- what happened -------------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._drop()
+        self.findings, self.report, self._checked, self._rows = None, None, None, []
+        self._window.autograd_control.subject = None
+        self.page.set_captured(False)
+        self.page.list.show_findings((), "", fine=False)
+        self.page.chart.set_ladder(None)
+        self.page.check.show_report(None)
+        self._show_rows()
+
+    def _captured(self) -> None:
+        make = self._window.autograd_control.subject
+        self._forget()
+        self._window.autograd_control.subject = make
+        self.page.set_captured(make is not None, self._window.autograd_control.left_out)
+        self._inspect_again()
+        self._shown()
+
+    def _shown(self) -> None:
+        """The page came to the front: what is cheap is looked for by itself."""
+        wanted = self.page.page in (FINDINGS, GAIN) and self.page.isVisible() and not self.page.over_run
+        self._say_status()
+        self._show_steps()
+        if wanted and self.findings is None and self._work is None:
+            self.look()
+
+    def _show_steps(self) -> None:
+        """The gain ladder over the run whose curves are shown."""
+        if self.page.over_run and self.page.isVisible():
+            curves = self._window.curves
+            self.page.steps.set_history(curves.history if curves.has_run else None)
+            self.page.steps.map.set_selected(curves.gradients.selected)
+
+    def _found(self, findings: Findings) -> None:
+        from app.autograd.diagnostics.findings import LOOKED_FOR
+
+        self.findings = findings
+        looked = f"Looked for on this batch: {', '.join(LOOKED_FOR)}."
+        words = f"Nothing found. {looked}" if not findings.found else looked
+        if findings.cancelled:
+            words = f"Stopped: this is what was found until then. {looked}"
+        self.page.list.show_findings(findings.found, words, fine=not findings.found and not findings.cancelled)
+        self.page.chart.set_ladder(findings.ladder)
+        self.page.rule.setText(_rule(findings))
+        told = counted(len(findings.found), "finding") if findings.found else "Nothing found"
+        self._say_status()
+        announce(self.page, told)
+        self._inspect_again()
+
+    def _reported(self, report: GradcheckReport) -> None:
+        self.report = report
+        self.page.check.show_report(report)
+        announce(self.page, report.sentences[0])
+        self._inspect_again()
+
+    def _say_status(self) -> None:
+        """How many findings there are, on the pages that tell of them."""
+        if self._work is None:
+            found = self.findings.found if self.findings is not None else None
+            told = "" if found is None else counted(len(found), "finding") if found else "Nothing found"
+            shown = self.page.page in (FINDINGS, GAIN) and not self.page.over_run
+            self.page.status.setText(told if shown else "")
+
+    def _inspect_again(self) -> None:
+        """The inspector's sections tell something else now; what is in sight stays there."""
+        inspector = self._window.tape_inspector
+        at = inspector.verticalScrollBar().value()
+        if inspector.shown() is not None:
+            inspector.show_item(inspector.tape, inspector.shown())
+            inspector.widget().adjustSize()
+            inspector.verticalScrollBar().setValue(at)
+
+    def _show_rows(self, words: str = "") -> None:
+        chosen = self._window.document.project.training.recompute
+        if not self._rows and not words:
+            words = "Each block is checkpointed in turn on this batch: bytes at the peak, the time of a step and its " \
+                "gradients are measured beside those of a plain step."
+            if self.working:
+                words = ""
+        self.page.checkpoint.show_rows(tuple(self._rows), chosen, words)
+
+    # -- where a click leads -------------------------------------------------------------------------------------------
+
+    def _same_tape(self) -> Tape | None:
+        """The room's tape, where its nodes are those that the findings number."""
+        ours, theirs = self._window.room.tape, self.findings.tape if self.findings is not None else None
+        if ours is None or theirs is None or len(ours.nodes) != len(theirs.nodes):
+            return None
+        return ours if all(a.name == b.name for a, b in zip(ours.nodes, theirs.nodes, strict=True)) else None
+
+    def go_to(self, finding: Finding) -> None:
+        """Select the place of a finding everywhere."""
+        window = self._window
+        if finding.tape_node is not None and self._same_tape() is not None:
+            window.room.reveal(finding.tape_node)
+        node = finding.node
+        if node is not None and node in window.document.project.graph.nodes:
+            window.network_selection.set([node], window.room if finding.tape_node is not None else self)
+
+    def _choose_layer(self, key: str) -> None:
+        from app.autograd.diagnostics.findings import first_nodes
+
+        tape = self._same_tape()
+        if tape is not None and (node := first_nodes(tape).get(key)) is not None:
+            self._window.room.reveal(node)
+
+    def _choose_path(self, path: str) -> None:
+        tape = self._window.room.tape
+        inside = [] if tape is None else [
+            node for node in tape.nodes if node.layer == path or node.layer.startswith(f"{path}.")
+        ]  # fmt: skip
+        if inside:
+            self._window.room.reveal(inside[-1].id)
+
+    def _checkpoint(self, path: str) -> None:
+        """Set what the training checkpoints, as one step that can be undone, and show it."""
+        window = self._window
+        project = window.document.project
+        inside = path in project.training.recompute
+        others = tuple(one for one in project.training.recompute if one != path)
+        training = replace(project.training, recompute=others if inside else (*others, path))
+        window.document.apply(f"{'Keep' if inside else 'Checkpoint'} {path}", replace(project, training=training))
+        window.right.show()
+        window.right.pane.show_page("training")
+        window.say(f"{path} is {'kept' if inside else 'checkpointed'} in training", "recompute under Training")
+
+    # -- the inspector -------------------------------------------------------------------------------------------------
+
+    def _samples(self, tape: Tape) -> tuple[int, int]:
+        """How many samples gradcheck takes, and of how many: a batch norm in train mode needs two."""
+        whole = tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
+        norms = tape.train and any("BatchNorm" in node.name for node in tape.nodes)
+        return min(2 if norms else 1, whole), whole
+
+    def _above(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
+        if tape is not self._window.room.tape:
+            return
+        if isinstance(item, TapeNode) and (notes := notes_of(tape, item)):
+            yield notes_section(notes)
+        ready = self.findings is not None and self.findings.paths is not None
+        paths = self.findings.paths if self.findings is not None else None
+        if isinstance(item, TapeNode):
+            names = item.parameters[:1]
+            if names:
+                answers = [paths.answers[name] for name in names if name in paths.answers] if paths else None
+                yield why_section(answers if ready else None, self._ask_why, ".grad")
+        elif layer := layer_of(tape, item):
+            answers = list(self.findings.of_layer(layer)) if ready and self.findings is not None else None
+            if answers is None or answers:
+                yield why_section(answers, self._ask_why, ".grad of its parameters")
+
+    def _below(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterable[QWidget]:
+        if tape is not self._window.room.tape or (isinstance(item, TapeNode) and item.is_leaf):
+            return
+        few, whole = self._samples(tape)
+        what = "op" if isinstance(item, TapeNode) else "layer"
+        report = self.report if self._checked == _key(item) else None
+        yield check_section(what, f"{few} of {counted(whole, 'sample')}", report, lambda: self.check(item),
+                            lambda: self.show(GRADCHECK))  # fmt: skip
+
+    def _ask_why(self) -> None:
+        self.show(FINDINGS)
+        if self._work is None:
+            self.look()
+
+
+def _key(item: TapeNode | LayerGroup) -> object:
+    return item.id if isinstance(item, TapeNode) else item.key
+
+
+def _rule(findings: Findings) -> str:
+    if findings.ladder is None:
+        return "Backward did not run through, so there are no gains." if not findings.cancelled else "Stopped."
+    if not findings.ladder.lost:
+        return "No layer vanishes or explodes: what leaves each is between 0.001 and 1,000 of what reached the last."
+    return " ".join(
+        f"{'Not finite' if lost.kind == 'non_finite' else lost.kind.capitalize()} first at {lost.title}: {lost.rule}."
+        for lost in findings.ladder.lost
+    )

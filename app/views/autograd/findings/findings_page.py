@@ -1,0 +1,130 @@
+"""The page "Findings" of the bottom dock: what the detectives say, gradcheck, the gain ladder, checkpoints."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from app.views.autograd.findings.checkpoint_page import CheckpointPage
+from app.views.autograd.findings.finding_rows import FindingList
+from app.views.autograd.findings.gain_chart import GainChart
+from app.views.autograd.findings.gain_over_steps import GainsOverRun
+from app.views.autograd.findings.gradcheck_page import GradcheckPage
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import Line, label
+from app.views.ui.widgets.segmented import Segmented
+
+FINDINGS, GRADCHECK, GAIN, CHECKPOINT = "findings", "gradcheck", "gain", "checkpoint"
+PAGES = ((FINDINGS, "Findings"), (GAIN, "Gain ladder"), (GRADCHECK, "gradcheck"), (CHECKPOINT, "Checkpoint"))
+BATCH, OVER = "batch", "run"
+RUN = {FINDINGS: "Look again", GAIN: "Measure again", GRADCHECK: "Check the whole net", CHECKPOINT: "Measure"}
+HINTS = {
+    FINDINGS: "Capture one batch: then gradients that are None or zero, in-place changes, NaN, and layers where the "
+    "gradient vanishes are looked for.",
+    GAIN: "|grad in| / |grad out| of each layer is measured on one batch.",
+    GRADCHECK: "Backward's gradient is compared with finite differences, in float64 and in float32.",
+    CHECKPOINT: "For each block it is measured what torch.utils.checkpoint would free, and how long a step then takes.",
+}
+
+
+class FindingsPage(QWidget):
+    """Four pages under one row of choices. `asked(page)` wants the page's figures anew, `stopped` no more of them, and
+    `captureRequested` a batch. `turned(page)` tells which is in front. The gain ladder is that of the batch, or over
+    the steps of a run: `steps`."""
+
+    asked = Signal(str)
+    stopped = Signal()
+    captureRequested = Signal()
+    turned = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.tabs = Segmented(list(PAGES), "What is looked at")
+        self.status = label("", "label", "text2")
+        self.status.setMinimumWidth(1)
+        self.run = Button(RUN[FINDINGS], icon="flask")
+        self.left_out = label("", "caption", "warn", wrap=True)
+        self.left_out.setContentsMargins(12, 5, 12, 5)
+        self.stop = Button("Stop", icon="stop")
+        self.stop.hide()
+        self.list, self.check = FindingList(), GradcheckPage()
+        self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)
+        self.checkpoint, self.steps = CheckpointPage(), GainsOverRun()
+        self.over = Segmented([(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what")
+        gain = QWidget()
+        column = QVBoxLayout(gain)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        words = QHBoxLayout()
+        words.setContentsMargins(16, 6, 16, 6)
+        words.addWidget(self.rule, 1)
+        column.addLayout(words)
+        column.addWidget(self.chart, 1)
+        self.empty = EmptyState("autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch")
+        self.empty.acted.connect(self.captureRequested)
+        self._pages = {FINDINGS: self.list, GAIN: gain, GRADCHECK: self.check, CHECKPOINT: self.checkpoint}
+        self.stack = QStackedWidget()
+        for page in (self.empty, *self._pages.values(), self.steps):
+            self.stack.addWidget(page)
+        row = QHBoxLayout()
+        row.setContentsMargins(12, 5, 12, 5)
+        row.setSpacing(10)
+        row.addWidget(self.tabs)
+        row.addWidget(self.over)
+        row.addWidget(self.status, 1)
+        row.addWidget(self.stop)
+        row.addWidget(self.run)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(row)
+        layout.addWidget(Line())
+        layout.addWidget(self.left_out)
+        layout.addWidget(self.stack, 1)
+        self._captured = False
+        self.tabs.changed.connect(self._turn)
+        self.over.changed.connect(lambda _which: self._turn(self.page))
+        self.run.clicked.connect(lambda: self.asked.emit(self.page))
+        self.stop.clicked.connect(self.stopped)
+        self.set_captured(False)
+
+    @property
+    def page(self) -> str:
+        """Which of the four is in front."""
+        return self.tabs.value()
+
+    @property
+    def over_run(self) -> bool:
+        """Whether the page in front tells of a run, and so of no batch."""
+        return self.page == GAIN and self.over.value() == OVER
+
+    def turn_to(self, page: str) -> None:
+        self.tabs.set_value(page)
+
+    def set_captured(self, captured: bool, left_out: str | None = None) -> None:
+        """Whether there is a batch to look into; `left_out` says what of the capture's options is not kept to here."""
+        self._captured = captured
+        if left_out is not None:
+            self.left_out.setText(left_out)
+        self._show(self.page)
+
+    def _turn(self, page: str) -> None:
+        self._show(page)
+        self.turned.emit(page)
+
+    def _show(self, page: str) -> None:
+        self.run.setText(RUN[page])
+        self.over.setVisible(page == GAIN)
+        self.left_out.setVisible(self._captured and not self.over_run and bool(self.left_out.text()))
+        self.run.setVisible(self._captured and not self.over_run and not self.stop.isVisibleTo(self))
+        of_batch = self._pages[page] if self._captured else self.empty
+        self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
+        if not self._captured:
+            self.empty.set_text("No graph captured yet", HINTS[page])
+
+    def set_working(self, words: str | None) -> None:
+        """Say what goes on, with Stop beside it; None when nothing does."""
+        self.stop.setVisible(words is not None)
+        self.run.setVisible(self._captured and not self.over_run and words is None)
+        self.status.setText(words or "")

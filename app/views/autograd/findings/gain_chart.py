@@ -1,0 +1,238 @@
+"""The gain ladder: how the gradient grows and shrinks from layer to layer, over the depth of the net."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from app.views.ui import theme
+from app.views.ui.figures import MINUS, figure
+from app.views.ui.widgets.painting import TextLine, box, elided, start
+
+if TYPE_CHECKING:
+    from app.autograd.diagnostics.gradient_gain import Ladder, Rung
+
+LEFT, RIGHT, TOP, BOTTOM = 58, 18, 30, 26  # px around the plot
+NAMES = 76  # px that a layer's name wants
+DECADES = 14  # that are shown at most
+
+
+class GainChart(QWidget):
+    """One point a layer, from the input at left to the loss at right: |grad in| / |grad out| on a log axis.
+
+    A thin line tells what is left of the gradient that reached the last layer. `chosen(key)` names the group that a
+    click, or Enter, asks for.
+    """
+
+    chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rungs: tuple[Rung, ...] = ()
+        self._lost: dict[str, str] = {}
+        self._at = -1
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self.setMinimumHeight(110)
+        self.setAccessibleName("Gain of each layer, |grad in| / |grad out|")
+        theme.manager().changed.connect(self.update)
+
+    def set_ladder(self, ladder: Ladder | None) -> None:
+        """Show another backward pass."""
+        self._rungs = tuple(reversed(ladder.rungs)) if ladder is not None else ()
+        self._lost = {lost.key: lost.kind for lost in ladder.lost} if ladder is not None else {}
+        self._at = -1
+        self._tell()
+        self.update()
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        """In forward order."""
+        return self._rungs
+
+    def sizeHint(self) -> QSize:
+        return QSize(480, 170)
+
+    # -- where things are ----------------------------------------------------------------------------------------------
+
+    def _plot(self) -> QRectF:
+        return QRectF(LEFT, TOP, max(self.width() - LEFT - RIGHT, 1), max(self.height() - TOP - BOTTOM, 1))
+
+    def _x(self, place: int) -> float:
+        plot, count = self._plot(), len(self._rungs)
+        return plot.left() + plot.width() * (place + 0.5) / max(count, 1)
+
+    def _span(self) -> tuple[int, int]:
+        """Decades at the foot and at the head."""
+        values = [value for rung in self._rungs for value in (rung.gain, rung.reach) if _usable(value)]
+        logs = [math.log10(value) for value in values if value] or [0.0]
+        low, high = math.floor(min([*logs, -0.5])), math.ceil(max([*logs, 0.5]))
+        return max(low, high - DECADES), high
+
+    def point_of(self, place: int) -> QPointF:
+        """Where the point of a layer is drawn; at the foot for a layer that passes nothing on."""
+        return QPointF(self._x(place), self._y(self._rungs[place].gain))
+
+    def _lost_at(self, place: int) -> QPointF:
+        """Where on the line of what is left a layer vanishes or explodes."""
+        return QPointF(self._x(place), self._y(self._rungs[place].reach))
+
+    def _y(self, value: float | None) -> float:
+        plot, (low, high) = self._plot(), self._span()
+        log = math.log10(value) if value and math.isfinite(value) else low if not value else high
+        share = (min(max(log, low), high) - low) / (high - low)
+        return plot.bottom() - share * plot.height()
+
+    # -- painting ------------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        colors = theme.current()
+        painter = start(self)
+        painter.fillRect(self.rect(), colors.plot)
+        self._paint_axis(painter)
+        self._paint_legend(painter)
+        reach = QPen(colors.series[0], 1.25)
+        self._paint_line(painter, [rung.reach for rung in self._rungs], reach)
+        self._paint_line(painter, [rung.gain for rung in self._rungs], QPen(colors.back, 1.75))
+        few = len(self._rungs) <= max(self._plot().width() / 7, 1)
+        for place, rung in enumerate(self._rungs):
+            if rung.gain is None:
+                continue
+            lost = self._lost.get(rung.key)
+            if few or lost or place == self._at:
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(colors.error if lost else colors.back)
+                size = 5.0 if place == self._at else 3.0
+                painter.drawEllipse(self.point_of(place), size, size)
+                if lost:
+                    painter.drawEllipse(self._lost_at(place), 5.0, 5.0)
+        self._paint_names(painter)
+        self._paint_words(painter)
+        if self.hasFocus():
+            box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, line=colors.accent, width=1.5)
+        painter.end()
+
+    def _paint_axis(self, painter: QPainter) -> None:
+        colors, plot, (low, high) = theme.current(), self._plot(), self._span()
+        step = max(1, math.ceil((high - low) * 20 / plot.height()))
+        for power in range(low, high + 1):
+            if power % step and power:
+                continue
+            y = self._y(10.0**power)
+            painter.setPen(QPen(colors.line3 if power == 0 else colors.line, 1, Qt.PenStyle.DashLine if power == 0
+                                else Qt.PenStyle.SolidLine))  # fmt: skip
+            painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
+            text = TextLine(f"{10.0**power:g}".replace("-", MINUS), "axis")
+            text.draw(painter, LEFT - 8 - text.width, y - text.height / 2, colors.text3)
+
+    def _paint_legend(self, painter: QPainter) -> None:
+        colors, x = theme.current(), float(LEFT)
+        for words, color in (
+            ("gain of the layer, |grad in| / |grad out|", colors.back),
+            ("what is left of the gradient that reached the last layer", colors.series[0]),
+        ):
+            text = TextLine(words, "caption")
+            painter.setPen(QPen(color, 2))
+            painter.drawLine(QPointF(x, 13), QPointF(x + 16, 13))
+            text.draw(painter, x + 22, 13 - text.height / 2, colors.text3)
+            x += text.width + 46
+
+    def _paint_line(self, painter: QPainter, values: list[float | None], pen: QPen) -> None:
+        painter.setPen(pen)
+        before: QPointF | None = None
+        for place, value in enumerate(values):
+            here = None if value is None else QPointF(self._x(place), self._y(value))
+            if before is not None and here is not None:
+                painter.drawLine(before, here)
+            before = here
+
+    def _paint_names(self, painter: QPainter) -> None:
+        """As many names as have room."""
+        colors, plot, count = theme.current(), self._plot(), len(self._rungs)
+        if not count:
+            return
+        step = max(1, math.ceil(count * NAMES / plot.width()))
+        room = plot.width() / count * step - 8
+        for place in range(0, count, step):
+            text = elided(self._rungs[place].title, "axis", room)
+            x = min(max(self._x(place) - text.width / 2, 2), self.width() - text.width - 2)
+            color = colors.text if place == self._at else colors.error if self._rungs[place].key in self._lost \
+                else colors.text3
+            text.draw(painter, x, plot.bottom() + 7, color)
+
+    def _paint_words(self, painter: QPainter) -> None:
+        """Beside the first layer of each kind what happens there."""
+        colors, plot = theme.current(), self._plot()
+        for place, rung in enumerate(self._rungs):
+            if kind := self._lost.get(rung.key):
+                kind = "not finite" if kind == "non_finite" else kind
+                text = TextLine(f"{kind} at {rung.title}", "caption")
+                point = self._lost_at(place)
+                x = point.x() + 9 if point.x() + 9 + text.width < plot.right() else point.x() - 9 - text.width
+                below = kind == "vanishes" and point.y() + text.height + 4 < plot.bottom()
+                y = point.y() + 3 if below else max(point.y() - text.height - 3, plot.top())
+                text.draw(painter, x, y, colors.error)
+
+    # -- gestures ------------------------------------------------------------------------------------------------------
+
+    def _near(self, x: float) -> int:
+        if not self._rungs:
+            return -1
+        plot = self._plot()
+        return min(max(int((x - plot.left()) / plot.width() * len(self._rungs)), 0), len(self._rungs) - 1)
+
+    def words_of(self, place: int) -> str:
+        """What is known of a layer, in a few lines."""
+        rung = self._rungs[place]
+        return "\n".join([
+            rung.title,
+            f"|grad out| {figure(rung.arriving)}, |grad in| {figure(rung.leaving)}: gain {figure(rung.gain)}",
+            f"of its parameters {figure(rung.parameters)}",
+            f"{figure(rung.reach)} of what reached the last layer",
+        ])  # fmt: skip
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip and self._rungs:
+            QToolTip.showText(event.globalPos(), self.words_of(self._near(event.pos().x())), self)
+            return True
+        return super().event(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._go(self._near(event.position().x()))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        place = self._near(event.position().x())
+        if event.button() == Qt.MouseButton.LeftButton and place >= 0:
+            self._go(place)
+            self.chosen.emit(self._rungs[place].key)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Home: -len(self._rungs),
+                 Qt.Key.Key_End: len(self._rungs)}  # fmt: skip
+        if event.key() in steps and self._rungs:
+            self._go(min(max(self._at + steps[Qt.Key(event.key())], 0), len(self._rungs) - 1))
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._at >= 0:
+            self.chosen.emit(self._rungs[self._at].key)
+        else:
+            super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.update()
+
+    def _go(self, place: int) -> None:
+        if place != self._at:
+            self._at = place
+            self._tell()
+            self.update()
+
+    def _tell(self) -> None:
+        self.setAccessibleDescription(self.words_of(self._at) if self._at >= 0 else "")
+
+
+def _usable(value: float | None) -> bool:
+    return value is not None and value > 0 and math.isfinite(value)

@@ -1,0 +1,132 @@
+"""The gain ladder over the steps of a run: a map of layers and steps, and the layer at which the gradient is lost."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from app.telemetry.gradient_gains import EXPLODED, VANISHED
+from app.training.history import History
+from app.training.monitoring.gradient_health import lost_over
+from app.views.training.charts import series
+from app.views.training.charts.gradient_map import GradientMap
+from app.views.training.charts.timescale import TimeScale
+from app.views.ui import figures, theme
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import label
+
+NO_RUN = (
+    "No run to show",
+    "A run measures |grad out| and |grad in| of each layer at steps spread over it, within 1 % of its time. Start one, "
+    "or show a kept run under Runs.",
+)
+NO_GAINS = (
+    "No gains were measured in this run",
+    "They come with the first step that is looked at. A forward that torch.compile has compiled takes no hooks, and a "
+    "script tells none.",
+)
+
+
+class GainMap(GradientMap):
+    """What is left of the gradient, the gain, or the dead units, by layer and step; others say what is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(("reach", "gain", "dead"))
+
+    def _judge(self) -> None:
+        return
+
+
+class GainsOverRun(QWidget):
+    """The map under its words. `layerChosen(path)` names the module of a row; `runRequested` wants a run."""
+
+    layerChosen = Signal(str)
+    runRequested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.map, self.rule = GainMap(), label("", "label", "text2", wrap=True)
+        self.empty = EmptyState("autograd", *NO_RUN, "Run")
+        self.empty.acted.connect(self.runRequested)
+        self._history: History | None = None
+        self._version = -1
+        shown = QWidget()
+        column = QVBoxLayout(shown)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        words = QHBoxLayout()
+        words.setContentsMargins(12, 6, 12, 2)
+        words.addWidget(self.rule, 1)
+        column.addLayout(words)
+        column.addWidget(self.map, 1)
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self.empty)
+        self._stack.addWidget(shown)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(self._stack)
+        self.map.plot.view.setMouseEnabled(x=False, y=False)
+        self.map.plot.view.sigResized.connect(lambda _view: QTimer.singleShot(0, self, self.redraw))
+        self.map.plot.pointed.connect(self._point)
+        self.map.layerClicked.connect(self.layerChosen)
+        theme.manager().changed.connect(self._restyle)
+
+    def set_history(self, history: History | None) -> None:
+        """Show a run; None for none. One that is shown already is looked at anew where it has grown."""
+        if history is not self._history:
+            self._history, self._version = history, -1
+            self.map.set_history(history or History(), "step")
+        self._redraw_if_new()
+
+    def redraw(self) -> None:
+        """Bring everything up to the history now."""
+        history = self._history
+        measured = history is not None and len(history.seen.tables["reach"])
+        if history is None or not measured:
+            self.empty.set_text(*(NO_RUN if history is None else NO_GAINS))
+            self._stack.setCurrentIndex(0)
+            return
+        self._version = history.seen.version
+        self._stack.setCurrentIndex(1)
+        self.rule.setText(told(history))
+        self.map.plot.set_x_range(0.0, series.grown(TimeScale(history).end(), 0.0) or 1.0)
+        self.map.redraw()
+
+    def _redraw_if_new(self) -> None:
+        version = self._history.seen.version if self._history is not None else -1
+        if self.isVisible() and (version != self._version or version < 0):
+            self.redraw()
+
+    def _point(self, x: float | None) -> None:
+        """The figures of the row under the pointer, at the step that was measured last before it."""
+        history, plot = self._history, self.map.plot
+        index = None if x is None or history is None else self.map.scale.nearest(x)
+        self.map.point_at(index)
+        if index is None or history is None:
+            plot.readout.hide()
+            return
+        at = float(self.map.scale.of_steps()[index])
+        low, high = plot.view.viewRange()[0]
+        rect = plot.view.sceneBoundingRect()
+        heading = f"step {figures.count(int(history.steps['step'][index]))}"
+        place = rect.left() + (at - low) / (high - low) * rect.width()
+        plot.readout.show_at(place, heading, self.map.note_at(index), self.map.rows(index))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.redraw()
+
+    def _restyle(self) -> None:
+        self.map.restyle()
+        self.redraw()
+
+
+def told(history: History) -> str:
+    """What the measured steps say of all layers."""
+    reach = history.seen.tables["reach"]
+    if found := lost_over(reach):
+        return " ".join(one.text for one in found)
+    steps = f"any of the {len(reach):,} measured steps" if len(reach) > 1 else "the step that was measured"
+    span = f"between {VANISHED:g} and {EXPLODED:,.0f} of what reached the last"
+    return f"No layer vanishes or explodes at {steps}: what leaves each is {span}."

@@ -1,0 +1,103 @@
+"""Sections of the inspector that the detectives fill: why .grad is None, and gradcheck of what is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QWidget
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.tape import Tape, TapeNode
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import Line, label
+from app.views.ui.widgets.section import Section
+
+if TYPE_CHECKING:
+    from app.autograd.diagnostics.gradient_paths import GradAnswer
+    from app.autograd.gradcheck.report import GradcheckReport
+
+_TONES = {"flows": "run", "none": "warn", "zero": "warn", "cancelled": "text2", "not finite": "error"}
+
+
+def layer_of(tape: Tape, item: TapeNode | LayerGroup) -> str:
+    """The path of the module that all its operations lie in; "" for the net's own operations and for the loss."""
+    if isinstance(item, TapeNode):
+        return item.layer
+    found: list[str] | None = None
+    for number in item.nodes:
+        node = tape.nodes[number]
+        if node.is_leaf:
+            continue
+        if node.in_loss:
+            return ""
+        parts = node.layer.split(".") if node.layer else []
+        if found is None:
+            found = parts
+        same = next((at for at, pair in enumerate(zip(found, parts, strict=False)) if pair[0] != pair[1]),
+                    min(len(found), len(parts)))  # fmt: skip
+        found = found[:same]
+    return ".".join(found or [])
+
+
+def why_section(answers: Iterable[GradAnswer] | None, ask: Callable[[], None], title: str) -> Section:
+    """The answers, or the button that asks for them where `answers` is None."""
+    section = Section(title)
+    if answers is None:
+        button = Button("Why is this .grad None?" if "parameter" not in title.lower() else "Where is .grad None?")
+        button.setObjectName("why")
+        button.clicked.connect(ask)
+        section.body_layout.addWidget(button)
+        section.body_layout.addWidget(_small("Follows the gradient from the loss to each parameter, on this batch."))
+        return section
+    for answer in answers:
+        norm = "None" if answer.norm is None else f"norm {answer.norm:.3g}"
+        tone = _TONES.get(answer.state, "")
+        section.body_layout.addWidget(label(f"{answer.parameter}.grad: {norm}", "formula", tone))
+        section.body_layout.addWidget(_wrapped(answer.sentence))
+        if answer.cure:
+            section.body_layout.addWidget(_small(answer.cure))
+        if answer.place is not None and answer.place.code and answer.state != "flows":
+            section.body_layout.addWidget(label(f"{answer.place.line}  {answer.place.code}", "formula", "text2"))
+    return section
+
+
+def check_section(what: str, samples: str, report: GradcheckReport | None, run: Callable[[], None],
+                  show: Callable[[], None]) -> QWidget:  # fmt: skip
+    """The button, what it does, and what it said last."""
+    section = Section("gradcheck")
+    button = Button("Run gradcheck here", "primary", "flask")
+    button.setObjectName("gradcheck")
+    button.clicked.connect(run)
+    section.body_layout.addWidget(button)
+    section.body_layout.addWidget(
+        _small(f"Compares this {what} with finite differences in float64 on {samples}. Training state is untouched.")
+    )
+    if report is not None:
+        section.body_layout.addWidget(Line())
+        verdict = report.sentences[1 if report.note else 0]
+        section.body_layout.addWidget(label(verdict, "label", "run" if report.passed else "error", wrap=True))
+        link = Button("Show the report", "link")
+        link.clicked.connect(show)
+        section.body_layout.addWidget(link)
+    return section
+
+
+def notes_section(notes: tuple[str, ...]) -> Section:
+    """What a node is besides an operation of the net: a checkpoint, a cast, a compiled piece, second order."""
+    section = Section("What this is")
+    for note in notes:
+        section.body_layout.addWidget(_wrapped(note))
+    return section
+
+
+def _wrapped(text: str) -> QWidget:
+    result = label(text, "label", "text2", wrap=True)
+    result.setMinimumWidth(1)
+    return result
+
+
+def _small(text: str) -> QWidget:
+    result = label(text, "caption", "text3", wrap=True)
+    result.setMinimumWidth(1)
+    return result

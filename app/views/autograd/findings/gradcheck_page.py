@@ -1,0 +1,134 @@
+"""The report of a gradient check: double beside single precision, finite differences beside backward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from app.diagram.diagram import shape_text
+from app.views.autograd.findings.figures_table import FiguresTable
+from app.views.ui.figures import figure
+from app.views.ui.number_text import grouped_digits
+from app.views.ui.widgets.painting import Glyph, label
+
+if TYPE_CHECKING:
+    from app.autograd.gradcheck.report import CheckedInput, Element, GradcheckReport
+
+INPUTS = ("Tensor", "Shape", "Checked", "Worst at", "Backward (float64)", "Finite differences", "Difference",
+          "Backward float32")  # fmt: skip
+TABLE = ("eps", "float64: finite differences", "difference", "float32: finite differences", "difference")
+
+
+def place_of(element: Element | None) -> str:
+    """Where the element lies: "[0, 3]", or that it is a direction of all elements."""
+    if element is None:
+        return "–"
+    return f"[{', '.join(map(str, element.index))}]" if element.index else "a random direction"
+
+
+def input_row(given: CheckedInput) -> tuple[str, ...]:
+    """One tensor that the function was derived by."""
+    worst = given.worst or given.direction
+    checked = f"{grouped_digits(given.checked)} of {grouped_digits(given.elements)}"
+    values = ("–", "–", "–") if worst is None else \
+        (f"{worst.analytic:.9g}", f"{worst.numeric:.9g}", f"{worst.relative:.1e}")
+    single = "–" if given.single is None else f"{given.single:.1e}"
+    return (given.name, shape_text(given.shape) if given.shape else "()", checked, place_of(worst), *values, single)
+
+
+def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:
+    """One row a step, both precisions side by side."""
+    both = {(row.dtype, row.eps): row for row in report.table}
+    rows = []
+    for eps in sorted({row.eps for row in report.table}, reverse=True):
+        cells = [f"{eps:.0e}"]
+        for dtype in ("float64", "float32"):
+            row = both.get((dtype, eps))
+            cells += ["–", "–"] if row is None else [f"{row.numeric:.9g}", f"{row.relative:.1e}"]
+        rows.append(tuple(cells))
+    return rows
+
+
+class GradcheckPage(QScrollArea):
+    """The verdict in words, the inputs, and the table over eps."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.report: GradcheckReport | None = None
+        self._icon = Glyph("flask", "text3", 15)
+        self.verdict = label("", "message", wrap=True)
+        self.more = label("", "label", "text2", wrap=True)
+        self.inputs = FiguresTable(INPUTS, "Tensors that were checked", {4, 5, 6, 7})
+        self.table = FiguresTable(TABLE, "Finite differences over eps", {0, 1, 2, 3, 4})
+        self._captions = (
+            label("By tensor, float64; the last column is how far backward's float32 is from it", "caption", "text3"),
+            label("Along one random direction of all tensors, for each step eps", "caption", "text3"),
+        )
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(16, 10, 16, 14)
+        column.setSpacing(6)
+        top = QHBoxLayout()
+        top.setSpacing(10)
+        top.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
+        top.addWidget(self.verdict, 1)
+        column.addLayout(top)
+        column.addWidget(self.more)
+        # Beside one another where there is room for both.
+        self._tables = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._tables.setSpacing(18)
+        for caption, table in zip(self._captions, (self.inputs, self.table), strict=True):
+            part = QVBoxLayout()
+            part.setSpacing(2)
+            part.addWidget(caption)
+            part.addWidget(table)
+            part.addStretch(1)
+            self._tables.addLayout(part)
+        column.addSpacing(4)
+        column.addLayout(self._tables)
+        column.addStretch(1)
+        self.setWidget(inside)
+        self.show_report(None)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        wide = self.viewport().width() >= sum(table.whole_width() for table in (self.inputs, self.table)) + 60
+        direction = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
+        if self._tables.direction() != direction:
+            self._tables.setDirection(direction)
+
+    def show_report(self, report: GradcheckReport | None, words: str = "") -> None:
+        """Show a report, or `words` where there is none."""
+        self.report = report
+        for part in (*self._captions, self.inputs, self.table):
+            part.setVisible(report is not None)
+        if report is None:
+            self._icon.set("flask", "text3")
+            self.verdict.setText(words or "Select a backward node or a layer and run gradcheck there.")
+            self.more.setText("")
+            self.more.hide()
+            return
+        first, *rest = report.sentences
+        if report.note:
+            first, rest = rest[0], [report.note, *rest[1:]]
+        self._icon.set("check" if report.passed else "error", "run" if report.passed else "error")
+        self.verdict.setText(first)
+        rest.append(f"{figure(float(report.evaluations))} forward passes.")
+        self.more.setText(" ".join(rest))
+        self.more.show()
+        tones = ["" if given.fine else "error" for given in report.inputs]
+        self.inputs.set_rows([input_row(given) for given in report.inputs], tones)
+        rows = eps_rows(report)
+        best = report.best("float64")
+        self.table.set_rows(rows, ["run" if best and row[0] == f"{best.eps:.0e}" else "" for row in rows])
+        for table in (self.inputs, self.table):
+            table.fit_height()
+        self._fit()

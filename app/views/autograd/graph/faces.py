@@ -1,0 +1,362 @@
+"""How the parts of a drawing look: measured once into faces, then only painted.
+
+A face knows its size and where its texts stand, so that layout can ask for sizes and painting does no text work.
+The scene and the exported pictures paint the same faces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from PySide6.QtCore import QByteArray, QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QStaticText
+from PySide6.QtSvg import QSvgRenderer
+
+from app.diagram.diagram import Arrow, Box, Drawing, Group
+from app.diagram.layout import HEADER, PAD, Sizes
+from app.views.autograd.graph.playback_paint import Played, paint_freed, paint_next, paint_progress, paint_tick
+from app.views.ui import icons
+from app.views.ui.theme import ROLES, Theme, faded, font, mix, svg
+
+OP_HEIGHT, CHIP_ROW, CHIP_HEIGHT = 26.0, 22.0, 16.0
+LEAF_HEIGHT, FOLDED_LINE, ROW = 34.0, 17.0, 14.0
+INSET = 10.0
+
+
+@cache
+def _picture_font(role: str) -> QFont:
+    """The role's font in whole pixels, which are the same on a screen, in an SVG and in a PDF."""
+    result = font(role)
+    result.setPixelSize(round(ROLES[role][0]))
+    return result
+
+
+@cache
+def _metrics(role: str) -> tuple[QFontMetricsF, float, float]:
+    """The measures of a role's font, its ascent and its height."""
+    metrics = QFontMetricsF(_picture_font(role))
+    return metrics, metrics.ascent(), metrics.height()
+
+
+@lru_cache(maxsize=4096)
+def _width(text: str, role: str) -> float:
+    return _metrics(role)[0].horizontalAdvance(text)
+
+
+def forget_fonts() -> None:
+    """Let fonts be made anew (another application, another desktop font)."""
+    for known in (_picture_font, _metrics, _width):
+        known.cache_clear()
+
+
+class Text:
+    """A line of text with its place in a face. `color` is a token; `vector` paints real text for files."""
+
+    __slots__ = ("text", "x", "middle", "color", "width", "struck", "_font", "_static", "_ascent", "_height")
+
+    def __init__(self, text: str, role: str, x: float, middle: float, color: str = "text") -> None:
+        self.text, self.x, self.middle, self.color = text, x, middle, color
+        self._font = _picture_font(role)
+        self.width = _width(text, role)
+        _, self._ascent, self._height = _metrics(role)
+        self._static: QStaticText | None = None
+
+    def paint(self, painter: QPainter, color: QColor, vector: bool) -> None:
+        painter.setFont(self._font)
+        painter.setPen(color)
+        top = self.middle - self._height / 2
+        if vector:
+            painter.drawText(QPointF(self.x, top + self._ascent), self.text)
+            return
+        if self._static is None:
+            self._static = QStaticText(self.text)
+            self._static.setTextFormat(Qt.TextFormat.PlainText)
+            self._static.prepare(font=self._font)
+        painter.drawStaticText(QPointF(self.x, top), self._static)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a box or a group is at the moment beside what it is."""
+
+    hovered: bool = False
+    selected: bool = False
+    linked: bool = False
+    dimmed: bool = False
+
+
+PLAIN = State()
+
+
+class BoxFace:
+    """A backward operation, a leaf or a folded group. `width` and `height` are in pixels."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+        self.texts: list[Text] = []
+        self.chips: list[tuple[QRectF, str, Text]] = []
+        self.width = self.height = 0.0
+        {"op": self._op, "leaf": self._leaf, "folded": self._folded, "call": self._call}[box.shape]()
+
+    def _op(self) -> None:
+        title = Text(self.box.title, "label", INSET, OP_HEIGHT / 2)
+        self.texts.append(title)
+        right = title.x + title.width
+        if self.box.subtitle:  # what a snippet calls the result
+            name = Text(self.box.subtitle, "section", right + 8, OP_HEIGHT / 2, "accent")
+            self.texts.append(name)
+            right = name.x + name.width
+        row = self._chip_row(OP_HEIGHT - 1)
+        self.width = round(max(right + INSET, row))
+        self.height = OP_HEIGHT + (CHIP_ROW if self.chips else 0.0)
+
+    def _chip_row(self, top: float) -> float:
+        """Stand the chips side by side; returns the width that they need."""
+        x = 8.0
+        for chip in self.box.chips:
+            color = {"held": "text", "more": "text3"}.get(chip.kind, "text2")
+            text = Text(chip.text, "axis", x + 5, top + CHIP_HEIGHT / 2, color)
+            width = text.width + 10
+            self.chips.append((QRectF(x, top, width, CHIP_HEIGHT), chip.kind, text))
+            x += width + 4
+        return x + 4
+
+    def _call(self) -> None:
+        title = Text(self.box.title, "section", INSET, OP_HEIGHT / 2)
+        words = [(self.box.subtitle, "text2"), *((line, "text3") for line in self.box.lines)]
+        below = [
+            Text(text, "axis", INSET, OP_HEIGHT - 2 + ROW * (row + 0.5), color)
+            for row, (text, color) in enumerate(word for word in words if word[0])
+        ]
+        self.texts += [title, *below]
+        self.width = round(max(text.width for text in self.texts) + 2 * INSET)
+        self.height = OP_HEIGHT + (ROW * len(below) + 4 if below else 0.0)
+
+    def _leaf(self) -> None:
+        name = Text(self.box.title, "section", 0, 11)
+        kind = Text(self.box.subtitle, "axis", 0, 24, "text2")
+        self.width = round(max(name.width, kind.width) + 2 * INSET)
+        self.height = LEAF_HEIGHT
+        for text in (name, kind):
+            text.x = (self.width - text.width) / 2
+        self.texts += [name, kind]
+
+    def _folded(self) -> None:
+        count, *rest = self.box.lines or ("",)
+        title = Text(self.box.title, "section", 42, HEADER / 2)
+        number = Text(count, "axis", 0, HEADER / 2, "text3")
+        every = count.split(" ")[0]
+        room = max(number.width, _width(f"{every} of {every} run", "axis")) if count else 0.0
+        lines = [(self.box.subtitle, "label", "text2")] if self.box.subtitle else []
+        lines += [(" · ".join(rest), "axis", "text3")] if rest else []
+        body = [
+            Text(text, role, INSET, HEADER + 5 + FOLDED_LINE * (row + 0.5), color)
+            for row, (text, role, color) in enumerate(lines)
+        ]
+        self.width = round(max([title.x + title.width + 20 + room + 8, *(t.width + 2 * INSET for t in body)]))
+        self.height = HEADER + (FOLDED_LINE * len(body) + 9 if body else 4)
+        number.x = self.width - number.width - 8
+        self.texts += [title, number, *body]
+
+    def paint(
+        self, painter: QPainter, theme: Theme, state: State = PLAIN, *, detail: bool = True, vector: bool = False,
+        played: Played | None = None,
+    ) -> None:  # fmt: skip
+        """Paint with the top left corner at the painter's origin; without `detail` as a plain block."""
+        box = self.box
+        area = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
+        radius = {"op": 5.0, "leaf": 9.0, "folded": 6.0, "call": 5.0}[box.shape]
+        if not detail:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(mix(theme.raised, theme.categories[box.category], 0.15 if box.shape == "leaf" else 0.45))
+            painter.drawRect(area)
+            paint_rings(painter, area, 0.0, theme, state)
+            return
+        line = theme.line3 if state.hovered or box.shape == "leaf" else theme.line2
+        painter.setPen(QPen(line, 1))
+        ground = theme.hover if state.hovered else theme.panel if box.shape == "leaf" else theme.raised
+        painter.setBrush(theme.backBg if played is not None and played.next else ground)
+        painter.drawRoundedRect(area, radius, radius)
+        if box.shape == "call":
+            painter.setPen(QPen(theme.categories[box.category], 3))
+            painter.drawLine(QPointF(1.5, 5), QPointF(1.5, self.height - 5))
+        if box.shape == "folded":
+            _header(painter, theme, box.category, area, radius, "chevron-right", state.hovered, vector)
+        for place, (rect, kind, text) in enumerate(self.chips):
+            if played is not None and place in played.freed:
+                text.paint(painter, theme.text3, vector)
+                paint_freed(painter, rect, theme)
+                continue
+            _chip(painter, rect, kind, theme)
+            text.paint(painter, theme.color(text.color), vector)
+        for text in self._texts(played):
+            text.paint(painter, theme.color(text.color), vector)
+        if played is not None:
+            self._paint_played(painter, theme, area, radius, played)
+        paint_rings(painter, area, radius, theme, state)
+
+    def _texts(self, played: Played | None) -> list[Text]:
+        """The texts as they are now: a closed group counts what ran."""
+        if played is None or self.box.shape != "folded":
+            return self.texts
+        words = Text(played.words, "axis", 0, HEADER / 2, "text3")
+        words.x = self.width - words.width - 8
+        return [self.texts[0], words, *self.texts[2:]]
+
+    def _paint_played(self, painter: QPainter, theme: Theme, area: QRectF, radius: float, played: Played) -> None:
+        if self.box.shape == "folded":
+            paint_progress(painter, self.width, self.height, played, theme)
+        if played.next:
+            paint_next(painter, area, radius, theme)
+        if played.finished:
+            paint_tick(painter, theme, self.width)
+
+
+class GroupFace:
+    """The frame of an open group; its size is the layout's."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.title = Text(group.title, "section", 42, HEADER / 2)
+        self.caption = Text(group.caption, "axis", 0, HEADER / 2, "text3")
+        self.least_width = self.title.x + self.title.width + 14 + max(self.caption.width, 12) + 8
+
+    def paint(
+        self,
+        painter: QPainter,
+        theme: Theme,
+        size: tuple[float, float],
+        state: State = PLAIN,
+        *,
+        detail: bool = True,
+        vector: bool = False,
+        played: Played | None = None,
+    ) -> None:
+        """Paint with the top left corner at the painter's origin."""
+        width, height = size
+        area = QRectF(0.5, 0.5, width - 1, height - 1)
+        painter.setPen(QPen(theme.line2, 1))
+        painter.setBrush(theme.frame)
+        painter.drawRoundedRect(area, 6, 6)
+        _header(painter, theme, self.group.category, area, 6.0, "chevron-down" if detail else "", state.hovered, vector)
+        if detail:
+            self.caption.x = width - self.caption.width - 8
+            over = played is not None and played.finished
+            for text in (self.title,) if over else (self.title, self.caption):
+                text.paint(painter, theme.color(text.color), vector)
+            if over:
+                icons.draw(painter, "check", theme.run, width - 20, 4.5, 13)
+        paint_rings(painter, area, 6.0, theme, state)
+
+
+class BoxFaces(dict[str, BoxFace]):
+    """Faces by the ids of their boxes, each made when it is asked for."""
+
+    def __init__(self, boxes: Iterable[Box]) -> None:
+        super().__init__()
+        self._boxes = {box.id: box for box in boxes}
+
+    def __missing__(self, key: str) -> BoxFace:
+        face = self[key] = BoxFace(self._boxes[key])
+        return face
+
+    def sizes(self) -> dict[str, tuple[float, float]]:
+        """Width and height of all boxes; those that read alike are measured once."""
+        known: dict[tuple[object, ...], tuple[float, float]] = {}
+        found = {}
+        for key, box in self._boxes.items():
+            look = (box.shape, box.title, box.subtitle, box.lines, box.chips)
+            size = known.get(look)
+            if size is None:
+                face = self[key]
+                size = known[look] = face.width, face.height
+            found[key] = size
+        return found
+
+
+def measure(drawing: Drawing) -> tuple[BoxFaces, dict[str, GroupFace], dict[str, Text], Sizes]:
+    """Faces of all boxes, groups and arrows' labels, and their sizes for the layout."""
+    boxes = BoxFaces(drawing.boxes)
+    groups = {group.id: GroupFace(group) for group in drawing.groups}
+    labels = {text: Text(text, "axis", 0, 0, "text2") for text in {label_of(arrow) for arrow in drawing.arrows} if text}
+    sizes = Sizes(
+        boxes.sizes(),
+        {key: max(face.least_width, 4 * PAD) for key, face in groups.items()},
+        {arrow.label: labels[label_of(arrow)].width + 16 for arrow in drawing.arrows if arrow.label},
+    )
+    return boxes, groups, labels, sizes
+
+
+def label_of(arrow: Arrow) -> str:
+    """What stands on an arrow."""
+    return f"{arrow.label}  ×{arrow.count}" if arrow.label and arrow.count > 1 else arrow.label
+
+
+def paint_label(
+    painter: QPainter, text: Text, at: QPointF, theme: Theme, vector: bool = False, color: QColor | None = None
+) -> None:
+    """A label with its middle at a point; `color` is that of its frame and its text, if it has one of its own."""
+    width = text.width + 14
+    painter.setPen(QPen(color or theme.line2, 1))
+    painter.setBrush(theme.canvas)
+    painter.drawRoundedRect(QRectF(at.x() - width / 2, at.y() - 8.5, width, 17), 8.5, 8.5)
+    text.x, text.middle = at.x() - text.width / 2, at.y()
+    text.paint(painter, color or theme.text2, vector)
+
+
+def _header(
+    painter: QPainter,
+    theme: Theme,
+    category: str,
+    area: QRectF,
+    radius: float,
+    chevron: str,
+    hovered: bool,
+    vector: bool,
+) -> None:
+    """The coloured strip with chevron and category icon."""
+    shape = QPainterPath()
+    shape.addRoundedRect(area, radius, radius)
+    strip = QPainterPath()
+    strip.addRect(QRectF(area.x(), area.y(), area.width(), HEADER))
+    painter.setPen(QPen(theme.line2, 1))
+    painter.setBrush(mix(theme.raised, theme.categories[category], theme.header + (0.08 if hovered else 0.0)))
+    painter.drawPath(shape.intersected(strip))
+    if chevron:
+        _icon(painter, chevron, theme.text if hovered else theme.text3, 6, 5.5, 11, vector)
+        _icon(painter, category, theme.categories[category], 22, 4.5, 13, vector)
+
+
+def _icon(painter: QPainter, name: str, color: QColor, x: float, y: float, size: float, vector: bool) -> None:
+    if vector:
+        _renderer(name, color.name()).render(painter, QRectF(x, y, size, size))
+    else:
+        icons.draw(painter, name, color, x, y, size)
+
+
+@cache
+def _renderer(name: str, color: str) -> QSvgRenderer:
+    return QSvgRenderer(QByteArray(svg(name, QColor(color))))
+
+
+def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
+    """Held for backward: the first series' colour; other tensors (parameters, inputs, buffers) plain; "more" bare."""
+    if kind == "more":
+        return
+    held = kind == "held"
+    painter.setPen(QPen(faded(theme.series[0], 0.55) if held else theme.line3, 1))
+    painter.setBrush(faded(theme.series[0], 0.20) if held else Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
+
+
+def paint_rings(painter: QPainter, area: QRectF, radius: float, theme: Theme, state: State) -> None:
+    """The outline of what is selected: here, or (thinner) by its layer somewhere else."""
+    if not (state.selected or state.linked):
+        return
+    width = 2.0 if state.selected else 1.5
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(theme.accent, width))
+    out = 1.5 + width / 2
+    painter.drawRoundedRect(area.adjusted(-out, -out, out, out), radius + out, radius + out)

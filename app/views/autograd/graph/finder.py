@@ -1,0 +1,46 @@
+"""Finding nodes of the tape by name, layer, parameter or saved tensor."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from app.autograd.pictures.search import find
+from app.autograd.tape import Tape
+from app.views.ui.widgets.find_bar import FindBar
+
+
+class TapeFinder(FindBar):
+    """`found(node)` tells the id of the backward node to show."""
+
+    found = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._tape: Tape | None = None
+        self._places: tuple[int, ...] = ()
+        self._at = -1
+        super().__init__("Find a node by its name, layer, parameter or saved tensor", parent)
+
+    def set_tape(self, tape: Tape | None) -> None:
+        """Search another tape from now on; what is shown stays."""
+        self._tape = tape
+        if tape is None:
+            self.hide()
+        self._look()
+
+    def _look(self) -> None:
+        words = "" if self.isHidden() else self.field.text()
+        self._places, self._at = (() if self._tape is None else find(self._tape, words)), -1
+        self.tell(-1, 0)
+        if self._places:
+            self.count.setText(f"{len(self._places):,} found")
+
+    def search(self) -> None:
+        self._look()
+        self.go(1)
+
+    def go(self, step: int) -> None:
+        if self._places:
+            self._at = (self._at + step) % len(self._places)
+            self.tell(self._at, len(self._places))
+            self.found.emit(self._places[self._at])

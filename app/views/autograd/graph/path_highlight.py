@@ -1,0 +1,88 @@
+"""The way of the gradient between two places of the tape: marked, framed, and told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtWidgets import QWidget
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.pictures.search import between
+from app.autograd.tape import TapeNode
+from app.views.autograd.graph.scene import TapeScene
+from app.views.autograd.graph.view import TapeView
+from app.views.ui.widgets.banner import Banner
+
+
+class Way(Banner):
+    """Says how much lies on it. Its ends are known by their backward nodes, so that folding does not lose them."""
+
+    def __init__(
+        self,
+        scene: TapeScene,
+        view: TapeView,
+        item_of: Callable[[str], TapeNode | LayerGroup | None],
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent=parent)
+        self._scene, self._view, self._item_of = scene, view, item_of
+        self._place: Sequence[str] = ()
+        self._ends: tuple[tuple[str, frozenset[int]], ...] = ()
+        self.hide()
+        self.acted.connect(self.frame_it)
+        self.closed.connect(self.end)
+
+    def mark(self, key: str) -> None:
+        """Mark and frame what lies on the gradient's ways between what is selected and another box or group."""
+        here = self._scene.current_key()
+        if not here or here == key:
+            self._scene.choose(key)
+            return
+        self._ends = (self._end(here), self._end(key))
+        self.show_in(self._place)
+        self.frame_it()
+
+    def _end(self, key: str) -> tuple[str, frozenset[int]]:
+        """What a box or a group is called, and the backward nodes that it stands for."""
+        item = self._item_of(key)
+        if isinstance(item, LayerGroup):
+            return item.title, frozenset(item.nodes)
+        assert isinstance(item, TapeNode)
+        where = f" in {item.layer}" if item.layer else ""
+        return item.parameters[0] if item.parameters else f"{item.name}{where}", frozenset({item.id})
+
+    def show_in(self, place: Sequence[str]) -> None:
+        """The tape is folded so: `place[i]` is the box of node `i`."""
+        self._place, drawing = place, self._scene.drawing
+        if not self._ends or drawing is None:
+            return
+        (one, here), (other, there) = self._ends
+        found, back = between(
+            ((arrow.source, arrow.target) for arrow in drawing.arrows),
+            frozenset(place[node] for node in here),
+            frozenset(place[node] for node in there),
+        )
+        self._scene.set_way(found)
+        if not found:
+            self.set("info", f"No gradient flows between {one} and {other}", "Esc goes on without")
+        else:
+            first, last = (other, one) if back else (one, other)
+            count, boxes = len(found), len(drawing.boxes)
+            said = f"{count:,} of {boxes:,} boxes lie on the gradient's way from {first} to {last}"
+            self.set("info", said, "", "Frame it")
+        self.show()
+
+    def frame_it(self) -> None:
+        """Show all of it, and no more than that."""
+        if self._scene.way:
+            self._view.frame(self._scene.area_of_boxes(self._scene.way).adjusted(-40, -40, 40, 40), 1.25)
+
+    def end(self) -> None:
+        """Nothing is marked any more, and the keys are the graph's again."""
+        self.let_go()
+        self._view.setFocus()
+
+    def let_go(self) -> None:
+        self._ends = ()
+        self.hide()
+        self._scene.set_way(frozenset())

@@ -1,0 +1,216 @@
+"""How a graph looks while its backward pass is played: what ran, what runs next, what was let go of, and the norms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from app.diagram.layout import Rect
+from app.views.ui import icons
+from app.views.ui.theme import Theme, mix
+
+if TYPE_CHECKING:
+    from app.views.autograd.graph.items import ArrowItem, BoxItem, GroupItem, LabelItem
+    from app.views.autograd.graph.scene import TapeScene
+
+FADED = 0.62  # opacity of what has run
+COMING = 0.38  # share of the colour of arrows that nothing has come over
+LEAST_NORM, MOST_WIDTH, DASHED_BELOW = 1.2, 8.0, 1e-4
+
+
+@dataclass(frozen=True)
+class Played:
+    """`ran` of the `count` nodes of a box or a group have run; `next` has the one that runs next. `freed` are the
+    places of the chips whose memory was let go of."""
+
+    ran: int = 0
+    count: int = 1
+    next: bool = False
+    freed: frozenset[int] = frozenset()
+
+    @property
+    def finished(self) -> bool:
+        return self.ran == self.count
+
+    @property
+    def words(self) -> str:
+        return f"{self.ran} of {self.count} run"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What came over an arrow: the norm of it all, as far as it is known; `reached` if that is part of what has run.
+
+    `words` say more when the pointer rests on it.
+    """
+
+    norm: float | None = None
+    reached: bool = False
+    words: str = ""
+
+    @property
+    def width(self) -> float:
+        return width_of(self.norm) if self.norm is not None else LEAST_NORM
+
+    @property
+    def dashed(self) -> bool:
+        return self.norm is not None and self.norm < DASHED_BELOW
+
+    def color(self, theme: Theme) -> QColor:
+        if self.norm is not None and not math.isfinite(self.norm):
+            return theme.error
+        return theme.back if self.reached else mix(theme.canvas, theme.back, COMING)
+
+
+def width_of(norm: float) -> float:
+    """The width of an arrow over which a gradient of this norm goes, in px: 1.6 for 0.001, 6.6 for 1."""
+    if not math.isfinite(norm):
+        return 3.0
+    if norm < DASHED_BELOW:
+        return 1.0
+    return min(max(1.6 + 5 * (math.log10(norm) + 3) / 3, LEAST_NORM), MOST_WIDTH)
+
+
+class PlayedParts:
+    """The states of a scene's boxes, groups and arrows, given to items that are there and to those made later."""
+
+    def __init__(self, scene: TapeScene) -> None:
+        self._scene = scene
+        self._arrows: dict[int, ArrowItem] = {}
+        self._labels: dict[int, LabelItem] = {}
+        self.boxes: dict[str, Played] = {}
+        self.flows: dict[int, Flow] = {}
+        # Where boxes stand that have run, and the key of the one that is next, for the graph from afar.
+        self._ran: dict[str, QRectF] = {}
+        self._next = ""
+
+    def forget(self) -> None:
+        """Another drawing: its items are others."""
+        self._arrows, self._labels, self.boxes, self.flows = {}, {}, {}, {}
+        self._ran, self._next = {}, ""
+
+    def dress(self, item: BoxItem | GroupItem) -> None:
+        """A box or a group was made."""
+        if (played := self.boxes.get(item.key)) is not None:
+            item.set_played(played)
+
+    def dress_arrow(self, number: int, item: ArrowItem) -> None:
+        self._arrows[number] = item
+        if (flow := self.flows.get(number)) is not None:
+            item.set_flow(flow)
+
+    def dress_label(self, number: int, item: LabelItem) -> None:
+        self._labels[number] = item
+        if (flow := self.flows.get(number)) is not None:
+            item.set_flow(flow)
+
+    def show(self, boxes: Mapping[str, Played], flows: Mapping[int, Flow]) -> None:
+        """Change these; the rest stays."""
+        self.boxes.update(boxes)
+        self.flows.update(flows)
+        made, frames = self._scene.boxes.made, self._scene.groups.made
+        for key, played in boxes.items():
+            item = made.get(key) or frames.get(key)
+            if item is not None:
+                item.set_played(played)
+            self._note(key, played)
+        plain = self._scene.plain
+        for number, flow in flows.items():
+            if number in plain:
+                self._scene.arrow(number)
+            for item in (self._arrows.get(number), self._labels.get(number)):
+                if item is not None:
+                    item.set_flow(flow)
+        self._tell_marks()
+
+    def end(self) -> None:
+        """Nothing is played any more."""
+        keys, numbers = list(self.boxes), list(self.flows)
+        self.boxes, self.flows, self._ran, self._next = {}, {}, {}, ""
+        made, frames = self._scene.boxes.made, self._scene.groups.made
+        for key in keys:
+            if (part := made.get(key) or frames.get(key)) is not None:
+                part.set_played(None)
+        for number in numbers:
+            for item in (self._arrows.get(number), self._labels.get(number)):
+                if item is not None:
+                    item.set_flow(None)
+        self._tell_marks()
+
+    def _tell_marks(self) -> None:
+        after = self._scene.layout_.boxes.get(self._next)
+        self._scene.set_ran(list(self._ran.values()), _area(after) if after is not None else None)
+
+    def _note(self, key: str, played: Played) -> None:
+        """Only what changes is looked at: a graph can have very many boxes."""
+        rect = self._scene.layout_.boxes.get(key)
+        if rect is not None and played.finished:
+            if key not in self._ran:
+                self._ran[key] = _area(rect)
+        else:
+            self._ran.pop(key, None)
+        if played.next:
+            self._next = key
+        elif key == self._next:
+            self._next = ""
+
+
+def _area(rect: Rect) -> QRectF:
+    return QRectF(rect.x, rect.y, rect.width, rect.height)
+
+
+# -- painting ---------------------------------------------------------------------------------------------------------
+
+
+def paint_tick(painter: QPainter, theme: Theme, right: float) -> None:
+    """A badge on the upper right corner of what has run."""
+    painter.setPen(QPen(theme.line2, 1))
+    painter.setBrush(theme.canvas)
+    painter.drawEllipse(QPointF(right - 3, 3), 6, 6)
+    icons.draw(painter, "check", theme.run, right - 7.5, -1.5, 9)
+
+
+def paint_freed(painter: QPainter, rect: QRectF, theme: Theme) -> None:
+    """A chip whose memory is gone: a dashed frame; the text is struck through by whoever paints it."""
+    pen = QPen(theme.line3, 1, Qt.PenStyle.CustomDashLine)
+    pen.setDashPattern([2, 2])
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
+    painter.setPen(QPen(theme.text3, 1))
+    painter.drawLine(QPointF(rect.left() + 4, rect.center().y()), QPointF(rect.right() - 4, rect.center().y()))
+
+
+def paint_progress(painter: QPainter, width: float, height: float, played: Played, theme: Theme) -> None:
+    """How far a closed group is, as a bar along its lower edge."""
+    bar = QRectF(8, height - 5, width - 16, 3)
+    painter.fillRect(bar, theme.line2)
+    bar.setWidth(bar.width() * played.ran / max(played.count, 1))
+    painter.fillRect(bar, theme.back)
+
+
+def paint_next(painter: QPainter, area: QRectF, radius: float, theme: Theme) -> None:
+    """The outline of what runs next."""
+    painter.setPen(QPen(theme.back, 2))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(area, radius, radius)
+
+
+def paint_far(painter: QPainter, theme: Theme, ran: Iterable[QRectF], after: QRectF | None) -> None:
+    """From afar: a veil over what ran, and an outline that stays visible however small the box is."""
+    veil = QColor(theme.canvas)
+    veil.setAlphaF(0.62)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(veil)
+    painter.drawRects(list(ran))
+    if after is not None:
+        pen = QPen(theme.back, 3)
+        pen.setCosmetic(True)
+        painter.setPen(pen)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(after)

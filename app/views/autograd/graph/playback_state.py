@@ -1,0 +1,168 @@
+"""Tells the graph of a tape how far its backward pass is: only what a step changes is told."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from app.autograd.pictures.positions import Drawn
+from app.autograd.playback.steps import FanIn
+from app.views.autograd.graph.playback_paint import Flow, Played
+from app.views.autograd.tape.player import EMPTY, READY, Player
+from app.views.ui.figures import MINUS, figure
+
+if TYPE_CHECKING:
+    from app.views.autograd.page import AutogradRoom
+
+
+class PlayedGraph(QObject):
+    """Follows a `Player` in a room's scene, without laying anything out anew."""
+
+    def __init__(self, room: AutogradRoom, player: Player, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._room, self._player = room, player
+        self._index: Drawn | None = None
+        self._ran: dict[str, int] = defaultdict(int)
+        self._position = 0
+        self._next: tuple[str, ...] = ()
+        player.moved.connect(self._moved)
+        player.state_changed.connect(self._state)
+        player.stood.connect(lambda _stop: self._next_flows())
+        player.changed.connect(self._changed)
+        room.redrawn.connect(self._redrawn)
+
+    def _state(self, state: str) -> None:
+        playing = state not in (EMPTY, READY)
+        self._room.head.set_played(playing)
+        if not playing:
+            self._index = None
+            self._room.scene.played.end()
+        elif self._index is None:
+            self._all()
+
+    def _redrawn(self) -> None:
+        self._index = None
+        if self._player.keeps:
+            self._all()
+
+    def _changed(self) -> None:
+        if self._player.keeps and self._index is not None:
+            self._show(set(), set(self._index.edges))
+
+    def _all(self) -> None:
+        """The drawing is another one: tell everything."""
+        tape = self._room.tape
+        if tape is None or self._room.folded is None:
+            return
+        self._index = Drawn(tape, self._room.folded, self._room.scene.drawing)
+        self._ran, self._position, self._next = defaultdict(int), 0, ()
+        position = self._player.position
+        keys, _ = self._count(0, position)
+        self._position = position
+        self._show(set(self._index.counts), set(self._index.edges))
+
+    def _moved(self, before: int, now: int) -> None:
+        if self._index is None or self._position != before:
+            self._all()
+            return
+        keys, arrows = self._count(before, now)
+        self._position = now
+        self._show(keys, arrows)
+
+    def _count(self, before: int, now: int) -> tuple[set[str], set[int]]:
+        """Count what runs, or runs no more, between two positions; returns what looks different."""
+        index = self._index
+        assert index is not None
+        keys: set[str] = set()
+        arrows: set[int] = set()
+        step = 1 if now > before else -1
+        for place in range(min(before, now), max(before, now)):
+            node = index.tape.order[place]
+            for key in index.keys(node):
+                self._ran[key] += step
+                keys.add(key)
+            keys.update(index.place[holder] for holder in index.freed_at.get(node, ()))
+            for edge in index.tape.outgoing.get(node, ()):
+                number = index.arrow(edge.source, edge.target)
+                if number is not None:
+                    arrows.add(number)
+            for edge in index.tape.incoming.get(node, ()):  # what came together there is known now
+                number = index.arrow(edge.source, edge.target)
+                if number is not None:
+                    arrows.add(number)
+        return keys, arrows
+
+    def _show(self, keys: set[str], arrows: set[int]) -> None:
+        index = self._index
+        assert index is not None
+        node = self._player.next_node
+        after = index.keys(node) if node is not None else ()
+        keys = keys | set(self._next) | set(after)
+        self._next = after
+        boxes = {key: self._played(key, key == after[0] if after else False) for key in keys}
+        self._room.scene.played.show(boxes, {number: self._flow(number) for number in arrows})
+
+    def _played(self, key: str, runs_next: bool) -> Played:
+        assert self._index is not None
+        count = self._index.counts[key]
+        return Played(self._ran[key], count, runs_next, self._index.freed(key, self._position))
+
+    def _next_flows(self) -> None:
+        """What comes together before the next node is known only once it stands."""
+        node, index = self._player.next_node, self._index
+        if node is None or index is None or not self._player.fan_ins:
+            return
+        arrows = {index.arrow(edge.source, edge.target) for edge in index.tape.incoming.get(node, ())}
+        self._show(set(), {number for number in arrows if number is not None})
+
+    def _flow(self, number: int) -> Flow:
+        """The norm over an arrow, of all its edges together."""
+        assert self._index is not None
+        edges, steps = self._index.edges[number], self._index.tape.steps
+        known = [self._player.norms[edge] for edge in edges if edge in self._player.norms]
+        reached = any(steps[source] < self._position for source, _ in edges)
+        if not known:
+            return Flow(None, reached, "")
+        norm = math.hypot(*known) if len(known) > 1 else known[0]
+        words = f"gradient norm {figure(norm)}"
+        if len(edges) > 1:
+            words += f" of {len(edges)} gradients together"
+        return Flow(norm, reached, "\n".join([words, *self._shares(edges)]))
+
+    def _shares(self, edges: list[tuple[int, int]]) -> list[str]:
+        """What an edge brings where several meet."""
+        found = []
+        for source, slot in edges[:4]:
+            edge = next(each for each in self._index.tape.outgoing[source] if each.slot == slot)  # type: ignore[union-attr]
+            for sum_ in fan_ins_of(self._player, edge.target):
+                if sum_.output_nr == edge.output_nr:
+                    found += [words for key, words in share_words(sum_).items() if key == (source, slot)]
+        return found
+
+
+def fan_ins_of(player: Player, node: int) -> tuple[FanIn, ...]:
+    """Where gradients add up before a node, as far as it has run or runs next."""
+    record = player.record_of(node)
+    if record is not None:
+        return record.fan_ins
+    return player.fan_ins if node == player.next_node else ()
+
+
+def share_words(sum_: FanIn) -> dict[tuple[int, int], str]:
+    """What each edge brings to a sum, in words; "cosine" is to the other, or to the largest of the others."""
+    words: dict[tuple[int, int], str] = {}
+    for place, share in enumerate(sum_.shares):
+        parts = []
+        if share.projection is not None:
+            percent = f"{100 * share.projection:.0f}".replace("-", MINUS)
+            parts.append(f"{percent} % of the sum")
+        others = [other for other in range(len(sum_.shares)) if other != place]
+        largest = max(others, key=lambda other: sum_.shares[other].norm, default=None)
+        if largest is not None and (cosine := sum_.cosines[place][largest]) is not None:
+            parts.append(f"cosine {cosine:.2f}".replace("-", MINUS) + (" with the other" if len(others) == 1 else
+                         " with the largest other"))  # fmt: skip
+        words[share.source, share.slot] = ", ".join(parts)
+    return words

@@ -1,0 +1,393 @@
+"""The picture of a tape as a scene: laid out anew when groups open or close, repainted only where a state changes.
+
+Items are made for what comes into sight near; from afar one item paints all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+
+from PySide6.QtCore import QObject, QPointF, QRectF, Signal
+from PySide6.QtWidgets import QGraphicsScene
+
+from app.diagram.diagram import Box, Drawing
+from app.diagram.layout import HEADER, Layout, Rect, arrange
+from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, State, label_of, measure
+from app.views.autograd.graph.items import ArrowItem, BoxItem, GroupItem, LabelItem, Sheet
+from app.views.autograd.graph.key_navigation import next_box
+from app.views.autograd.graph.lazy_items import Parts, Place, places
+from app.views.autograd.graph.overview_item import DIMMED, FarItem, Marks, rectangle
+from app.views.autograd.graph.plain_arrows import PlainArrows
+from app.views.autograd.graph.playback_paint import PlayedParts
+from app.views.canvas.items.spatial import RectIndex
+from app.views.ui.theme import manager
+
+MARGIN = 40.0
+# How far around what is in sight items are made, so that they are not made at every step of a pan.
+AHEAD = 150.0
+
+Part = BoxItem | GroupItem
+
+
+class TapeScene(QGraphicsScene):
+    """Boxes and groups by key. `chosen` tells the key of the box or group that was selected, "" for none."""
+
+    chosen = Signal(str)
+    hovered = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.drawing: Drawing | None = None
+        self.layout_ = Layout({}, {}, (), (), 0.0, 0.0)
+        self._far = False
+        self._linked: frozenset[str] = frozenset()
+        self._current = ""
+        self._hover: str | None = None
+        self.played = PlayedParts(self)
+        self._start(Drawing(()), self.layout_, BoxFaces(()), {})
+        # Everything is inside the scene's rectangle from the start, and few items move.
+        self.setItemIndexMethod(QGraphicsScene.ItemIndexMethod.BspTreeIndex)
+        manager().changed.connect(self._repaint)
+
+    def show_drawing(self, drawing: Drawing, page: tuple[float, float], row: float | None = None) -> float:
+        """Lay a drawing out in the form of `page`, in place of the old one; what is selected stays if it can.
+
+        `row` asks for rows of a given width instead; returns the width that a row has now.
+        """
+        current = self._current
+        box_faces, group_faces, _, sizes = measure(drawing)
+        layout = arrange(drawing, sizes, row, page=page)
+        self.drawing = drawing
+        self._start(drawing, layout, box_faces, group_faces)
+        self.setSceneRect(QRectF(0, 0, layout.width, layout.height).adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN))
+        self.set_linked(self._linked)
+        for key in (current, f"fold:{current}", current.removeprefix("fold:")):
+            if key in self.boxes or key in self.groups:
+                self.choose(key)
+                break
+        return max(layout.width, page[0])
+
+    def empty(self) -> None:
+        """Show nothing, and let go of what was shown."""
+        self.drawing = None
+        self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
+
+    def _start(
+        self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace]
+    ) -> None:
+        self.clear()
+        self.layout_ = layout
+        self._drawing, self._faces, self._group_faces = drawing, box_faces, group_faces
+        self._hover, self._current = None, ""
+        self._states: dict[str, State] = {}
+        self._way: frozenset[str] = frozenset()
+        self._on_way: frozenset[str] = frozenset()  # with the groups around it
+        self._arrow_items: dict[int, ArrowItem] = {}
+        self._label_items: dict[int, LabelItem] = {}
+        self._shown: set[Place] = set()
+        self._seen = QRectF()
+        self.played.forget()
+        for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of"):
+            self.__dict__.pop(known, None)
+        self.boxes: Parts[BoxItem] = Parts(layout.boxes, self._make_box)
+        self.groups: Parts[GroupItem] = Parts(layout.groups, self._make_group)
+        self._sheet = Sheet()
+        self._sheet.setZValue(2)
+        self._sheet.setVisible(not self._far)
+        self.far, self._marks = FarItem(drawing, layout), Marks(QRectF(0, 0, layout.width, layout.height))
+        for item in (self.far, self._marks):
+            item.setVisible(self._far)
+            self.addItem(item)
+        self.addItem(self._sheet)
+        self.plain = PlainArrows(self._sheet)
+
+    def _repaint(self) -> None:
+        self.far.update()
+        self.update()
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _box_of(self) -> dict[str, Box]:
+        return {box.id: box for box in self._drawing.boxes}
+
+    @cached_property
+    def _frame_of(self) -> dict[str, str | None]:
+        """The open group around a box or an open group."""
+        found = {box.id: box.group for box in self._drawing.boxes}
+        found.update((group.id, group.parent) for group in self._drawing.groups)
+        return found
+
+    @cached_property
+    def _touching(self) -> dict[str, list[int]]:
+        """The arrows at a box, by their numbers."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, arrow in enumerate(self._drawing.arrows):
+            found[arrow.source].append(number)
+            found[arrow.target].append(number)
+        return found
+
+    @cached_property
+    def _by_link(self) -> dict[str, list[str]]:
+        """What is outlined for a node of the canvas: boxes and groups that stand in no group of the same."""
+        links = {group.id: group.link for group in self._drawing.groups}
+        found: dict[str, list[str]] = defaultdict(list)
+        for group in self._drawing.groups:
+            if group.link is not None and links.get(group.parent or "") != group.link and group.id in self.groups:
+                found[group.link].append(group.id)
+        for box in self._drawing.boxes:
+            if box.link is not None and links.get(box.group or "") != box.link:
+                found[box.link].append(box.id)
+        return found
+
+    @cached_property
+    def _index(self) -> RectIndex[Place]:
+        return places(self._drawing, self.layout_)
+
+    def see(self, area: QRectF) -> None:
+        """An area comes into sight: make what is in it, unless it is seen from afar."""
+        if self._far or self._seen.contains(area):
+            return
+        self._seen = area.adjusted(-AHEAD, -AHEAD, AHEAD, AHEAD)
+        fresh = [place for place in self._index.inside(self._seen) if place not in self._shown]
+        self._shown.update(fresh)
+        arrows: list[int] = []
+        for kind, key in fresh:
+            if kind == "box":
+                self.boxes[key]
+            elif kind == "group":
+                self.groups[key]
+            elif kind == "arrow":
+                arrows.append(key)
+            else:
+                self._make_label(key)
+        self._show_arrows(arrows)
+
+    def _show_arrows(self, numbers: list[int]) -> None:
+        """Those of which there is nothing to tell go without an item of their own."""
+        made, flows, routes = self._arrow_items, self.played.flows, self.layout_.routes
+        told = [number for number in numbers if number not in made and (number in flows or self._marked(number))]
+        apart = {*made, *told}
+        told += self.plain.add((number, routes[number]) for number in numbers if number not in apart)
+        for number in told:
+            self.arrow(number)
+
+    def _make_box(self, key: str) -> BoxItem:
+        item = BoxItem(self._faces[key], self.layout_.boxes[key])
+        item.setParentItem(self._sheet)
+        item.set_state(self._states.get(key, self._plain(key)))
+        self.played.dress(item)
+        return item
+
+    def _make_group(self, key: str) -> GroupItem:
+        item = GroupItem(self._group_faces[key], self.layout_.groups[key])
+        item.setParentItem(self._sheet)
+        item.set_state(self._states.get(key, self._plain(key)))
+        self.played.dress(item)
+        return item
+
+    def arrow(self, number: int) -> ArrowItem:
+        """The item of the drawing's arrow of this number."""
+        item = self._arrow_items.get(number)
+        if item is None:
+            self.plain.take_out(number)
+            arrow = self._drawing.arrows[number]
+            item = self._arrow_items[number] = ArrowItem(arrow, self.layout_.routes[number])
+            item.setParentItem(self._sheet)
+            item.set_marked(self._marked(number))
+            item.set_dimmed(self._off_way(number))
+            self.played.dress_arrow(number, item)
+        return item
+
+    def _make_label(self, number: int) -> None:
+        at = self.layout_.labels[number]
+        assert at is not None
+        item = self._label_items[number] = LabelItem(label_of(self._drawing.arrows[number]), at)
+        item.setParentItem(self._sheet)
+        item.setOpacity(DIMMED if self._off_way(number) else 1.0)
+        self.played.dress_label(number, item)
+
+    def part(self, key: str) -> Part | None:
+        """The box or the open group of this key; a closed group is found by its group's key too."""
+        for name, among in ((key, self.boxes), (key, self.groups), (f"fold:{key}", self.boxes)):
+            if name in among:
+                return among[name]
+        return None
+
+    def link_of(self, key: str) -> str | None:
+        """The node of the canvas that a box or a group stands for."""
+        part = self.part(key) if key else None
+        return part.link if part is not None else None
+
+    def rect_of(self, key: str) -> Rect | None:
+        """Where a box or an open group stands."""
+        return self.layout_.boxes.get(key) or self.layout_.groups.get(key) or self.layout_.boxes.get(f"fold:{key}")
+
+    def boxes_in(self, key: str) -> frozenset[str]:
+        """The boxes that a group shows, or the box itself."""
+        if key not in self.groups:
+            return frozenset({key}) if key in self.boxes else frozenset()
+        inside = {key}
+        for group in self._drawing.groups:  # a parent comes before what is in it
+            if group.parent in inside:
+                inside.add(group.id)
+        return frozenset(box.id for box in self._drawing.boxes if box.group in inside)
+
+    # -- states --------------------------------------------------------------------------------------------------------
+
+    def current_key(self) -> str:
+        return self._current
+
+    def choose(self, key: str) -> None:
+        """Select a box or a group, "" for nothing."""
+        if key == self._current:
+            return
+        before, self._current = self._current, key
+        for old, on in ((before, False), (key, True)):
+            part = self.part(old) if old else None
+            if part is not None:
+                self._change(part.key, selected=on)
+                for number in self._touching.get(part.key, ()):
+                    self.arrow(number).set_marked(self._marked(number))
+        self.chosen.emit(key)
+
+    def _marked(self, number: int) -> bool:
+        arrow = self._drawing.arrows[number]
+        touched = bool(self._current) and self._current in (arrow.source, arrow.target)
+        return touched or (bool(self._way) and not self._off_way(number))
+
+    def _plain(self, key: str) -> State:
+        """The state of a box or a group that is nothing in particular."""
+        return State(dimmed=True) if self._way and key not in self._on_way else PLAIN
+
+    def _change(self, key: str, **states: bool) -> None:
+        state = replace(self._states.get(key, self._plain(key)), **states)
+        self._states[key] = state
+        part = self.boxes.made.get(key) or self.groups.made.get(key)
+        if part is not None:
+            part.set_state(state)
+        self._tell_marks()
+
+    def _tell_marks(self) -> None:
+        if self._far:
+            shown = [(self.rect_of(key), state) for key, state in self._states.items()]
+            self._marks.set_marked((rectangle(rect), state) for rect, state in shown if rect is not None)
+
+    def set_ran(self, ran: list[QRectF], after: QRectF | None) -> None:
+        """What has run and what is next, for the graph from afar."""
+        self._marks.set_ran(ran, after)
+
+    def set_linked(self, links: frozenset[str]) -> None:
+        """Outline the groups that stand for these nodes of the canvas."""
+        self._linked = links
+        keys = {key for link in links for key in self._by_link.get(link, ())}
+        before = {key for key, state in self._states.items() if state.linked}
+        for key in before ^ keys:
+            self._change(key, linked=key in keys)
+
+    def linked_parts(self) -> list[Part]:
+        """The groups and boxes that are outlined."""
+        keys = [key for key, state in self._states.items() if state.linked]
+        return [part for key in keys if (part := self.part(key)) is not None]
+
+    def set_way(self, boxes: frozenset[str]) -> None:
+        """Let these boxes and the arrows between them stand out, all else step back; none ends that."""
+        if boxes == self._way:
+            return
+        self._way, self._on_way = boxes, boxes | self._frames_of(boxes)
+        self.far.set_way(boxes)
+        for key, item in (*self.boxes.made.items(), *self.groups.made.items()):
+            self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in self._on_way)
+            item.set_state(state)
+        self.plain.set_opacity(DIMMED if boxes else 1.0)
+        for number in filter(self._marked, self.plain.numbers()):
+            self.arrow(number)
+        for number, arrow in self._arrow_items.items():
+            arrow.set_dimmed(self._off_way(number))
+            arrow.set_marked(self._marked(number))
+        for number, label in self._label_items.items():
+            label.setOpacity(DIMMED if self._off_way(number) else 1.0)
+        self._tell_marks()
+
+    def _frames_of(self, boxes: frozenset[str]) -> frozenset[str]:
+        """The groups around some boxes."""
+        found: set[str] = set()
+        for box in boxes:
+            frame = self._frame_of[box]
+            while frame is not None and frame not in found:
+                found.add(frame)
+                frame = self._frame_of[frame]
+        return frozenset(found)
+
+    @property
+    def way(self) -> frozenset[str]:
+        """The boxes that stand out."""
+        return self._way
+
+    def _off_way(self, number: int) -> bool:
+        arrow = self._drawing.arrows[number]
+        return bool(self._way) and not (arrow.source in self._way and arrow.target in self._way)
+
+    def set_far(self, far: bool) -> None:
+        """From afar texts cannot be read, and everything is painted at once."""
+        if far == self._far:
+            return
+        self._far = far
+        self._sheet.setVisible(not far)
+        self.far.setVisible(far)
+        self._marks.setVisible(far)
+        self._tell_marks()
+
+    def hover(self, key: str | None) -> None:
+        """The pointer is over this box or group's header."""
+        if key == self._hover:
+            return
+        for old, on in ((self._hover, False), (key, True)):
+            if old and self.rect_of(old) is not None:
+                self._change(old, hovered=on)
+        self._hover = key
+        self.hovered.emit(self.link_of(key) if key else None)
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def part_at(self, at: QPointF) -> Part | None:
+        """The box at a point of the scene, or the group in whose header it lies."""
+        here = self._index.inside(QRectF(at.x() - 0.5, at.y() - 0.5, 1, 1))
+        for kind, key in here:
+            if kind == "box" and rectangle(self.layout_.boxes[key]).contains(at):
+                return self.boxes[key]
+        groups = [self.layout_.groups[key] for kind, key in here if kind == "group"]
+        inner = min(groups, key=lambda rect: rect.width * rect.height, default=None)
+        if inner is None or not 0 <= at.y() - inner.y <= HEADER:
+            return None
+        return next(self.groups[key] for kind, key in here if kind == "group" and self.layout_.groups[key] is inner)
+
+    def neighbour(self, key: str, direction: str) -> str:
+        """The box to go to with an arrow key: along the gradients left and right, to the next one above or below.
+
+        Where no arrow leads on, the nearest box in that direction is next; "" at the end. Into an open group one goes
+        from its header.
+        """
+        if key in self.groups:
+            inside = self.boxes_in(key)
+            return next((box.id for box in self._drawing.boxes if box.id in inside), "")
+        arrows = [self._drawing.arrows[number] for number in self._touching.get(key, ())]
+        leaves = {end for arrow in arrows for end in (arrow.source, arrow.target) if self._box_of[end].shape == "leaf"}
+        return next_box(self.layout_.boxes, arrows, leaves, key, direction)
+
+    def area_of(self, parts: Iterable[Part]) -> QRectF:
+        """The rectangle around some boxes and groups."""
+        area = QRectF()
+        for part in parts:
+            area = area.united(part.sceneBoundingRect())
+        return area
+
+    def area_of_boxes(self, keys: Iterable[str]) -> QRectF:
+        """The rectangle around boxes of these keys."""
+        area = QRectF()
+        for key in keys:
+            area = area.united(rectangle(self.layout_.boxes[key]))
+        return area

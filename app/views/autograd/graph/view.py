@@ -1,0 +1,228 @@
+"""The window onto the scene: zoom at the pointer, pan, frame, walk with the keys, fold with a click."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import QWidget
+
+from app.views.autograd.graph.items import SIMPLE_BELOW, BoxItem, GroupItem
+from app.views.autograd.graph.scene import TapeScene
+from app.views.ui.pan_zoom_view import RoamingView
+from app.views.ui.theme import manager
+
+STEP = 1.0015
+HIDDEN = 0.2
+_KEYS = {
+    Qt.Key.Key_Left: "left",
+    Qt.Key.Key_Right: "right",
+    Qt.Key.Key_Up: "up",
+    Qt.Key.Key_Down: "down",
+}
+
+
+class TapeView(RoamingView):
+    """`folded(key)` asks to open or close a group, `leveled(±1)` a level of them everywhere; `led(key)` to mark the way
+    from what is selected to this box or group, `escaped` to end that."""
+
+    folded = Signal(str)
+    leveled = Signal(int)
+    led = Signal(str)
+    escaped = Signal()
+
+    LEAST, MOST = 0.04, 3.0
+    PADS = (24, 16, 24, 16)
+
+    def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
+        super().__init__(scene, parent)
+        self._scene = scene
+        self.whole = True
+        self._pan_from: QPoint | None = None
+        self._pressed_at: QPoint | None = None
+        self._space = False
+        self.setAccessibleName("Autograd graph")
+        self.setAccessibleDescription(
+            "Arrow keys walk along the gradients, Enter folds and unfolds, ] and [ a level of everything, Shift+click "
+            "marks the way from what is selected, Home shows everything"
+        )
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        manager().changed.connect(self.viewport().update)
+
+    # -- what is in sight ----------------------------------------------------------------------------------------------
+
+    def whole_area(self) -> QRectF:
+        return self._scene.sceneRect()
+
+    def zoom_changed(self, zoom: float) -> None:
+        self._scene.set_far(zoom < SIMPLE_BELOW)
+
+    def frame_all(self) -> None:
+        """Everything in sight, not larger than life."""
+        self.frame(self.whole_area())
+        self.whole = True
+
+    def frame_selection(self) -> None:
+        """What is selected or linked in sight; everything if nothing is."""
+        key = self._scene.current_key()
+        part = self._scene.part(key) if key else None
+        parts = [part] if part is not None else self._scene.linked_parts()
+        if not parts:
+            self.frame_all()
+            return
+        self.frame(self._scene.area_of(parts).adjusted(-60, -60, 60, 60), 1.25)
+
+    def ensure_seen(self, area: QRectF) -> None:
+        """Move only as far as needed to bring an area of the scene into sight."""
+        if not self.visible_area().contains(area):
+            self.widen()
+            self.ensureVisible(area, 8, 8)
+            self.whole = False
+            self.moved.emit()
+
+    def show_near(self, area: QRectF) -> None:
+        """Bring an area into sight, large enough to be read."""
+        if self.zoom < SIMPLE_BELOW:
+            self.zoom_to(1.0)
+            self.show_point(area.center())
+        else:
+            self.ensure_seen(area)
+
+    def show_if_it_fits(self) -> None:
+        """Scroll so that all of the picture is in sight where it has room at this scale and much of it is hidden.
+
+        A little may stay hidden: what the pointer is on should stay there.
+        """
+        area, room = self._scene.itemsBoundingRect(), self.viewport().size()
+        seen = self.visible_area().intersected(area)
+        hidden = 1 - seen.width() * seen.height() / max(area.width() * area.height(), 1.0)
+        fits = area.width() * self.zoom <= room.width() and area.height() * self.zoom <= room.height()
+        if fits and hidden > HIDDEN:
+            self.ensure_seen(area)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        self._scene.see(self.visible_area())
+        super().paintEvent(event)
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        turned = event.angleDelta().y() or event.angleDelta().x()
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.pan(turned // 2, 0)
+        elif turned:
+            self.zoom_by(STEP**turned, event.position())
+        event.accept()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.setFocus(Qt.FocusReason.MouseFocusReason)
+        at = event.position().toPoint()
+        middle = event.button() == Qt.MouseButton.MiddleButton
+        if middle or (event.button() == Qt.MouseButton.LeftButton and (self._space or self._part_at(at) is None)):
+            self._pan_from = at
+            self.viewport().setCursor(Qt.CursorShape.ClosedHandCursor)
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._pressed_at = at
+        event.accept()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        at = event.position().toPoint()
+        if self._pan_from is not None:
+            by, self._pan_from = at - self._pan_from, at
+            self.pan(by.x(), by.y())
+            return
+        part = self._part_at(at)
+        self._scene.hover(part.key if part is not None else None)
+        self.viewport().setCursor(
+            Qt.CursorShape.PointingHandCursor if part is not None else Qt.CursorShape.ArrowCursor
+        )
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        at = event.position().toPoint()
+        pressed, self._pressed_at, self._pan_from = self._pressed_at, None, None
+        self.viewport().unsetCursor()
+        if event.button() != Qt.MouseButton.LeftButton or pressed is None or self._space:
+            return
+        if (at - pressed).manhattanLength() <= 4:
+            self._click(at, bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        at = event.position().toPoint()
+        part = self._part_at(at)
+        if event.button() == Qt.MouseButton.LeftButton and part is not None and not self._on_chevron(part, at):
+            self.fold_at(part.key)
+        event.accept()
+
+    def _click(self, at: QPoint, leads: bool) -> None:
+        part = self._part_at(at)
+        if part is None:
+            self._scene.choose("")
+        elif leads:
+            self.led.emit(part.key)
+        elif self._on_chevron(part, at):
+            self.fold_at(part.key)
+        else:
+            self._scene.choose(part.key)
+
+    def _on_chevron(self, part: BoxItem | GroupItem, at: QPoint) -> bool:
+        point = self.mapToScene(at)
+        if isinstance(part, GroupItem):
+            return part.on_chevron(point)
+        return part.foldable and point.x() - part.rect.x <= 20 and point.y() - part.rect.y <= 22
+
+    def _part_at(self, at: QPoint) -> BoxItem | GroupItem | None:
+        return self._scene.part_at(self.mapToScene(at))
+
+    def fold_at(self, key: str) -> None:
+        """Ask to open or close the group of this key, or the group that the box of this key stands in."""
+        if key in self._scene.groups:
+            self.folded.emit(key)
+            return
+        item = self._scene.boxes.get(key)
+        if item is not None and item.foldable:
+            self.folded.emit(key.removeprefix("fold:"))
+        elif item is not None and item.face.box.group is not None:
+            self.folded.emit(item.face.box.group)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._scene.hover(None)
+        super().leaveEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key = Qt.Key(event.key())
+        here = self._scene.current_key()
+        if key in _KEYS:
+            there = self._scene.neighbour(here, _KEYS[key])
+            if there:
+                self._scene.choose(there)
+                self.ensure_seen(self._scene.area_of_boxes([there]))
+        elif key == Qt.Key.Key_Space and not event.isAutoRepeat():
+            self._space = True
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and here:
+            self.fold_at(here)
+        elif key == Qt.Key.Key_Home:
+            self.frame_all()
+        elif key in (Qt.Key.Key_F, Qt.Key.Key_Period):
+            self.frame_selection()
+        elif key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
+            self.zoom_by(1.2)
+        elif key == Qt.Key.Key_Minus:
+            self.zoom_by(1 / 1.2)
+        elif key in (Qt.Key.Key_BracketRight, Qt.Key.Key_BracketLeft):
+            self.leveled.emit(1 if key == Qt.Key.Key_BracketRight else -1)
+        elif key == Qt.Key.Key_Escape:
+            if self._scene.way:
+                self.escaped.emit()
+            else:
+                self._scene.choose("")
+        else:
+            super().keyPressEvent(event)
+
+    def keyReleaseEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
+            self._space = False
+        else:
+            super().keyReleaseEvent(event)
+
+    def focusOutEvent(self, event: QEvent) -> None:
+        self._space = False
+        super().focusOutEvent(event)

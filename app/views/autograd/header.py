@@ -1,0 +1,219 @@
+"""The line above the graph: what it is, what the chips mean, and what can be done."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
+
+from app.autograd.tape import Tape
+from app.views.autograd.graph.faces import CHIP_HEIGHT
+from app.views.autograd.graph.playback_paint import paint_freed, width_of
+from app.views.ui.theme import current, faded, manager
+from app.views.ui.widgets.button import Button, icon_button
+from app.views.ui.widgets.painting import TextLine, at_least, box, label, start
+from app.views.ui.widgets.segmented import Segmented
+
+LEGENDS = 2  # of what can be spared, that give way before the summary does
+
+
+class Head(QWidget):
+    """The line above the graph: what it is, what the chips mean, and what can be done."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setMinimumHeight(38)
+        self.root = label("loss.grad_fn", "section")
+        self.summary = label("", "label", "text2")
+        self.below = label("", "label", "text2", wrap=True)  # the summary, where the line has no room for it
+        self.below.setContentsMargins(12, 0, 10, 6)
+        self.below.setMinimumWidth(1)
+        self.below.hide()
+        self.mode = Segmented([("train", "train()"), ("eval", "eval()")], "Mode of the net")
+        self.mode.setToolTip("Dropout and BatchNorm behave differently in train() and eval()")
+        self.grouping = Segmented([("layer", "Layer"), ("block", "Block"), ("none", "None")], "Group by")
+        self.grouping.setToolTip("Block: groups within groups as the modules lie, opened level by level with ] and [")
+        self.capture = Button("Capture again")
+        self.fold_all = Button("Fold all")
+        self.find = icon_button("search", "Find a node (Ctrl+F)")
+        self.export = icon_button("export", "Export this picture")
+        self.frame = icon_button("frame", "Show everything (Home)")
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 5, 10, 5)
+        layout.setSpacing(8)
+        layout.addWidget(self.root)
+        layout.addWidget(self.summary, 1)
+        self.legend, self.norms = Legend(), NormLegend()
+        legend, group_by = self.legend, label("Group by", "label", "text3")
+        layout.addWidget(legend)
+        layout.addWidget(self.norms)
+        layout.addWidget(group_by)
+        layout.addWidget(self.grouping)
+        layout.addWidget(self.fold_all)
+        layout.addWidget(self.mode)
+        layout.addWidget(self.capture)
+        layout.addWidget(self.find)
+        layout.addWidget(self.export)
+        layout.addWidget(self.frame)
+        # The window may be narrower than all of this: the least important goes first, the summary is cut.
+        layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        self.setMinimumWidth(1)
+        self.summary.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._text = self.weights = ""  # `weights`: which ones the net had, for the next summary
+        self._played = False
+        self._added: list[QWidget] = []
+        self._spare: tuple[QWidget, ...] = (legend, group_by, self.root, self.fold_all, self.mode, self.norms)
+
+    def add(self, widget: QWidget) -> None:
+        """Put another widget before the button that captures; it goes where there is no room for any summary."""
+        layout = self.layout()
+        assert isinstance(layout, QHBoxLayout)
+        layout.insertWidget(layout.indexOf(self.capture), widget)
+        self._added.append(widget)
+        self._fit()
+
+    def fit(self) -> None:
+        """Look again what there is room for: a widget is wider or narrower now."""
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Put the summary below where only legends could make room for it; hide what there is no room for."""
+        metrics = self.summary.fontMetrics()
+        layout = self.layout()
+        widgets = [layout.itemAt(place).widget() for place in range(layout.count())]
+        others = [widget for widget in widgets if widget is not None and widget is not self.summary]
+        hidden: set[QWidget] = set() if self._played else {self.norms}
+        wanted = metrics.horizontalAdvance(self._text) + 8
+
+        def needed() -> int:
+            shown = [widget.sizeHint().width() for widget in others if widget not in hidden]
+            return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
+
+        whole = needed() <= self.width() or needed() - sum(
+            widget.sizeHint().width() + layout.spacing() for widget in self._spare[:LEGENDS] if widget not in hidden
+        ) <= self.width()
+        if not whole:
+            wanted = 0
+        for widget in self._spare:
+            if needed() <= self.width():
+                break
+            hidden.add(widget)
+        if needed() - wanted > self.width():
+            hidden.update(self._added)
+        for widget in reversed([one for one in self._spare if one in hidden and one is not self.norms]):
+            hidden.discard(widget)  # a narrow one may fit where a wide one did not
+            if needed() > self.width():
+                hidden.add(widget)
+        for widget in (*self._spare, *self._added):
+            widget.setVisible(widget not in hidden)
+        self.summary.setText(self._text if whole else "")
+        self.below.setText(self._text)
+        self.below.setVisible(not whole and bool(self._text))
+        layout.activate()
+
+    def set_played(self, played: bool) -> None:
+        """Whether arrows show norms and chips what was let go of, and the legend says so."""
+        if played != self._played:
+            self._played = played
+            self.legend.set_played(played)
+            self._fit()
+
+    def set_summary(self, text: str, tape: Tape) -> None:
+        second = any(node.order > 1 for node in tape.nodes)
+        end = "‖grad‖²" if second else "loss" if tape.loss is not None else "output"
+        self.root.setText(f"{end}.grad_fn")
+        self._text = f"{text} · {self.weights}" if self.weights else text
+        self.summary.setToolTip(self._text)
+        self.below.setToolTip(self._text)
+        self.setAccessibleName(self._text)
+        self._fit()
+
+    def set_busy(self, busy: bool) -> None:
+        self.capture.setEnabled(not busy)
+        self.capture.setText("Running…" if busy else "Capture again")
+
+    def set_folded(self, folded: bool) -> None:
+        """Whether every group is closed, so that the button opens them."""
+        self.fold_all.setText("Unfold all" if folded else "Fold all")
+
+
+class Legend(QWidget):
+    """What the chips' looks mean."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._held, self._kept = TextLine("held", "caption"), TextLine("kept anyway", "caption")
+        self.setToolTip(
+            "held: memory that only backward still needs\nkept anyway: parameters, buffers and the batch itself"
+        )
+        self._freed, self._played = TextLine("freed", "caption"), False
+        manager().changed.connect(self.update)
+
+    def set_played(self, played: bool) -> None:
+        """Whether chips can be let go of."""
+        self._played = played
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        freed = self._freed.width + 40 if self._played else 0
+        return at_least(self._held.width + self._kept.width + 2 * 24 + 18 + freed, 20)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        x = 0.0
+        area = QRectF(self.rect())
+        for line, fill, border in (
+            (self._held, faded(theme.series[0], 0.20), faded(theme.series[0], 0.55)),
+            (self._kept, None, theme.line3),
+        ):
+            swatch = QRectF(x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4)
+            box(painter, swatch, 3, fill, border)
+            line.draw_in(painter, x + 24, area, theme.text2)
+            x += 24 + line.width + 16
+        if self._played:
+            swatch = QRectF(x, area.center().y() - CHIP_HEIGHT / 2 + 2, 18, CHIP_HEIGHT - 4)
+            paint_freed(painter, swatch, theme)
+            self._freed.draw_in(painter, x + 24, area, theme.text2)
+        painter.end()
+
+
+class NormLegend(QWidget):
+    """How wide an arrow is for three norms."""
+
+    NORMS = (0.001, 0.03, 1.0)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._title = TextLine("Gradient norm", "caption")
+        self._lines = [(norm, TextLine(f"{norm:g}", "caption")) for norm in self.NORMS]
+        self.setToolTip("An arrow is as wide as the logarithm of its gradient's norm; below 1e−4 it is dashed")
+        self.setAccessibleName("Gradient norm")
+        self.hide()
+        manager().changed.connect(self.update)
+
+    def sizeHint(self) -> QSize:
+        return at_least(self._title.width + sum(36 + line.width for _, line in self._lines) + 6, 20)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme, area = current(), QRectF(self.rect())
+        painter = start(self)
+        self._title.draw_in(painter, 0, area, theme.text3)
+        x = self._title.width + 8
+        for norm, line in self._lines:
+            width = width_of(norm)
+            painter.fillRect(QRectF(x, area.center().y() - width / 2, 20, width), theme.back)
+            line.draw_in(painter, x + 25, area, theme.text2)
+            x += 36 + line.width
+        painter.end()

@@ -1,0 +1,296 @@
+"""The inspector's section "Look at the gradient": its numbers, how they are spread, a picture of it, and edits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QImage, QMouseEvent, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QTableWidget, QTableWidgetItem, QToolTip, QVBoxLayout, QWidget
+from shiboken6 import isValid
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.tape import Tape, TapeNode
+from app.views.autograd.inspector.inspector import note
+from app.views.autograd.playback_thread import Edit, Looked
+from app.views.autograd.tape.player import Player
+from app.views.ui import number_text as numbers
+from app.views.ui.figures import figure
+from app.views.ui.theme import current, font, mix
+from app.views.ui.widgets import Button, ChoiceField, NumberField
+from app.views.ui.widgets.numbers import read_number
+from app.views.ui.widgets.painting import TextLine, label, start
+from app.views.ui.widgets.section import Section
+
+if TYPE_CHECKING:
+    from app.autograd.playback.gradient_stats import GradientLook, Picture
+
+KINDS = (("scale", "Scale by"), ("zero", "Set to zero"), ("clip", "Clip the norm to"), ("noise", "Add noise ×"),
+         ("ones", "Set to ones"), ("value", "Set all to"))  # fmt: skip
+WITHOUT = ("zero", "ones")
+MOST_PLANES = 16
+
+
+class HistogramView(QWidget):
+    """How the finite values are spread."""
+
+    def __init__(self, look: GradientLook) -> None:
+        super().__init__()
+        self._look = look
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMouseTracking(True)
+        self.setAccessibleName("Histogram of the gradient's values")
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, 74)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme, counts = current(), self._look.histogram.counts
+        painter = start(self)
+        plot = QRectF(0, 0, self.width(), self.height() - 16)
+        painter.fillRect(plot, theme.plot)
+        most, width = max(counts, default=0), plot.width() / max(len(counts), 1)
+        for place, count in enumerate(counts):
+            height = (plot.height() - 4) * count / most if most else 0
+            painter.fillRect(QRectF(place * width, plot.bottom() - height, max(width - 1, 1), height), theme.back)
+        low, high = self._look.histogram.low, self._look.histogram.high
+        if low < 0 < high:
+            painter.fillRect(QRectF(round(plot.width() * -low / (high - low)), 0, 1, plot.height()), theme.text2)
+        first, last = TextLine(figure(low), "axis"), TextLine(figure(high), "axis")
+        first.draw(painter, 0, plot.bottom() + 2, theme.text3)
+        last.draw(painter, plot.width() - last.width, plot.bottom() + 2, theme.text3)
+        painter.end()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        counts, edges = self._look.histogram.counts, self._look.edges
+        place = min(int(event.position().x() / max(self.width(), 1) * len(counts)), len(counts) - 1)
+        if place >= 0:
+            words = f"{counts[place]:,} values from {figure(edges[place])} to {figure(edges[place + 1])}"
+            QToolTip.showText(event.globalPosition().toPoint(), words, self)
+
+
+class PictureView(QWidget):
+    """The gradient's last two dimensions as pictures, one a channel: blue below 0, orange above, red what is no
+    number."""
+
+    def __init__(self, pictures: tuple[Picture, ...]) -> None:
+        super().__init__()
+        self._pictures = pictures[:MOST_PLANES]
+        self._images: list[QImage] | None = None
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName("Picture of the gradient")
+        more = f"; the first {MOST_PLANES} of {len(pictures)} channels" if len(pictures) > MOST_PLANES else ""
+        self.setToolTip(f"Blue is below 0, orange above, red is NaN or infinite{more}")
+
+    def _cell(self) -> tuple[int, float, float]:
+        """How many stand in a row, and the size of each."""
+        count = len(self._pictures)
+        across = 1 if count == 1 else 4 if count <= 8 else 8
+        width = (max(self.width(), 200) - 2 * (across - 1)) / across
+        first = self._pictures[0]
+        return across, width, min(max(width * first.height / max(first.width, 1), 6), 200)
+
+    def sizeHint(self) -> QSize:
+        across, _, height = self._cell()
+        rows = -(-len(self._pictures) // across)
+        return QSize(200, round(rows * (height + 2)))
+
+    def resizeEvent(self, event: QEvent) -> None:
+        self.setFixedHeight(self.sizeHint().height())
+
+    def changeEvent(self, event: QEvent) -> None:
+        self._images = None
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        if self._images is None:
+            table = _colors()
+            self._images = [_image(picture, table) for picture in self._pictures]
+        across, width, height = self._cell()
+        for place, image in enumerate(self._images):
+            at = QPointF(place % across * (width + 2), place // across * (height + 2))
+            painter.drawImage(QRectF(at.x(), at.y(), width, height), image)
+        painter.end()
+
+
+def _colors() -> list[int]:
+    """From below 0 over the ground to above; the first is what is no number."""
+    theme = current()
+    low, high = theme.series[0], theme.back
+    table = [theme.error.rgb()]
+    for level in range(1, 256):
+        away = (level - 128) / 127
+        table.append(mix(theme.plot, high if away > 0 else low, min(abs(away), 1.0)).rgb())
+    return table
+
+
+def _image(picture: Picture, table: list[int]) -> QImage:
+    image = QImage(picture.data, picture.width, picture.height, picture.width, QImage.Format.Format_Indexed8).copy()
+    image.setColorTable(table)
+    return image
+
+
+class LookSections:
+    """Gives the section; put it into an inspector's `above`. What was asked for is shown when it is there."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+        self._open = False
+        self._asked: tuple[int, int] | None = None
+        self._at: tuple[int, ...] = ()
+        self._section: Section | None = None
+        player.looked.connect(self._looked)
+
+    def __call__(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
+        self._section = None
+        if not self._player.keeps or isinstance(item, LayerGroup):
+            return
+        player, step = self._player, tape.steps.get(item.id)
+        if step is None or step > player.position:
+            return
+        record = player.record_of(item.id)
+        arriving = record.arriving if record is not None else player.arriving
+        numbers = [number for number, stats in enumerate(arriving) if stats is not None]
+        if not numbers:
+            return
+        number = self._asked[1] if self._asked in [(item.id, each) for each in numbers] and self._asked else numbers[0]
+        if self._asked != (item.id, number):
+            self._asked, self._at = (item.id, number), ()
+        section = self._section = Section("Look at the gradient", opened=self._open)
+        section.toggled.connect(self._toggled)
+        if len(numbers) > 1:
+            choice = ChoiceField([(each, f"output {each}") for each in numbers], number, pairs=True)
+            choice.edited.connect(lambda chosen: self._ask(item.id, chosen, ()))
+            section.body_layout.addWidget(choice)
+        if self._open:
+            player.look(item.id, number, self._at)
+        yield section
+
+    def _toggled(self, opened: bool) -> None:
+        self._open = opened
+        if opened and self._asked is not None:
+            self._player.look(*self._asked, self._at)
+
+    def _ask(self, node: int, number: int, at: tuple[int, ...]) -> None:
+        self._asked, self._at = (node, number), at
+        self._player.look(node, number, at)
+
+    def _looked(self, looked: Looked) -> None:
+        asked, section = looked.asked, self._section
+        if section is None or not isValid(section) or self._asked != (asked.node, asked.output_nr):
+            return
+        body = QWidget()
+        column = QVBoxLayout(body)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        look = looked.look
+        if look is None:
+            column.addWidget(note("It is no longer kept. Step back to here to see it."))
+        else:
+            for part in self._parts(asked.node, asked.output_nr, look):
+                column.addWidget(part)
+        section.set_body(body)
+
+    def _parts(self, node: int, number: int, look: GradientLook) -> Iterator[QWidget]:
+        stats = look.stats
+        section = self._section
+        assert section is not None
+        section.set_caption(f"norm {figure(stats.unscaled)}")
+        zeros = numbers.share(stats.zeros, 1)
+        yield note(f"largest {figure(stats.absmax)} · mean {figure(stats.mean)} · {zeros} exactly 0")
+        if stats.nonfinite:
+            yield label(f"{look.nan:,} NaN, {look.positive_inf + look.negative_inf:,} infinite", "caption", "error")
+        if look.leading:
+            yield self._chooser(node, number, look)
+        if look.pictures:
+            yield PictureView(look.pictures)
+        yield HistogramView(look)
+        tape = self._player.tape
+        waits = tape is not None and tape.steps[node] >= self._player.position
+        if look.rows:
+            yield self._table(node, number, look, waits)
+        if waits:
+            yield self._edit_row(node, number)
+            if any(edit[0] == self._player.position for edit in self._player.edits):
+                undo = Button("Undo the last edit", icon="undo")
+                undo.clicked.connect(self._player.undo_edit)
+                yield undo
+        else:
+            yield note("This node has run. Step back to before it to change what arrives.")
+
+    def _chooser(self, node: int, number: int, look: GradientLook) -> QWidget:
+        """Which sample is shown: an index a leading dimension."""
+        widget = QWidget()
+        row = QHBoxLayout(widget)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(label("Shown:", "caption", "text3"))
+        for place, size in enumerate(look.leading):
+            field = NumberField(look.at[place], minimum=0, maximum=size - 1)
+            field.setAccessibleName(f"Index in dimension {place}")
+            field.setToolTip(f"0 to {size - 1} in dimension {place}")
+
+            def chosen(value: int, place: int = place) -> None:
+                self._ask(node, number, (*look.at[:place], value, *look.at[place + 1 :]))
+
+            field.edited.connect(chosen)
+            row.addWidget(field)
+        row.addWidget(label(look.where, "formula", "text3"), 1)
+        return widget
+
+    def _table(self, node: int, number: int, look: GradientLook, editable: bool) -> QWidget:
+        """The first numbers; one can be typed over while the node has not run."""
+        table = QTableWidget(len(look.rows), max(len(row) for row in look.rows))
+        table.setFont(font("formula"))
+        table.horizontalHeader().hide()
+        table.verticalHeader().hide()
+        table.setAccessibleName("The first numbers of the gradient")
+        table.setToolTip("Double click to type another value" if editable else "")
+        for row, values in enumerate(look.rows):
+            for column, text in enumerate(values):
+                item = QTableWidgetItem(text)
+                item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+                if not editable:
+                    item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable)
+                table.setItem(row, column, item)
+            table.setRowHeight(row, 20)
+        table.resizeColumnsToContents()
+        bar = table.horizontalScrollBar().sizeHint().height()
+        table.setMinimumWidth(1)
+        table.setFixedHeight(20 * len(look.rows) + bar + 4)
+        dimensions = len(look.stats.shape)
+
+        def typed(row: int, column: int) -> None:
+            index = (*look.at, *[0] * (dimensions - len(look.at) - 2), row, column) if dimensions > 1 else (column,)
+            try:
+                value = read_number(table.item(row, column).text(), "float")
+            except ValueError:
+                value = None
+            if value is None:  # what was there comes back
+                self._player.look(node, number, look.at)
+            else:
+                self._player.edit(Edit(node, number, "value", float(value), index[-dimensions:] if dimensions else ()))
+
+        table.cellChanged.connect(typed)
+        return table
+
+    def _edit_row(self, node: int, number: int) -> QWidget:
+        widget = QWidget()
+        row = QHBoxLayout(widget)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        kind = ChoiceField(KINDS, "scale", pairs=True)
+        kind.setAccessibleName("Change of the gradient")
+        amount = NumberField(0.5, "float")
+        amount.setAccessibleName("By how much")
+        amount.setFixedWidth(66)
+        kind.setMinimumWidth(84)
+        kind.edited.connect(lambda chosen: amount.setEnabled(chosen not in WITHOUT))
+        apply = Button("Change")
+        apply.setToolTip("Change what arrives at this node, then go on")
+        apply.clicked.connect(lambda: self._player.edit(Edit(node, number, kind.value(), float(amount.value()))))
+        row.addWidget(kind, 1)
+        row.addWidget(amount)
+        row.addWidget(apply)
+        return widget

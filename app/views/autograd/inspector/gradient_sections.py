@@ -1,0 +1,304 @@
+"""The inspector's sections about gradients, while a backward pass is played: norms, sums, gain and what is odd."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QWidget
+
+from app.autograd.diagnostics.gradient_gain import rung_of
+from app.autograd.grouping import LayerGroup
+from app.autograd.playback.steps import FanIn, GradStats, StepRecord
+from app.autograd.tape import Tape, TapeEdge, TapeNode
+from app.diagram.diagram import shape_text
+from app.views.autograd.graph.playback_state import fan_ins_of
+from app.views.autograd.inspector.inspector import cell, note
+from app.views.autograd.tape.player import Player
+from app.views.ui import number_text
+from app.views.ui.figures import MINUS, figure
+from app.views.ui.theme import current
+from app.views.ui.widgets import Button, Glyph
+from app.views.ui.widgets.painting import box, label, start
+from app.views.ui.widgets.section import Section
+
+LOW, HIGH = 1e-9, 1.0  # norms at the ends of a bar
+TINY = 1e-6  # of the largest gradient that leaves the same node: as good as none
+AGREE = 0.3  # cosine from which two gradients are said to pull one way
+
+
+class Bar(QWidget):
+    """A norm as a bar on a logarithmic scale."""
+
+    def __init__(self, norm: float, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._norm = norm
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setToolTip(f"{figure(norm)}, on a scale from {figure(LOW)} to 1")
+
+    def sizeHint(self) -> QSize:
+        return QSize(120, 5)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        area = QRectF(0, 1, self.width(), 3)
+        box(painter, area, 1.5, theme.line)
+        if math.isfinite(self._norm) and self._norm > 0:
+            share = (math.log10(self._norm) - math.log10(LOW)) / (math.log10(HIGH) - math.log10(LOW))
+            area.setWidth(area.width() * max(0.0, min(share, 1.0)))
+            box(painter, area, 1.5, theme.back)
+        elif not math.isfinite(self._norm):
+            box(painter, area, 1.5, theme.error)
+        painter.end()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The norms of some nodes and edges, as `gain` asks for them."""
+
+    node_norms: Mapping[int, float]
+    edge_norms: Mapping[tuple[int, int], float]
+
+
+class GradientSections:
+    """Gives the sections; put it into an inspector's `above`."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def __call__(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
+        if not self._player.keeps:
+            return
+        if isinstance(item, LayerGroup):
+            yield self._group(tape, item)
+        else:
+            yield from self._node(tape, item)
+
+    # -- one node ------------------------------------------------------------------------------------------------------
+
+    def _node(self, tape: Tape, node: TapeNode) -> Iterator[QWidget]:
+        player, record = self._player, self._player.record_of(node.id)
+        waits = node.id == player.next_node
+        arriving = record.arriving if record is not None else player.arriving if waits else ()
+        section = Section("Gradient norms", f"log scale, {figure(LOW)} to 1")
+        body = section.body_layout
+        if record is None and not any(arriving):
+            body.addWidget(note("Nothing has arrived here yet." if not waits else "No gradient arrives at this node."))
+            if not waits:
+                button = Button("Run to here", icon="to-end")
+                button.clicked.connect(lambda: player.run_to(node.id))
+                body.addWidget(button)
+            yield section
+            return
+        body.addWidget(label("grad_out, arriving", "caption", "text3"))
+        sources = _sources(tape, node)
+        for number, stats in enumerate(arriving):
+            if stats is not None:
+                body.addWidget(_norm_row(_output(number, len(arriving)), sources.get(number, "the seed"), stats))
+        if record is not None and record.leaving:
+            body.addWidget(label("grad_in, leaving", "caption", "text3"))
+            for edge in record.leaving:
+                name, where = _target(tape, tape.nodes[edge.target])
+                if edge.stats is not None:
+                    body.addWidget(_norm_row(name, where, edge.stats))
+                else:
+                    body.addWidget(_empty_row(name, where))
+        elif record is None:
+            adds = "It is added to .grad when this node runs." if node.is_leaf else ""
+            body.addWidget(note(adds or "What leaves it is known when it has run: step once."))
+        for words in _odd(tape, node, record, arriving):
+            body.addWidget(_warning(words))
+        for words in _notes(record):
+            body.addWidget(note(words))
+        yield section
+        for sum_ in fan_ins_of(player, node.id):
+            yield _sum_section(tape, sum_)
+        if record is not None and (gain := _gain(tape, record)) is not None:
+            yield _gain_section(gain)
+
+    # -- a layer -------------------------------------------------------------------------------------------------------
+
+    def _group(self, tape: Tape, group: LayerGroup) -> QWidget:
+        records = [record for node in group.nodes if (record := self._player.record_of(node)) is not None]
+        section = Section("Gradient norms", f"{len(records)} of {len(group.nodes)} run")
+        known = _Known({r.node: r.norm for r in records if r.norm is not None}, self._player.norms)
+        rung = rung_of(tape, known, group)
+        rows = (("arriving", rung.arriving), ("leaving", rung.leaving), ("its parameters", rung.parameters))
+        shown = [(name, norm) for name, norm in rows if norm is not None]
+        for name, norm in shown:
+            section.body_layout.addWidget(_bar_row(name, "", norm))
+        if not shown:
+            section.body_layout.addWidget(note("Nothing has arrived here yet."))
+        if rung.gain is not None:
+            gain = f"gain {figure(rung.gain)}: what leaves it to what arrives, as norms"
+            section.body_layout.addWidget(note(gain))
+        return section
+
+
+def _norm_row(name: str, where: str, stats: GradStats) -> QWidget:
+    place = f"{where} {shape_text(stats.shape)}".strip()
+    return _bar_row(name, place, stats.unscaled, f"largest {figure(stats.absmax)}, mean {figure(stats.mean)}, "
+                    f"{number_text.share(stats.zeros, 1)} exactly 0, {stats.dtype}")  # fmt: skip
+
+
+def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
+    widget = QWidget()
+    grid = QGridLayout(widget)
+    grid.setContentsMargins(0, 0, 0, 3)
+    grid.setHorizontalSpacing(8)
+    grid.setVerticalSpacing(2)
+    value = cell(figure(norm), "formula", "" if math.isfinite(norm) else "error", tip)
+    place = cell(where, "caption", "text3", where)
+    place.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    grid.addWidget(cell(name, "formula", "", name), 0, 0)
+    grid.addWidget(place, 0, 1)
+    grid.addWidget(value, 0, 2)
+    grid.addWidget(Bar(norm), 1, 0, 1, 3)
+    grid.setColumnStretch(1, 1)
+    widget.setToolTip(tip)
+    return widget
+
+
+def _empty_row(name: str, where: str) -> QWidget:
+    widget = QWidget()
+    row = QHBoxLayout(widget)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.addWidget(cell(name, "formula"))
+    row.addWidget(cell(where, "caption", "text3"), 1)
+    row.addWidget(cell("None", "formula", "text3", "This node gives no gradient there"))
+    return widget
+
+
+def _warning(words: str) -> QWidget:
+    widget = QWidget()
+    row = QHBoxLayout(widget)
+    row.setContentsMargins(0, 4, 0, 2)
+    row.setSpacing(8)
+    row.addWidget(Glyph("warning", "warn", 14))
+    text = label(words, "caption", "warn", wrap=True)
+    text.setMinimumWidth(1)
+    row.addWidget(text, 1)
+    return widget
+
+
+def _sum_section(tape: Tape, sum_: FanIn) -> Section:
+    """Several gradients meet here: who brings how much, and whether they agree."""
+    section = Section("Where gradients meet", f"{sum_.edges} add up")
+    if not sum_.shares:
+        section.body_layout.addWidget(note(f"{sum_.edges} gradients add up here; only their sum is kept."))
+        return section
+    titles = [tape.title_of(tape.nodes[share.source]) for share in sum_.shares if share.source >= 0]
+    alike = len(set(titles)) < len(titles)
+    for share in sum_.shares:
+        node = tape.nodes[share.source]
+        name = "an edited gradient" if share.source < 0 else node.name if alike else tape.title_of(node)
+        percent = "" if share.projection is None else f"{100 * share.projection:.0f} %".replace("-", MINUS)
+        section.body_layout.addWidget(_bar_row(name, percent, share.norm))
+    words = [f"Together {figure(sum_.norm)}."]
+    if len(sum_.shares) == 2 and (cosine := sum_.cosines[0][1]) is not None:
+        words.append(f"Their cosine is {round(cosine, 2) + 0.0:.2f}: {_agreement(cosine)}.".replace("-", MINUS))
+    known = [share for share in sum_.shares if share.projection is not None and share.source >= 0]
+    if len(known) > 1:
+        most = max(known, key=lambda share: share.projection or 0.0)
+        words.append(f"{_name(tape, most.source)} carries most of it.")
+    section.body_layout.addWidget(note(" ".join(words)))
+    return section
+
+
+def _agreement(cosine: float) -> str:
+    if abs(cosine) < AGREE:
+        return "they are nearly at right angles"
+    return "they pull the same way" if cosine > 0 else "they work against each other"
+
+
+def _gain_section(gain: float) -> Section:
+    section = Section("Gain, input norm / output norm", figure(gain))
+    words = "as large as" if 0.9 <= gain <= 1.1 else f"{figure(gain)} times"
+    section.body_layout.addWidget(note(f"What goes on to earlier layers is {words} what arrived."))
+    return section
+
+
+def _gain(tape: Tape, record: StepRecord) -> float | None:
+    """|grad_in| / |grad_out|, parameters left out; None where nothing goes on."""
+    on = [edge.stats.norm for edge in record.leaving if edge.stats and prepared(tape, edge.target) is None]
+    return math.hypot(*on) / record.norm if on and record.norm else None
+
+
+def _odd(
+    tape: Tape, node: TapeNode, record: StepRecord | None, arriving: tuple[GradStats | None, ...]
+) -> Iterator[str]:
+    """What somebody should know about these gradients."""
+    known = [stats for stats in arriving if stats is not None]
+    if bad := sum(stats.nonfinite for stats in known):
+        yield f"{bad:,} values that arrive are NaN or infinite."
+    elif known and all(stats.norm == 0 for stats in known):
+        yield "What arrives is exactly 0: nothing before this node learns from this batch."
+    if record is None:
+        return
+    made = sum(edge.stats.nonfinite for edge in record.leaving if edge.stats)
+    if made and not sum(stats.nonfinite for stats in known):
+        yield f"{made:,} values that leave are NaN or infinite, and none that arrived: they come from here."
+    most = max((edge.stats.norm for edge in record.leaving if edge.stats), default=0.0)
+    for edge in record.leaving:
+        target = tape.nodes[edge.target]
+        if edge.stats is None or not target.parameters or not most or edge.stats.norm > TINY * most:
+            continue
+        name = target.parameters[0].rpartition(".")[2]
+        before = [tape.nodes[each.source] for each in tape.incoming.get(node.id, ())]
+        norm = next((each for each in before if "BatchNorm" in each.name), None)
+        if norm is not None and name == "bias":
+            yield (f"The bias gets no gradient: {tape.title_of(norm)} subtracts the channel mean, so any bias "
+                   "cancels.")  # fmt: skip
+        else:
+            yield f"{name} gets next to no gradient: {figure(edge.stats.norm)} beside {figure(most)}."
+
+
+def _notes(record: StepRecord | None) -> Iterator[str]:
+    if record is not None and record.edited:
+        yield "What arrived was edited before it ran."
+    if record is not None and record.hooked:
+        yield "A hook replaced what arrived."
+
+
+def _sources(tape: Tape, node: TapeNode) -> dict[int, str]:
+    """Where the gradients come from, by output number."""
+    found: dict[int, list[TapeEdge]] = {}
+    for edge in tape.incoming.get(node.id, ()):
+        found.setdefault(edge.output_nr, []).append(edge)
+    return {
+        number: f"from {tape.title_of(tape.nodes[edges[0].source])}" if len(edges) == 1 else f"from {len(edges)} nodes"
+        for number, edges in found.items()
+    }
+
+
+def _output(number: int, count: int) -> str:
+    return "output" if count == 1 else f"output {number}"
+
+
+def _target(tape: Tape, node: TapeNode) -> tuple[str, str]:
+    """What a gradient is for: a parameter by its name, or the layer that it goes to."""
+    leaf = prepared(tape, node.id)
+    if leaf is not None and tape.nodes[leaf].parameters:
+        return tape.nodes[leaf].parameters[0].rpartition(".")[2], f"by {node.name}" if leaf != node.id else ""
+    return "input", f"to {tape.title_of(node)}"
+
+
+def prepared(tape: Tape, number: int) -> int | None:
+    """The leaf that a node leads to and to nothing else: itself, or what is only transposed or cast on its way."""
+    seen = 0
+    while not tape.nodes[number].is_leaf and seen < 4:
+        targets = {edge.target for edge in tape.outgoing.get(number, ())}
+        if len(targets) != 1 or any(saved.kind == "activation" for saved in tape.nodes[number].saved):
+            return None
+        (number,) = targets
+        seen += 1
+    return number if tape.nodes[number].is_leaf else None
+
+
+def _name(tape: Tape, number: int) -> str:
+    node = tape.nodes[number]
+    return f"{tape.title_of(node)} · {node.name}"

@@ -1,0 +1,323 @@
+"""The right-hand page of the Autograd tab: one backward node, or one layer, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.pictures.op_category import node_category
+from app.autograd.tape import Saved, Tape, TapeNode
+from app.diagram.diagram import bytes_text, shape_text
+from app.views.ui import icons
+from app.views.ui.theme import current, tile_fill
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import box, label, start
+from app.views.ui.widgets.section import Section
+
+_SHORT = {
+    "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
+    "int16": "i16", "int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128",
+}  # fmt: skip
+_KINDS = {"parameter": "a parameter", "buffer": "a buffer", "input": "an input that is there anyway"}
+
+
+class _Tile(QWidget):
+    """The category's icon on its colour."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._category = "block"
+        self.setFixedSize(34, 34)
+
+    def set_category(self, category: str) -> None:
+        self._category = category
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 6, tile_fill(self._category), current().line2)
+        icons.draw(painter, self._category, self._category, 8, 8, 18)
+        painter.end()
+
+
+# What gives more sections for what is shown, in their order.
+Sections = Callable[[Tape, TapeNode | LayerGroup], Iterable[QWidget]]
+
+
+class TapeInspector(QScrollArea):
+    """Shows a `TapeNode` or a `LayerGroup` of a tape; None says what can be done.
+
+    `above` gives the sections right below the title, `below` those at the end: who has something to tell of a node puts
+    a function in one of these lists, and calls `refresh` when it would tell something else.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._shown: TapeNode | LayerGroup | None = None
+        self.tape: Tape | None = None
+        self._top: QWidget | None = None
+        self.above: list[Sections] = []
+        self.below: list[Sections] = []
+        self.show_item(None, None)
+
+    def shown(self) -> TapeNode | LayerGroup | None:
+        """What the page is about."""
+        return self._shown
+
+    def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
+        """Show one node or one layer of `tape`."""
+        if item is None and self._shown is None and self.widget() is not None:
+            return
+        self._shown, self.tape = item, tape
+        if tape is None or item is None:
+            self.setWidget(
+                EmptyState(
+                    "autograd", "Nothing selected", "Click a backward operation to see which tensors it keeps and why."
+                )
+            )
+            return
+        page = QWidget()
+        layout = QVBoxLayout(page)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        title, *parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
+        self._top = self._given(self.above)
+        for part in (title, self._top, *parts, self._given(self.below)):
+            layout.addWidget(part)
+        layout.addStretch(1)
+        self.setWidget(page)
+
+    def refresh(self) -> None:
+        """Ask for the sections of `above` anew; all else of the item stays as it is."""
+        if self._shown is not None and self._top is not None:
+            before, self._top = self._top, self._given(self.above)
+            self.widget().layout().replaceWidget(before, self._top)
+            before.hide()
+            before.deleteLater()
+
+    def _given(self, givers: list[Sections]) -> QWidget:
+        """The sections that these give for what is shown, in one column."""
+        column = QWidget()
+        layout = QVBoxLayout(column)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        if self.tape is not None and self._shown is not None:
+            for give in givers:
+                for part in give(self.tape, self._shown):
+                    layout.addWidget(part)
+        return column
+
+
+def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
+    step = tape.steps.get(node.id)
+    where = f"{tape.title_of(node)} · step {step + 1} of {len(tape.order)}" if step is not None else tape.title_of(node)
+    label_ = tape.labels.get(node.node) if node.node is not None else None
+    category = "loss" if node.in_loss else label_.category if label_ and label_.category else node_category(node.name)
+    yield _title(node.name, where, category)
+    if node.parameters:
+        yield _parameter_section(node)
+    if node.saved:
+        yield _saved_section(node.saved)
+    elif not node.is_leaf:
+        yield _words("Saved tensors", "none", "This operation needs no tensor of the forward pass for its gradient.")
+    if node.values:
+        yield _values_section(node)
+    yield _edges_section(tape, node)
+    if node.line is not None:
+        yield _code_section(tape.code_of(node), node.line)
+
+
+def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
+    count = len(group.nodes)
+    kind = f"{group.kind} · " if group.kind else ""
+    yield _title(group.title, f"{kind}{count} backward node{'s' if count != 1 else ''}", group.category)
+    section = Section("Memory for backward", f"{bytes_text(group.held)} held")
+    section.body_layout.addWidget(
+        table([("held by this layer", bytes_text(group.held)), ("freed when it has run", bytes_text(group.freed))])
+    )
+    section.body_layout.addWidget(
+        note("Neighbours can keep one tensor together; the one that runs last in backward frees it.")
+    )
+    yield section
+    saved = [saved for node in group.nodes for saved in tape.nodes[node].saved]
+    if saved:
+        yield _saved_section(saved)
+    if group.parameters:
+        parameters = Section("Parameters", str(len(group.parameters)))
+        for name in group.parameters:
+            parameters.body_layout.addWidget(label(name, "formula", "text2"))
+        yield parameters
+    names: dict[str, int] = {}
+    for node in group.nodes:
+        names[tape.nodes[node].name] = names.get(tape.nodes[node].name, 0) + 1
+    nodes = Section("Operations", str(count))
+    nodes.body_layout.addWidget(table([(name, f"×{n}" if n > 1 else "") for name, n in names.items()]))
+    yield nodes
+
+
+def _title(name: str, where: str, category: str) -> QWidget:
+    widget = QWidget()
+    tile = _Tile()
+    tile.set_category(category)
+    title = label(name, "title", wrap=False)
+    title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    title.setToolTip(name)
+    place = label(where, "caption", "text3", wrap=True)
+    words = QVBoxLayout()
+    words.setSpacing(1)
+    words.addWidget(title)
+    words.addWidget(place)
+    layout = QHBoxLayout(widget)
+    layout.setContentsMargins(12, 12, 12, 12)
+    layout.setSpacing(10)
+    layout.addWidget(tile, 0, Qt.AlignmentFlag.AlignTop)
+    layout.addLayout(words, 1)
+    return widget
+
+
+def _saved_section(saved: Iterable[Saved]) -> Section:
+    """One row a tensor: name, shape, type, bytes, version; what is kept for backward alone is counted on top."""
+    rows = list(saved)
+    blocks = {s.storage: s.bytes for s in rows if s.kind == "activation"}
+    section = Section("Saved tensors", f"{bytes_text(sum(blocks.values()))} held")
+    table = QWidget()
+    grid = QGridLayout(table)
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setHorizontalSpacing(8)
+    grid.setVerticalSpacing(6)
+    right = Qt.AlignmentFlag.AlignRight
+    for column, head in enumerate(("Name", "Shape", "Type", "Size", "Version")):
+        grid.addWidget(label(head, "caption", "text3"), 0, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
+    for row, tensor in enumerate(rows, 1):
+        cells = (
+            cell(_short(tensor.name), "formula", "", tensor.name),
+            cell(shape_text(tensor.shape), "caption", "text2", shape_text(tensor.shape)),
+            cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
+            cell(bytes_text(tensor.bytes), "caption", "" if tensor.kind == "activation" else "text3"),
+            _version(tensor),
+        )
+        for column, made in enumerate(cells):
+            grid.addWidget(made, row, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
+    grid.setColumnStretch(1, 1)
+    section.body_layout.addWidget(table)
+    section.body_layout.addWidget(note(_saved_words(rows)))
+    return section
+
+
+def _short(name: str) -> str:
+    """
+    >>> _short("weight"), _short("checkpoint input 0"), _short("saved_tensors[30]")
+    ('weight', 'chec…input 0', 'save…ors[30]')
+    """
+    return name if len(name) <= 13 else f"{name[:4]}…{name[-7:]}"
+
+
+def _saved_words(rows: list[Saved]) -> str:
+    words = []
+    if any(s.version is not None for s in rows):
+        words.append("Version is saved / now. Equal numbers: nothing was changed in place since the forward pass.")
+    if any(s.version is not None and s.version != s.version_now for s in rows):
+        words = ["Version is saved / now. Where they differ, the tensor was changed in place and backward will stop."]
+    if any(s.version is None for s in rows):
+        words.append("PyTorch does not tell the saved version of tensors marked with a dash.")
+    for kind, what in _KINDS.items():
+        names = list(dict.fromkeys(s.name for s in rows if s.kind == kind))
+        if names:
+            verb = "is" if len(names) == 1 else "are each"
+            words.append(f"{', '.join(names)} {verb} {what} and not counted as held.")
+    return " ".join(words)
+
+
+def _version(saved: Saved) -> QLabel:
+    if saved.version is None:
+        return cell("—", "caption", "text3", "PyTorch does not tell the version of this tensor when it was saved")
+    same = saved.version == saved.version_now
+    return cell(f"{saved.version} / {saved.version_now}", "caption", "run" if same else "error")
+
+
+def _values_section(node: TapeNode) -> Section:
+    section = Section("Saved values", str(len(node.values)))
+    section.body_layout.addWidget(table([(name, str(value)) for name, value in node.values.items()]))
+    return section
+
+
+def _parameter_section(node: TapeNode) -> Section:
+    section = Section("Parameter", "shared" if len(node.parameters) > 1 else "")
+    for name in node.parameters:
+        section.body_layout.addWidget(label(name, "formula"))
+    words = "AccumulateGrad adds the gradient that arrives to this tensor's .grad."
+    if len(node.parameters) > 1:
+        words += " One tensor has all these names: their gradients are added up."
+    section.body_layout.addWidget(note(words))
+    return section
+
+
+def _edges_section(tape: Tape, node: TapeNode) -> Section:
+    """Where gradients come from and where they go, with their shapes."""
+    incoming, outgoing = tape.incoming.get(node.id, ()), tape.outgoing.get(node.id, ())
+    section = Section("Gradients", f"{len(incoming)} in, {len(outgoing)} out")
+    rows = []
+    for edge in incoming:
+        rows.append((f"from {_name(tape, edge.source)}", shape_text(edge.shape) if edge.shape is not None else ""))
+    for edge in outgoing:
+        rows.append((f"to {_name(tape, edge.target)}", shape_text(edge.shape) if edge.shape is not None else ""))
+    if not incoming:
+        section.body_layout.addWidget(note("Backward starts here, with a gradient of ones."))
+    section.body_layout.addWidget(table(rows))
+    return section
+
+
+def _name(tape: Tape, number: int) -> str:
+    node = tape.nodes[number]
+    return node.parameters[0] if node.parameters else node.name
+
+
+def _code_section(code: str, line: int) -> Section:
+    section = Section("Created by", f"line {line}")
+    text = label(code, "formula", wrap=True)
+    text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    section.body_layout.addWidget(text)
+    return section
+
+
+def _words(title: str, caption: str, text: str) -> Section:
+    section = Section(title, caption)
+    section.body_layout.addWidget(note(text))
+    return section
+
+
+def note(text: str) -> QLabel:
+    result = label(text, "caption", "text3", wrap=True)
+    result.setMinimumWidth(1)
+    return result
+
+
+def cell(text: str, role: str, tone: str = "", tip: str = "") -> QLabel:
+    result = label(text, role, tone)
+    result.setToolTip(tip)
+    result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return result
+
+
+def table(rows: Iterable[tuple[str, str]]) -> QWidget:
+    """Two columns of text, the second in the code font at right."""
+    widget = QWidget()
+    grid = QGridLayout(widget)
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setHorizontalSpacing(10)
+    grid.setVerticalSpacing(5)
+    for row, (name, value) in enumerate(rows):
+        grid.addWidget(cell(name, "caption", "text2", name), row, 0)
+        grid.addWidget(cell(value, "formula", "", value), row, 1, Qt.AlignmentFlag.AlignRight)
+    grid.setColumnStretch(0, 1)
+    return widget
+
+

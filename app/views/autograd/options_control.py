@@ -1,0 +1,132 @@
+"""The options of a capture: their menu in the head of the graph and under Autograd, and what a change of them does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.autograd.capture_options import CaptureOptions
+from app.views.autograd.capture_menu import MOST_SAMPLES, CaptureMenu
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.numbers import NumberField
+from app.views.ui.widgets.painting import label
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+NOT_CALLED = ("ModuleList", "ModuleDict")
+TYPED = 700  # ms after the last key until a batch of the size that was typed is captured
+TIP = "Data, loss or outputs, AMP, checkpoint, create_graph and compile of a capture"
+
+
+class BatchField(QWidget):
+    """How many samples a capture has: `field` beside its name."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.field = NumberField(64, minimum=1, maximum=MOST_SAMPLES)
+        self.field.setAccessibleName("Batch size of a capture")
+        self.field.setFixedWidth(64)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(label("Batch", "label", "text3"))
+        row.addWidget(self.field)
+
+
+class OptionsControl(QObject):
+    """`button` opens `menu`; where a graph is shown, other options capture it again."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.menu = CaptureMenu(window)
+        self.menu.about = self._about_net
+        self.menu.changed.connect(self._changed)
+        self.button = Button("Options")
+        self.button.setMenu(self.menu)
+        self.button.setToolTip(TIP)
+        before = window.actions_by_key["play-backward"]
+        window.autograd_menu.insertMenu(before, self.menu)
+        window.autograd_menu.insertSeparator(before)
+        self.batch = BatchField()
+        self._typed = QTimer(self, interval=TYPED, singleShot=True, timeout=self._batch_edited)
+        self.batch.field.edited.connect(lambda _size: self._typed.start())
+        self.batch.field.editingFinished.connect(self._batch_edited)
+        window.room.head.add(self.batch)
+        window.room.head.add(self.button)
+        window.room.randomRequested.connect(self.capture_random)
+        window.autograd_control.captured.connect(lambda *_: self._show_size())
+        window.document.changed.connect(lambda _before, _after: self._show_size())
+        self._show_size()
+        window.document.replaced.connect(lambda _project: self._forget())
+
+    def capture_random(self) -> None:
+        """Capture random inputs from now on."""
+        chosen = replace(self.menu.options, data="random")
+        again = self._window.room.tape is not None and chosen != self.menu.options
+        self.menu.set_options(chosen)
+        if not again:
+            self._capture()
+
+    def _capture(self) -> None:
+        room = self._window.room
+        room.captureRequested.emit(room.head.mode.value() == "train")
+
+    def _batch_edited(self) -> None:
+        """Capture a batch of another size, once it is typed."""
+        self._typed.stop()
+        size = int(self.batch.field.value())
+        if size != self._shown_size():
+            self.menu.project_batch = self._window.document.project.training.batch_size
+            self.menu.set_batch(size)
+
+    def _shown_size(self) -> int:
+        """How many samples the newest capture has, or the next one will have."""
+        tape, project = self._window.room.tape, self._window.document.project
+        inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
+        place = inputs[0].params.get("batch", 0) if inputs else 0
+        if self.menu.options.batch:
+            return self.menu.options.batch
+        if tape is not None and tape.input_shapes and type(place) is int and place < len(tape.input_shapes[0]):
+            return tape.input_shapes[0][place]
+        return project.training.batch_size
+
+    def _show_size(self) -> None:
+        wanted = self._window.document.project.training.batch_size
+        self.batch.field.set_value(self._shown_size())
+        chosen = "chosen for captures" if self.menu.options.batch else "as many as a training step has"
+        if not self.menu.options.batch and self._shown_size() != wanted:
+            chosen = f"fewer than the {wanted:,} of a training step: there are no more, or they would hold over 1 GiB"
+        self.batch.field.set_hint(f"Samples of a capture, findings and gradient checks: {chosen}")
+
+    def _about_net(self) -> tuple[int, tuple[str, ...], int]:
+        """How many outputs the net has, its blocks, and the samples of a training step."""
+        nodes = self._window.document.project.graph.nodes.values()
+        tape = self._window.room.tape
+        layers = tape.layers if tape is not None else {}
+        owners = {path.rpartition(".")[0] for path in layers}
+        blocks = tuple(path for path in layers if path and path in owners and layers[path] not in NOT_CALLED)
+        size = self._window.document.project.training.batch_size
+        return max(sum(node.op == "output" for node in nodes), 1), blocks, size
+
+    def _forget(self) -> None:
+        """Another net has other blocks and other outputs, and data of its own."""
+        now = self.menu.options
+        self.menu.set_options(replace(now, checkpoint=(), outputs=(), data="batch", batch=0))
+        self._show_size()
+
+    def _changed(self, options: CaptureOptions) -> None:
+        window = self._window
+        window.autograd_control.options = options
+        count = len(options.words)
+        self.button.setText(f"Options ({count})" if count else "Options")
+        self.button.setToolTip("; ".join(options.words) or TIP)
+        self.button.updateGeometry()
+        window.room.head.fit()
+        self._show_size()
+        if window.room.tape is not None:
+            self._capture()

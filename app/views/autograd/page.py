@@ -1,0 +1,351 @@
+"""The Autograd tab: head line, graph, and what it says while there is no graph."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QKeySequence, QPaintEvent, QShortcut
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+
+from app.autograd.blocks import group_by_block
+from app.autograd.grouping import Folded, LayerGroup, deeper, fold, group_by_layer, opened, shallower
+from app.autograd.pictures.diagram import draw, summary
+from app.autograd.tape import Tape, TapeNode
+from app.diagram.diagram import Drawing
+from app.util import gc_pause
+from app.views.autograd.graph.finder import TapeFinder
+from app.views.autograd.graph.minimap import Minimap
+from app.views.autograd.graph.path_highlight import Way
+from app.views.autograd.graph.scene import TapeScene
+from app.views.autograd.graph.view import TapeView
+from app.views.autograd.header import Head
+from app.views.ui.theme import current
+from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import Line, start
+
+EMPTY, BUSY, GRAPH = range(3)
+# A small graph is laid out to fill the window as it is now, less what surrounds it.
+PAGE_MARGIN = 110
+RANDOM = "Capture with random inputs"
+BUSY_HINT = "torch builds the graph while the net computes."
+
+
+class AutogradRoom(QWidget):
+    """Shows a `Tape` folded by layer or by block.
+
+    `nodeSelected` tells the node of the canvas that a click selected (or None), `nodeHovered` the one under the
+    pointer; `detail` the `TapeNode` or `LayerGroup` that the inspector shows (or None). `captureRequested(train)` asks
+    for a tape, `randomRequested` for one of random inputs, `exportRequested` for a file of the picture as it stands.
+    """
+
+    nodeSelected = Signal(object)
+    nodeHovered = Signal(object)
+    detail = Signal(object)
+    captureRequested = Signal(bool)
+    randomRequested = Signal()
+    exportRequested = Signal(object)
+    redrawn = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._tape: Tape | None = None
+        self._groups: tuple[LayerGroup, ...] = ()
+        self._by_key: dict[str, LayerGroup] = {}
+        self._folded: Folded | None = None
+        self._unfolded: frozenset[str] = frozenset()
+        # What stands open in the way of grouping that is not shown.
+        self._kept: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+        self._grouping = "layer"
+        self._quiet = False
+        self._row: float | None = None
+        self.scene = TapeScene(self)
+        self.view = TapeView(self.scene)
+        self.minimap = Minimap(self.view)
+        self.head = Head()
+        self.banner = Banner()
+        self.banner.hide()
+        self.finder = TapeFinder()
+        self.way = Way(self.scene, self.view, self.item_of)
+        self._empty = EmptyState(
+            "autograd",
+            "No graph captured yet",
+            "Run one batch forward: every operation leaves a backward node, with the tensors that it keeps.",
+            "Capture one batch",
+        )
+        self._busy = EmptyState("autograd", "Running one batch forward…", BUSY_HINT)
+        graph = QWidget()
+        inside = QVBoxLayout(graph)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.setSpacing(0)
+        inside.addWidget(self.head)
+        inside.addWidget(self.head.below)
+        inside.addWidget(Line())
+        inside.addWidget(self.finder)
+        inside.addWidget(self.way)
+        inside.addWidget(self.view, 1)
+        self._pages = QStackedWidget()
+        for page in (self._empty, self._busy, graph):
+            self._pages.addWidget(page)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.banner)
+        layout.addWidget(self._pages, 1)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._empty.acted.connect(self._ask)
+        self.banner.chosen.connect(self._banner_chosen)
+        self.head.capture.clicked.connect(self._ask)
+        self.head.mode.changed.connect(self._ask)
+        self.head.grouping.changed.connect(self._regroup)
+        self.head.export.clicked.connect(self._export)
+        self.head.frame.clicked.connect(self.view.frame_all)
+        self.head.fold_all.clicked.connect(self._fold_all)
+        self.head.find.clicked.connect(lambda: self.find())
+        self.finder.found.connect(self.reveal)
+        self.finder.closed.connect(self.view.setFocus)
+        self.view.folded.connect(self.toggle)
+        self.view.led.connect(self.way.mark)
+        self.view.escaped.connect(self.way.end)
+        self.view.leveled.connect(self._level)
+        find = QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find())
+        find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        self.scene.chosen.connect(self._chosen)
+        self.scene.hovered.connect(self.nodeHovered)
+
+    # -- what is shown -------------------------------------------------------------------------------------------------
+
+    @property
+    def tape(self) -> Tape | None:
+        return self._tape
+
+    @property
+    def unfolded(self) -> frozenset[str]:
+        """Keys of the groups that stand open."""
+        return self._unfolded
+
+    def set_tape(self, tape: Tape | None) -> None:
+        """Show another tape; groups that were open in the last one stay open. None empties the tab."""
+        first = self._tape is None
+        self._tape = tape
+        self.banner.hide()
+        self.finder.set_tape(tape)
+        if tape is None:
+            self._groups, self._by_key, self._unfolded, self._kept = (), {}, frozenset(), {}
+            self._folded = None
+            self.way.let_go()
+            self.scene.empty()
+            self.minimap.rebuild()
+            self._pages.setCurrentIndex(EMPTY)
+            self.detail.emit(None)
+            return
+        self.way.let_go()
+        if first:
+            self._choose_grouping(tape)
+        self._group(keep=not first)
+        self.head.set_summary(summary(tape), tape)
+        self._pages.setCurrentIndex(GRAPH)
+        self._redraw()
+        self.view.frame_all()
+        self._chosen(self.scene.current_key())
+
+    def _choose_grouping(self, tape: Tape) -> None:
+        """By block where there are blocks, unless somebody would rather have no groups at all."""
+        if self._grouping != "none":
+            self._grouping = "block" if any(group.parent for group in group_by_block(tape)) else "layer"
+            self.head.grouping.blockSignals(True)
+            self.head.grouping.set_value(self._grouping)
+            self.head.grouping.blockSignals(False)
+
+    def _group(self, keep: bool) -> None:
+        """Group the tape; with `keep` groups that were open stay open."""
+        assert self._tape is not None
+        known = {group.key for group in self._groups}
+        with gc_pause.put_off():
+            self._groups = group_by_block(self._tape) if self._grouping == "block" else group_by_layer(self._tape)
+        self._by_key = {group.key: group for group in self._groups}
+        wanted = opened(self._groups)
+        self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
+
+    def show_busy(self, text: str = "Running one batch forward…") -> None:
+        """Say that a batch is under way; an old graph stays in sight."""
+        self.head.set_busy(True)
+        if self._tape is None:
+            self._busy.set_text(text, BUSY_HINT)
+            self._pages.setCurrentIndex(BUSY)
+
+    def show_error(self, title: str, reason: str, random: bool = False) -> None:
+        """Say why there is no new graph; an old one stays in sight. With `random` random inputs would do."""
+        self.head.set_busy(False)
+        self.banner.set("error", title, reason, *([RANDOM] if random else []), "Try again")
+        self.banner.show()
+        if self._tape is None:
+            self._pages.setCurrentIndex(EMPTY)
+
+    def set_source_text(self, text: str) -> None:
+        """The net's text as it is now: a graph of another text is marked as such, and offers a new capture."""
+        stale = self._tape is not None and bool(self._tape.text) and self._tape.text != text
+        if stale and not self.banner.isVisibleTo(self):
+            self.banner.set("info", "The net has changed since this batch ran", "", "Capture again")
+            self.banner.show()
+        elif not stale and self.banner.kind() == "info":
+            self.banner.hide()
+
+    def set_weights(self, words: str) -> None:
+        """Say which weights the net has in the graph that comes next."""
+        self.head.weights = words
+
+    def drawing(self) -> Drawing | None:
+        """The `Drawing` as it stands, or None."""
+        return self.scene.drawing if self._tape is not None else None
+
+    def _redraw(self, same_rows: bool = False) -> None:
+        """Draw the tape as it is folded; with `same_rows` boxes stay near where they were."""
+        assert self._tape is not None
+        grouped = self._grouping != "none"
+        self.head.set_busy(False)
+        self.head.fold_all.setEnabled(grouped)
+        self.head.set_folded(not any(group.key in self._unfolded for group in self._groups if group.parent is None))
+        room = self.view.viewport().size()
+        page = (min(max(room.width() - PAGE_MARGIN, 640), 1500), max(room.height() - PAGE_MARGIN, 360))
+        with gc_pause.put_off():
+            self._folded = fold(self._tape, self._groups, self._unfolded if grouped else frozenset(self._by_key))
+            drawing = draw(self._tape, self._folded, grouped=grouped)
+            self._row = self.scene.show_drawing(drawing, page, self._row if same_rows else None)
+        self.way.show_in(self._folded.place)
+        self.minimap.rebuild()
+        self.redrawn.emit()
+
+    @property
+    def folded(self) -> Folded | None:
+        """The tape as it is folded in the picture; `redrawn` tells of another."""
+        return self._folded
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        painter.fillRect(self.rect(), current().canvas)
+        painter.end()
+
+    # -- gestures ------------------------------------------------------------------------------------------------------
+
+    def toggle(self, key: str) -> None:
+        """Open or close a group; its header stays where it was in the window, as far as all else stays in sight."""
+        if self._tape is None or self._grouping == "none":
+            return
+        before = self._corner(key)
+        self._unfolded = self._unfolded ^ {key}
+        self._redraw_quietly()
+        after = self._corner(key)
+        if before is not None and after is not None:
+            self.view.pan(before.x() - after.x(), before.y() - after.y())
+        self.view.show_if_it_fits()
+        self.scene.choose(key if key in self.scene.groups else f"fold:{key}")
+        self.view.setFocus()
+
+    def _redraw_quietly(self) -> None:
+        self._quiet = True
+        self._redraw(same_rows=True)
+        self._quiet = False
+
+    def _corner(self, key: str) -> QPoint | None:
+        part = self.scene.part(key)
+        return None if part is None else self.view.mapFromScene(part.pos())
+
+    def _fold_all(self) -> None:
+        everything = frozenset(self._by_key)
+        folded = not any(group.key in self._unfolded for group in self._groups if group.parent is None)
+        self._unfolded = everything if folded else frozenset()
+        self._redraw()
+        self.view.frame_all()
+
+    def _level(self, step: int) -> None:
+        """Open (1) or close (−1) one level of groups everywhere."""
+        if self._tape is None or self._grouping == "none":
+            return
+        self._unfolded = (deeper if step > 0 else shallower)(self._groups, self._unfolded)
+        self._redraw()
+        self.view.frame_all()
+
+    def _regroup(self) -> None:
+        before, self._grouping = self._grouping, self.head.grouping.value()
+        if self._tape is None or before == self._grouping:
+            return
+        if self._grouping != "none":
+            if before != "none":
+                self._kept[before] = self._unfolded, frozenset(self._by_key)
+            unfolded, known = self._kept.get(self._grouping, (frozenset(), frozenset()))
+            self._group(keep=False)
+            self._unfolded = (unfolded & self._by_key.keys()) | (self._unfolded - known)
+        self._redraw()
+        self.view.frame_all()
+
+    # -- finding -------------------------------------------------------------------------------------------------------
+
+    def find(self, words: str = "") -> None:
+        """Open the row for finding nodes."""
+        if self._tape is not None:
+            self.finder.open_bar(words)
+
+    def reveal(self, node: int) -> None:
+        """Open what hides a backward node, select it, and bring it into sight."""
+        if self._tape is None or not 0 <= node < len(self._tape.nodes):
+            return
+        if str(node) not in self.scene.boxes:
+            self._unfolded |= self._around(node)
+            self._redraw_quietly()
+        self.scene.choose(str(node))
+        self.view.show_near(self.scene.area_of_boxes([str(node)]))
+
+    def _around(self, node: int) -> frozenset[str]:
+        """The keys of the groups that a node lies in."""
+        group = next((group for group in self._groups if node in group.own), None)
+        found = set()
+        while group is not None:
+            found.add(group.key)
+            group = self._by_key.get(group.parent) if group.parent is not None else None
+        return frozenset(found)
+
+    def _banner_chosen(self, text: str) -> None:
+        if text == RANDOM:
+            self.randomRequested.emit()
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        self.captureRequested.emit(self.head.mode.value() == "train")
+
+    def _export(self) -> None:
+        if self.drawing() is not None:
+            self.exportRequested.emit(self.drawing())
+
+    # -- selection -----------------------------------------------------------------------------------------------------
+
+    def select_nodes(self, ids: frozenset[str]) -> None:
+        """Outline the layers of these canvas nodes, and bring them into sight if none of them is."""
+        self.scene.set_linked(frozenset(ids))
+        key = self.scene.current_key()
+        part = self.scene.part(key) if key else None
+        if part is not None and part.link not in ids:
+            self._quiet = True
+            self.scene.choose("")
+            self._quiet = False
+        parts = self.scene.linked_parts()
+        if parts and part is None:
+            self.view.ensure_seen(self.scene.area_of(parts))
+
+    def _chosen(self, key: str) -> None:
+        item = self.item_of(key)
+        self.detail.emit(item)
+        if not self._quiet:
+            part = self.scene.part(key) if key else None
+            self.nodeSelected.emit(part.link if part is not None else None)
+
+    def item_of(self, key: str) -> TapeNode | LayerGroup | None:
+        """The `TapeNode` or `LayerGroup` behind a box or a group of the scene; None for ""."""
+        if self._tape is None or not key:
+            return None
+        group = self._by_key.get(key.removeprefix("fold:"))
+        if group is not None:
+            return group
+        return self._tape.nodes[int(key)] if key.isdecimal() and int(key) < len(self._tape.nodes) else None

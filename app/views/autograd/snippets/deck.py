@@ -1,0 +1,106 @@
+"""The row below a snippet's graph: its backward pass as it was measured, to be played and stepped through."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+
+from app.autograd.snippets.snippet import Graph
+from app.diagram.diagram import bytes_text
+from app.views.autograd.tape.player import EMPTY, PLAYING
+from app.views.autograd.tape.recorded_player import RecordedPlayer
+from app.views.autograd.tape.tape_page import SPEEDS
+from app.views.ui.figures import figure
+from app.views.ui.widgets import BackwardTransport, ChoiceField
+from app.views.ui.widgets.painting import label
+
+SLOW = 4.0  # steps a second at first: graphs of snippets are small
+NARROW = 440  # px below which what runs next is worth more than the choice of a speed
+
+
+class SnippetDeck(QWidget):
+    """Drives a player of the graph that is shown, and says what runs next, or why nothing can be played."""
+
+    def __init__(self, player: RecordedPlayer, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.player = player
+        self._stopped = ""
+        self.deck = BackwardTransport()
+        self.count = label("", "counter")
+        self.words = label("", "label", "text2")
+        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.speed = ChoiceField(SPEEDS, SLOW, pairs=True)
+        self.speed.setAccessibleName("Speed of playing")
+        self.speed.setToolTip("How many steps a second Play takes")
+        self.speed.setFixedWidth(78)
+        self.speed.setMinimumContentsLength(3)
+        player.set_speed(SLOW)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(10, 5, 10, 5)
+        row.setSpacing(8)
+        for widget in (self.deck, self.count):
+            row.addWidget(widget)
+        row.addWidget(self.words, 1)
+        row.addWidget(self.speed)
+        self.deck.to_start.connect(lambda: player.seek(0))
+        self.deck.step_back.connect(player.back)
+        self.deck.step.connect(player.step)
+        self.deck.run.connect(player.toggle)
+        self.deck.to_end.connect(lambda: player.seek(len(player)))
+        self.speed.edited.connect(player.set_speed)
+        player.moved.connect(lambda _before, _now: self._tell())
+        player.state_changed.connect(lambda _state: self._tell())
+        player.changed.connect(self._tell)
+        self.set_graph(None)
+
+    def set_graph(self, graph: Graph | None) -> None:
+        """Play the pass of this graph."""
+        self._stopped = graph.stopped if graph is not None else ""
+        played = graph.played if graph is not None else None
+        if graph is not None and played is None and not self._stopped:
+            self._stopped = "Name the tensor that backward() starts from to play it."
+        self.setVisible(graph is not None)
+        self.player.set_pass(graph.tape if graph is not None else None, played)
+        self._tell()
+
+    def _tell(self) -> None:
+        player, tape = self.player, self.player.tape
+        blocked = player.state == EMPTY or tape is None or not len(player)
+        at_end = player.position >= len(player)
+        state = "running" if player.state == PLAYING else "at_start" if not player.position else \
+            "at_end" if at_end else "ready"  # fmt: skip
+        self.deck.set_state("blocked" if blocked else state)
+        self.count.setVisible(not blocked)
+        self.speed.setVisible(not blocked and self.width() >= NARROW)
+        if blocked or tape is None:
+            self._say(self._stopped)
+            return
+        self.count.setText(f"{min(player.position + 1, len(player)):,}/{len(player):,}")
+        self._say(self._where())
+
+    def _where(self) -> str:
+        """What runs next with what has arrived there; behind the last step why it ended."""
+        player, tape = self.player, self.player.tape
+        assert tape is not None
+        if player.next_node is None:
+            if player.position < len(tape.order) and self._stopped:
+                return f"Here it ended. {self._stopped}"
+            return f"All nodes have run. {self._stopped}".strip()
+        node = tape.nodes[player.next_node]
+        where = f" of {node.parameters[0]}" if node.parameters else f", line {node.line}" if node.line else ""
+        norms = [stats.norm for stats in player.arriving if stats is not None] if player.keeps else []
+        said = f", grad_out {' and '.join(map(figure, norms))}" if norms else ""
+        return f"{node.name}{where} runs next{said} · {bytes_text(player.held[player.position])} held"
+
+    def _say(self, words: str) -> None:
+        self.words.setToolTip(words)
+        room = max(self.words.width() - 8, 0)
+        self.words.setText(self.words.fontMetrics().elidedText(words, Qt.TextElideMode.ElideRight, room))
+        self.words.setAccessibleName(words)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.speed.setVisible(self.count.isVisibleTo(self) and self.width() >= NARROW)
+        self.layout().activate()
+        self._say(self.words.toolTip())

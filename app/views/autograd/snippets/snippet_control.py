@@ -1,0 +1,266 @@
+"""The two pages of the Autograd tab, "Net" and "Snippet", and the process in which a snippet runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
+from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
+
+from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
+from app.engine.snippet_process import Child
+from app.source import layer_files
+from app.util import atomic
+from app.views.ui.background import Failure
+from app.views.ui.thread_task import Errand, Tell
+from app.views.ui.widgets import Segmented
+
+if TYPE_CHECKING:
+    from app.autograd.grouping import LayerGroup
+    from app.autograd.tape import TapeNode
+    from app.diagram.diagram import Drawing
+    from app.views.autograd.snippets.snippet_page import SnippetPage
+    from app.views.main_window import MainWindow
+
+FILTER = "Python file (*.py)"
+LIMITS = Limits()
+LOOK = 100  # ms between two looks at what is printed
+REFRESH = 0.3  # seconds between two looks of the inspector while a pass is played
+NET, SNIPPET = "net", "snippet"
+
+
+class SnippetControl(QObject):
+    """Shows "Net" or "Snippet", and runs what stands there when the person says so.
+
+    A process waits while the page is in front, so that torch is there when Run is pressed; it knows nothing of the
+    text until then. A text that came out of a file waits for trust, as everything does that somebody else may have
+    written.
+    """
+
+    def __init__(self, window: MainWindow, pages: QStackedWidget) -> None:
+        super().__init__(window)
+        self._window, self._pages = window, pages
+        self._page: SnippetPage | None = None
+        self._child: Child | None = None
+        self._errand: Errand | None = None
+        self._stop = threading.Event()
+        self._told = 0.0
+        self._poll = QTimer(self, interval=LOOK, timeout=self._look)
+        self.toggle = Segmented([(NET, "Net"), (SNIPPET, "Snippet")], "Graph of the net or of a snippet")
+        self.toggle.setToolTip("The graph of this project's net, or of a few lines of PyTorch")
+        self.toggle.changed.connect(self.show)
+        window.centre.shown.connect(lambda _key: self._centre_shown())
+        application = QCoreApplication.instance()
+        assert application is not None
+        application.aboutToQuit.connect(self.close)
+        window.installEventFilter(self)
+        self._centre_shown()
+
+    def eventFilter(self, _window: QObject, event: QEvent) -> bool:
+        """A window that is closed leaves no process behind; one that is iconified is hidden by others."""
+        if event.type() == QEvent.Type.Hide and not event.spontaneous():
+            self.close()
+        return False
+
+    @property
+    def page(self) -> SnippetPage:
+        """The page "Snippet", made when it is first asked for."""
+        if self._page is None:
+            from app.views.autograd.inspector.gradient_sections import GradientSections
+            from app.views.autograd.snippets.snippet_page import SnippetPage
+
+            self._page = page = SnippetPage(LIMITS)
+            self._pages.addWidget(page)
+            page.runRequested.connect(self.run)
+            page.stopRequested.connect(self.stop)
+            page.openRequested.connect(self.choose_file)
+            page.saveRequested.connect(self.save)
+            page.lookRequested.connect(self._look_at_file)
+            page.detail.connect(self._inspect)
+            norms = GradientSections(page.player)
+            self._window.tape_inspector.above.append(
+                lambda tape, item: norms(tape, item) if tape is page.room.tape else ()
+            )
+            page.player.moved.connect(lambda _before, _now: self._moved(REFRESH))
+            page.player.stood.connect(lambda _stop: self._moved(0.0))
+            page.room.exportRequested.connect(self._export)
+            if kept := self._window.settings.snippet:
+                page.load(kept, "The lines that you left here.")
+        return self._page
+
+    @property
+    def running(self) -> bool:
+        return self._errand is not None
+
+    # -- which page is in front ----------------------------------------------------------------------------------------
+
+    def show(self, key: str) -> None:
+        """Show the net's graph ("net") or the snippet's ("snippet")."""
+        self.toggle.set_value(key)
+        page = self.page if key == SNIPPET else self._window.room
+        self._pages.setCurrentWidget(page)
+        room = self.page.room if key == SNIPPET else self._window.room
+        self._window.tape_inspector.show_item(room.tape, room.item_of(room.scene.current_key()))
+        self._centre_shown()
+        if key == SNIPPET:
+            self.page.edit.setFocus()
+
+    def _centre_shown(self) -> None:
+        in_tab = self._window.centre.page == "autograd"
+        self.toggle.setVisible(in_tab)
+        if in_tab and self.toggle.value() == SNIPPET:
+            self._prepare()
+        else:
+            self._let_go()
+
+    def _inspect(self, item: TapeNode | LayerGroup | None) -> None:
+        """Show what is selected in the snippet's graph; without a selection what runs next."""
+        if self.toggle.value() != SNIPPET:
+            return
+        player, tape, inspector = self.page.player, self.page.room.tape, self._window.tape_inspector
+        if item is None and player.keeps and tape is not None and player.next_node is not None:
+            item = tape.nodes[player.next_node]
+        if item is not None and item is inspector.shown():
+            inspector.refresh()
+        else:
+            inspector.show_item(tape, item)
+
+    def _export(self, drawing: Drawing) -> None:
+        """Ask where to, then draw the snippet's graph as it stands, or write a page that plays it."""
+        from app.views.autograd.tape.replay_control import FILTER as REPLAY
+
+        graph, pages = self.page.shown, {}
+        if graph is not None and (played := graph.played) is not None:
+            write, room, stopped = self._window.tape_control.replay.write, self.page.room, graph.stopped
+            title = f"{graph.name}: backward"
+            pages[".html"] = (REPLAY, lambda path: write(path, title, room, played, stopped))
+        pictures = self._window.autograd_control.pictures
+        pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
+
+    def _moved(self, every: float) -> None:
+        """Numbers have come; while it plays, the inspector tells them now and then."""
+        now = time.monotonic()
+        if now - self._told >= every:
+            self._told = now
+            self._inspect(self.page.room.item_of(self.page.room.scene.current_key()))
+
+    def _prepare(self) -> None:
+        """Have a process with torch in it at hand."""
+        if self._child is not None and not self._child.waits:
+            self._let_go()  # somebody has ended it
+        if self._child is None and not self.running:
+            try:
+                self._child = Child()
+            except OSError as error:
+                self._window.refuse("No process can be started for a snippet", str(error))
+
+    def _let_go(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run what stands in the editor, unless it came out of a file that nobody has looked at."""
+        if self.running:
+            return
+        if self.page.foreign is not None:
+            self._look_at_file()
+            return
+        self._prepare()
+        child, self._child = self._child, None
+        if child is None:
+            return
+        self._stop = threading.Event()
+        self._errand = errand = Errand(partial(_work, child, self.page.snippet(), self._stop))
+        errand.ended.connect(self._ended)
+        self.page.set_running(True)
+        self._poll.start()
+        errand.begin()
+
+    def stop(self) -> None:
+        """End the process of a snippet that runs."""
+        self._stop.set()
+
+    def _look(self) -> None:
+        if self._errand is not None and self._errand.progress:
+            self.page.show_output(self._errand.progress)
+
+    def _ended(self, answer: SnippetAnswer | Failure) -> None:
+        self._poll.stop()
+        self._errand = None
+        self.page.set_running(False)
+        if isinstance(answer, Failure):
+            answer = SnippetAnswer("died", f"The process of the snippet cannot be used: {answer.error}.")
+        self.page.set_answer(answer)
+        self._centre_shown()
+
+    def close(self) -> None:
+        """End what runs and what waits, and keep the person's own lines for the next time."""
+        self._stop.set()
+        self._let_go()
+        page = self._page
+        if page is not None and page.foreign is None:
+            own = page.ready.value() is None
+            self._window.settings.snippet = page.edit.text() if own else ""
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def choose_file(self) -> None:
+        """Ask for a file to put into the editor."""
+        start = str(self._window.settings.export_folder)
+        name, _ = QFileDialog.getOpenFileName(self._window, "Open a snippet", start, FILTER)
+        if name:
+            self.open(Path(name))
+
+    def open(self, path: Path) -> None:
+        """Put the text of a file into the editor; it waits for trust if nobody has said that it may run."""
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self._window.refuse(f"{path.name} cannot be opened", getattr(error, "strerror", None) or str(error))
+            return
+        self.show(SNIPPET)
+        self.page.load(text, path.name, None if layer_files.allowed(layer_files.digest(text)) else path)
+
+    def _look_at_file(self) -> None:
+        path = self.page.foreign
+        if path is not None:
+            from app.views.custom_layers.trust_snippet import SnippetTrustDialog
+
+            self._window.layers.look_at(path, lambda: self.open(path), SnippetTrustDialog)
+
+    def save(self) -> None:
+        """Ask where to, then write the text as it stands."""
+        start = self._window.settings.export_folder / "snippet.py"
+        name, _ = QFileDialog.getSaveFileName(self._window, "Save the snippet", str(start), FILTER)
+        if not name:
+            return
+        path = Path(name) if Path(name).suffix else Path(name).with_suffix(".py")
+        try:
+            text = f"{self.page.edit.text()}\n"
+            atomic.write_text(path, text)
+        except OSError as error:
+            self._window.refuse(f"{path.name} was not written", error.strerror or str(error))
+            return
+        self._window.settings.export_folder = path.parent
+        self._window.say(f"Saved {path.name}", "It starts with torch, nn and F imported; in a file, import them.")
+
+
+def _work(child: Child, snippet: Snippet, stop: threading.Event, tell: Tell) -> SnippetAnswer:
+    try:
+        return child.run(snippet, LIMITS, stop.is_set, tell)
+    finally:
+        child.close()
+
+
+def made_pages(room: QWidget) -> QStackedWidget:
+    """The stack that the pages of the tab stand in, the net's in front."""
+    pages = QStackedWidget()
+    pages.addWidget(room)
+    return pages

@@ -1,0 +1,391 @@
+"""The page "Snippet": a few lines of PyTorch, what they print, their tensors, and the graph below any of these."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.snippets.snippet import Graph, Limits, Ready, Snippet, SnippetAnswer, ready
+from app.autograd.tape import TapeNode
+from app.diagram.diagram import bytes_text
+from app.engine.snippet_process import WATCHED
+from app.views.autograd.graph.playback_state import PlayedGraph
+from app.views.autograd.page import AutogradRoom
+from app.views.autograd.snippets.deck import SnippetDeck
+from app.views.autograd.snippets.editor import SnippetEdit
+from app.views.autograd.snippets.output import SnippetOutput
+from app.views.autograd.snippets.table import TensorTable
+from app.views.autograd.tape.recorded_player import RecordedPlayer
+from app.views.ui import theme
+from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
+from app.views.ui.widgets.painting import Line, label, set_property, start
+
+NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient leaves a node here.")
+OWN = "your own lines"
+AT_FIRST = "torch, nn and F are there already; torch's seed is 0."
+LEAST = 230  # px of the editor's column
+SPLIT = ((340, 420), (420, 200), (420, 150))  # the first sizes: columns, editor over output, graph over tensors
+
+
+class SnippetPage(QWidget):
+    """Editor and output at left, graph and named tensors at right.
+
+    `runRequested()` and `stopRequested()` are what their buttons say, `openRequested()` and `saveRequested()` ask for
+    a file, `lookRequested()` for a look at the file that the text came from. `detail` tells the `TapeNode` or
+    `LayerGroup` that the inspector shows (or None).
+    """
+
+    runRequested = Signal()
+    stopRequested = Signal()
+    openRequested = Signal()
+    saveRequested = Signal()
+    lookRequested = Signal()
+    detail = Signal(object)
+
+    def __init__(self, limits: Limits, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.answer: SnippetAnswer | None = None
+        self.shown: Graph | None = None
+        self._loaded = ""
+        self.foreign: Path | None = None
+        self.ready = ChoiceField([(None, OWN), *((one.key, one.title) for one in ready())], pairs=True)
+        self.ready.setAccessibleName("Ready snippets")
+        self.words = label("", "caption", "text2", wrap=True)
+        self.words.setTextFormat(Qt.TextFormat.RichText)
+        self.open = icon_button("folder", "Open a snippet (.py)")
+        self.save = icon_button("save", "Save this snippet (.py)")
+        self.banner = Banner()
+        self.banner.hide()
+        self.edit = SnippetEdit()
+        self.run = Button("Run", "primary", "run")
+        self.run.setToolTip("Run these lines in a process of their own (Ctrl+Enter)")
+        self.stop = Button("Stop", icon="stop")
+        self.stop.setToolTip("End the process of the snippet")
+        self.stop.setEnabled(False)
+        memory = f", {bytes_text(limits.memory)}" if WATCHED else ""
+        self.limits = label(f"up to {limits.seconds:g} s{memory}", "caption", "text3")
+        self.limits.setToolTip("What a snippet may take, beside what torch takes; it is ended when it wants more")
+        self.status = label("", "caption", "text3", wrap=True)
+        self.output = SnippetOutput()
+        self.room = _SnippetRoom()
+        self.player = RecordedPlayer(self)
+        self.deck = SnippetDeck(self.player)
+        self._graph = PlayedGraph(self.room, self.player, self)
+        self.table = TensorTable()
+        self._split = self._laid_out()
+        self._connect()
+        self.load_ready(ready()[0])
+
+    def _head_part(self) -> QWidget:
+        """What runs, and what it shows."""
+        part = QWidget()
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        for widget in (self.ready, self.open, self.save):
+            row.addWidget(widget)
+        row.addStretch(1)
+        for widget in (self.limits, self.stop, self.run):
+            row.addWidget(widget)
+        column = QVBoxLayout(part)
+        column.setContentsMargins(12, 6, 10, 6)
+        column.setSpacing(4)
+        column.addLayout(row)
+        column.addWidget(self.words)
+        self.ready.setMinimumContentsLength(24)
+        self.ready.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        return part
+
+    def _laid_out(self) -> tuple[QSplitter, ...]:
+        left = QSplitter(Qt.Orientation.Vertical)
+        left.addWidget(self.edit)
+        left.addWidget(self._output_part())
+        right = QSplitter(Qt.Orientation.Vertical)
+        right.addWidget(self._graph_part())
+        right.addWidget(self.table)
+        both = QSplitter(Qt.Orientation.Horizontal)
+        both.addWidget(left)
+        both.addWidget(right)
+        both.setStretchFactor(0, 2)
+        both.setStretchFactor(1, 3)
+        left.setMinimumWidth(LEAST)
+        right.setMinimumWidth(LEAST)
+        for splitter, sizes in zip((both, left, right), SPLIT, strict=True):
+            splitter.setChildrenCollapsible(False)
+            splitter.setHandleWidth(1)
+            splitter.setSizes(list(sizes))
+        left.setStretchFactor(0, 1)
+        right.setStretchFactor(0, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._head_part())
+        column.addWidget(self.banner)
+        column.addWidget(Line())
+        column.addWidget(both, 1)
+        return both, left, right
+
+    def _graph_part(self) -> QWidget:
+        """The graph over the row that plays it."""
+        part = QWidget()
+        column = QVBoxLayout(part)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.room, 1)
+        column.addWidget(self.deck)
+        return part
+
+    def _output_part(self) -> QWidget:
+        part = QWidget()
+        column = QVBoxLayout(part)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        told = QHBoxLayout()
+        told.setContentsMargins(12, 6, 10, 6)
+        told.addWidget(self.status)
+        column.addLayout(told)
+        column.addWidget(Line())
+        column.addWidget(self.output, 1)
+        self.edit.setMinimumHeight(70)
+        return part
+
+    def _connect(self) -> None:
+        self.ready.edited.connect(self._choose_ready)
+        self.open.clicked.connect(self.openRequested)
+        self.save.clicked.connect(self.saveRequested)
+        self.run.clicked.connect(self.runRequested)
+        self.stop.clicked.connect(self.stopRequested)
+        self.banner.acted.connect(self.lookRequested)
+        self.edit.run_wanted.connect(self.runRequested)
+        self.edit.left.connect(lambda: self.run.setFocus(Qt.FocusReason.TabFocusReason))
+        self.edit.textChanged.connect(self._text_changed)
+        self.edit.line_chosen.connect(self._line_chosen)
+        self.table.chosen.connect(self.show_graph)
+        self.room.detail.connect(self._detail)
+        self.room.nodeHovered.connect(self._hovered)
+        self.room.captureRequested.connect(lambda _train: self.runRequested.emit())
+        self.player.moved.connect(lambda _before, _now: self._played())
+
+    # -- the text ------------------------------------------------------------------------------------------------------
+
+    def snippet(self) -> Snippet:
+        """What would run."""
+        return Snippet(self.edit.text(), play=True)
+
+    def load_ready(self, one: Ready) -> None:
+        """Put a ready snippet into the editor; undo brings back what was there."""
+        self.load(one.text, one.words)
+        self.ready.set_value(one.key)
+
+    def load(self, text: str, words: str = "", foreign: Path | None = None) -> None:
+        """Put a text into the editor, and say what it shows. `foreign` is the file that it came from, not trusted yet.
+
+        Undo brings back what was there, but never a text that is not trusted.
+        """
+        self._loaded = ""
+        self.edit.set_text(text, undo=foreign is None and self.foreign is None)
+        self.foreign = foreign
+        self._loaded = self.edit.text()
+        self.ready.set_value(None)
+        self.words.setText(_with_code(words))
+        self.words.setVisible(bool(words))
+        self.banner.setVisible(foreign is not None)
+        if foreign is not None:
+            reason = "Nothing of it has been run. It waits until you have looked at it and trust it."
+            self.banner.set("warning", f"{foreign.name} is not trusted yet", reason, "Look at it…")
+        self.set_answer(None)
+
+    def _choose_ready(self, key: str | None) -> None:
+        one = next((one for one in ready() if one.key == key), None)
+        if one is None:
+            self.words.hide()
+        else:
+            self.load_ready(one)
+
+    def _text_changed(self) -> None:
+        """What was typed into a ready snippet is the person's own."""
+        if self._loaded and self.edit.text() != self._loaded and self.ready.value() is not None:
+            self.ready.set_value(None)
+        if self._loaded and self.foreign is not None and not self.edit.text().strip():
+            QTimer.singleShot(0, self, self._let_foreign_go)  # not while a key is still deleting it
+
+    def _let_foreign_go(self) -> None:
+        """Nothing is left of what somebody else wrote, nor can undo bring it back."""
+        if self.foreign is not None and not self.edit.text().strip():
+            self.load("")
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def set_running(self, running: bool) -> None:
+        """Whether a snippet runs; what it prints comes by `show_output`."""
+        self.run.setEnabled(not running)
+        self.stop.setEnabled(running)
+        if running:
+            self.edit.mark_error(None)
+            self.output.show_words("")
+            self._say("Running…")
+
+    def show_output(self, text: str) -> None:
+        """All that it has printed so far."""
+        self.output.show_words(text)
+
+    def set_answer(self, answer: SnippetAnswer | None) -> None:
+        """Show what came of the text; None empties the page."""
+        self.answer = answer
+        self.table.set_answer(answer)
+        if answer is None:
+            self.output.show_words("")
+            self.edit.mark_error(None)
+            self._say(AT_FIRST, "text3")
+            self._show(None)
+            return
+        error = answer.error
+        self.output.show_words(answer.output, error.traceback if error else "")
+        self._show(answer.graph)
+        self._say(*self._summary(answer))
+        self.edit.mark_error(error.line if error else None)
+
+    def _summary(self, answer: SnippetAnswer) -> tuple[str, str]:
+        """How it ended in a line or two, and the tone of that."""
+        error = answer.error
+        if answer.words and answer.ended != "done":
+            where = f" It was line {error.line}." if error and error.line else ""
+            return answer.words + where, "text2" if answer.ended == "stopped" else "error"
+        if error is not None:
+            where = f" in line {error.line}" if error.line else ""
+            return f"{error.kind}{where}.{self._changed() or ' ' + _first_line(error.message)}", "error"
+        words = f"Done in {answer.seconds:.2f} s." if answer.seconds >= 0.005 else "Done."
+        return f"{words} {answer.words or self._freed()}".strip(), "text2"
+
+    def _freed(self) -> str:
+        if self.shown is None or self.shown.freed_at is None:
+            return ""
+        at = self.shown.freed_at
+        by = f"backward in line {at}" if at else "a backward pass"
+        state = "it is shown as it was before" if at else "what its nodes had saved is gone"
+        return f"The graph of {self.shown.name} was freed by {by}: {state}."
+
+    def _changed(self) -> str:
+        """Which saved tensor was changed in place, where that is what stopped backward."""
+        for node in self.shown.tape.nodes if self.shown is not None else ():
+            for saved in node.saved:
+                if saved.version != saved.version_now and saved.version is not None:
+                    where = f" (line {node.line})" if node.line else ""
+                    return (f" {node.name}{where} saved {saved.name} at version {saved.version}; "
+                            f"it is at version {saved.version_now} now.")  # fmt: skip
+        return ""
+
+    def _say(self, words: str, tone: str = "text2") -> None:
+        self.status.setText(words)
+        set_property(self.status, "tone", tone)
+
+    # -- the graph -----------------------------------------------------------------------------------------------------
+
+    def show_graph(self, name: str) -> None:
+        """Show the graph below the tensor of this name, if it has one."""
+        graph = self.answer.graph_of(name) if self.answer else None
+        if graph is not None and graph is not self.shown:
+            self._show(graph)
+            if self.answer is not None and self.answer.ended == "done":
+                self._say(*self._summary(self.answer))
+
+    def _show(self, graph: Graph | None) -> None:
+        self.shown = graph
+        self.player.set_pass(None, None)  # before the graph is another one
+        self.room.set_graph(graph)
+        self.deck.set_graph(graph)
+        self.table.choose(graph.name if graph else "")
+
+    def _line_chosen(self, line: int) -> None:
+        """Outline what a line made."""
+        if self.shown is None:
+            return
+        tape = self.shown.tape
+        links = frozenset(node.node for node in tape.nodes if node.line == line and node.node is not None)
+        self.room.select_nodes(links)
+
+    def _detail(self, item: TapeNode | LayerGroup | None) -> None:
+        self.edit.mark(self._lines(item), ())
+        self.edit.reveal(self._lines(item))
+        self.detail.emit(item)
+
+    def _lines(self, item: TapeNode | LayerGroup | None) -> list[int]:
+        if item is None or self.shown is None:
+            return []
+        nodes = [item] if isinstance(item, TapeNode) else [self.shown.tape.nodes[node] for node in item.nodes]
+        return sorted({node.line for node in nodes if node.line is not None})
+
+    def _hovered(self, link: str | None) -> None:
+        line = link.removeprefix("line:").partition("#")[0] if link else ""
+        chosen = self._lines(self.room.item_of(self.room.scene.current_key()))
+        self.edit.mark(chosen, [int(line)] if line.isdecimal() else [])
+
+    def _played(self) -> None:
+        """The line whose node runs next is lit, and brought into sight."""
+        node = self.player.next_node if self.player.keeps else None
+        line = self.player.tape.nodes[node].line if node is not None and self.player.tape is not None else None
+        self.edit.mark(self._lines(self.room.item_of(self.room.scene.current_key())), [line] if line else [])
+        if line:
+            self.edit.reveal([line])
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent) and _runs(event):
+            event.accept()  # the window's own Ctrl+Enter captures the net
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if _runs(event):
+            self.runRequested.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        painter.fillRect(self.rect(), theme.current().panel)
+        painter.end()
+
+
+class _SnippetRoom(AutogradRoom):
+    """The room of a snippet's graph: no net is captured in it."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        head = self.head
+        for widget in (head.mode, head.capture):
+            head.layout().removeWidget(widget)
+            widget.hide()
+        head._spare = tuple(widget for widget in head._spare if widget is not head.mode)
+        self._empty.set_text(*NONE)
+        self._empty.button.setText("Run")
+        self.setMinimumHeight(120)
+
+    def set_graph(self, graph: Graph | None) -> None:
+        """Show the graph below one tensor; None empties the room."""
+        self.set_tape(graph.tape if graph else None)
+        if graph is not None:
+            self.head.root.setText(f"{graph.name}.grad_fn")
+
+
+def _with_code(words: str) -> str:
+    """Words with what stands between backticks in the code font."""
+    parts = html.escape(words).split("`")
+    family = theme.font("formula").family()
+    return "".join(f'<span style="font-family:{family}">{part}</span>' if odd % 2 else part
+                   for odd, part in enumerate(parts))  # fmt: skip
+
+
+def _first_line(text: str) -> str:
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= 200 else f"{first[:199]}…"
+
+
+def _runs(event: QKeyEvent) -> bool:
+    enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+    return enter and bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)

@@ -1,0 +1,144 @@
+"""The named tensors of a snippet as a table: what autograd knows of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt, Signal
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
+
+from app.autograd.snippets.snippet import NamedTensor, SnippetAnswer
+from app.diagram.diagram import shape_text
+from app.views.ui import theme
+
+COLUMNS = ("Name", "Shape", "requires_grad", "grad_fn", ".grad", "is_leaf", "_version", "dtype", "Values")
+WIDEST = 190  # px of a column of text
+ROOM = 18
+JUDGED = 60  # rows that a column's width is judged by
+_ROLE = Qt.ItemDataRole
+
+
+def cells(tensor: NamedTensor) -> tuple[str, ...]:
+    """What stands in a row."""
+    grad = "None"
+    if tensor.grad or tensor.grad_norm is not None:
+        grad = tensor.grad if tensor.grad_norm is None else f"{tensor.grad}  norm {tensor.grad_norm:.4g}"
+    version = "not counted" if tensor.version is None else str(tensor.version)
+    return (
+        tensor.name, shape_text(tensor.shape) if tensor.shape else "()", str(tensor.requires_grad),
+        tensor.grad_fn or "None", grad, str(tensor.is_leaf), version, tensor.dtype, tensor.values,
+    )  # fmt: skip
+
+
+class TensorModel(QAbstractTableModel):
+    """One row a tensor. Those that a graph can be shown of have their grad_fn in the accent's colour."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.tensors: tuple[NamedTensor, ...] = ()
+        self._rows: list[tuple[str, ...]] = []
+        self._graphs: frozenset[str] = frozenset()
+
+    def set_answer(self, answer: SnippetAnswer | None) -> None:
+        self.beginResetModel()
+        self.tensors = answer.tensors if answer else ()
+        self._rows = [cells(tensor) for tensor in self.tensors]
+        self._graphs = frozenset(graph.name for graph in answer.graphs) if answer else frozenset()
+        self.endResetModel()
+
+    def texts(self, column: int) -> list[str]:
+        """What stands in a column, as far as its width is to be judged."""
+        return [row[column] for row in self._rows[:JUDGED]]
+
+    def rowCount(self, parent: QModelIndex | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: QModelIndex | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = _ROLE.DisplayRole) -> Any:
+        if orientation == Qt.Orientation.Horizontal and role == _ROLE.DisplayRole:
+            return COLUMNS[section]
+        if orientation == Qt.Orientation.Horizontal and role == _ROLE.TextAlignmentRole:
+            return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        return None
+
+    def data(self, index: QModelIndex, role: int = _ROLE.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        text, tensor = self._rows[index.row()][index.column()], self.tensors[index.row()]
+        column = COLUMNS[index.column()]
+        if role == _ROLE.DisplayRole:
+            return text
+        if role == _ROLE.ToolTipRole:
+            if column == "grad_fn" and tensor.name in self._graphs:
+                return f"Show the graph below {tensor.name}"
+            if column == ".grad" and tensor.retains_grad:
+                return f"{text}\nretain_grad() was called on it"
+            return text
+        if role == _ROLE.FontRole and column in ("Name", ".grad", "Values"):
+            return theme.font("formula")
+        if role == _ROLE.ForegroundRole:
+            if column == "grad_fn" and tensor.name in self._graphs:
+                return theme.current().accent
+            faint = text in ("None", "False") or column in ("dtype", "Values", "is_leaf", "_version", "Shape")
+            return theme.current().text2 if faint else theme.current().text
+        return None
+
+
+class TensorTable(QTableView):
+    """`chosen(name)` comes when a row is gone to."""
+
+    chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.tensors = TensorModel(self)
+        self.setModel(self.tensors)
+        self.setAccessibleName("Named tensors")
+        self.setAccessibleDescription("A row with a grad_fn shows the graph below that tensor")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTabKeyNavigation(False)
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(max(22, self.fontMetrics().height() + 5))
+        header = self.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.setStretchLastSection(True)
+        self.selectionModel().currentRowChanged.connect(self._tell)
+
+    def set_answer(self, answer: SnippetAnswer | None) -> None:
+        """Show the tensors of an answer; columns are as wide as their texts, up to a bound."""
+        self.selectionModel().blockSignals(True)
+        self.tensors.set_answer(answer)
+        self.selectionModel().blockSignals(False)
+        heads, plain = self.horizontalHeader().fontMetrics(), self.fontMetrics()
+        code = QFontMetrics(theme.font("formula"))
+        for column, name in enumerate(COLUMNS[:-1]):
+            measure = code if name in ("Name", ".grad") else plain
+            texts = self.tensors.texts(column)
+            widest = max([heads.horizontalAdvance(name), *map(measure.horizontalAdvance, texts)])
+            self.setColumnWidth(column, min(widest, WIDEST) + ROOM)
+
+    def choose(self, name: str) -> None:
+        """Select a row without a word of it."""
+        row = next((at for at, tensor in enumerate(self.tensors.tensors) if tensor.name == name), None)
+        self.selectionModel().blockSignals(True)
+        if row is None:
+            self.clearSelection()
+        else:
+            self.selectRow(row)
+        self.selectionModel().blockSignals(False)
+        self.viewport().update()
+
+    def _tell(self, current: QModelIndex, _before: QModelIndex) -> None:
+        if current.isValid():
+            self.chosen.emit(self.tensors.tensors[current.row()].name)

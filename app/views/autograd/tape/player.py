@@ -1,0 +1,303 @@
+"""The window's side of a backward pass that is played: where it is, what is known so far, and what can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.autograd.playback.memory_timeline import held_by_step
+from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
+from app.autograd.tape import Tape
+from app.views.autograd.playback_thread import (
+    Back,
+    Edit,
+    Kept,
+    LetGo,
+    Look,
+    Looked,
+    Play,
+    PlaybackThread,
+    Seek,
+    Stood,
+    Trouble,
+    UndoEdit,
+)
+
+if TYPE_CHECKING:
+    from app.autograd.playback.kept_graph import LiveGraph
+
+EVERY = 33  # ms between two looks at what was played
+EMPTY, READY, LOADING, STANDING, PLAYING = "empty", "ready", "loading", "standing", "playing"
+Hold = Callable[[], "LiveGraph"]
+
+
+class Player(QObject):
+    """Plays a tape whose graph it has kept by a thread of its own, from the first movement until `let_go`.
+
+    `moved(before, now)` tells positions, at most 30 times a second; `state_changed` a word of EMPTY to PLAYING. `stood`
+    brings the Stop that ended a movement, `changed` that something else than the place is different (an edit, a break
+    point, an earlier tape's numbers). `replaced(tape)` tells that the graph that was kept is drawn differently.
+    """
+
+    tape_changed = Signal()
+    moved = Signal(int, int)
+    state_changed = Signal(str)
+    stood = Signal(object)
+    changed = Signal()
+    replaced = Signal(object)
+    looked = Signal(object)
+    troubled = Signal(object)
+    let_go_of = Signal(int)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.tape: Tape | None = None
+        self.held: list[int] = [0]
+        self.state = EMPTY
+        self.records: list[StepRecord] = []
+        self.breaks: frozenset[int] = frozenset()
+        self.non_finite = True
+        self.norm_above: float | None = None
+        self.arriving: tuple[GradStats | None, ...] = ()
+        self.fan_ins: tuple[FanIn, ...] = ()
+        self.edits: tuple[tuple[int, int, int], ...] = ()
+        self.kept = 0
+        self.last: Stop | None = None
+        # Norms that left by an edge, of steps that were stepped back too, as long as nothing before was edited.
+        self.norms: dict[tuple[int, int], float] = {}
+        self._speed: float | None = 20.0
+        self._turn = 0  # of the movement that was asked for last
+        self._hold: Hold | None = None
+        self._thread: PlaybackThread | None = None
+        self._leaving: list[PlaybackThread] = []
+        self._timer = QTimer(self, interval=EVERY, timeout=self._drain)
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """How many nodes have run."""
+        return len(self.records)
+
+    @property
+    def next_node(self) -> int | None:
+        return self.tape.order[self.position] if self.tape is not None and self.position < len(self) else None
+
+    def __len__(self) -> int:
+        return len(self.tape.order) if self.tape is not None else 0
+
+    @property
+    def hold(self) -> Hold | None:
+        """How the batch is run and kept once more."""
+        return self._hold
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a graph is kept alive."""
+        return self._thread is not None
+
+    def result(self) -> PassResult:
+        return PassResult(tuple(self.records))
+
+    def record_of(self, node: int) -> StepRecord | None:
+        """The turn of a node that has run."""
+        step = self.tape.steps.get(node) if self.tape is not None else None
+        return self.records[step] if step is not None and step < self.position else None
+
+    def set_tape(self, tape: Tape | None, hold: Hold | None = None) -> None:
+        """Have another tape to play, by what `hold` keeps; the graph of the last one is let go of."""
+        self.let_go()
+        self._hold = hold
+        self._take(tape)
+        self._set_state(READY if tape is not None else EMPTY)
+
+    def _take(self, tape: Tape | None) -> None:
+        before, self.tape = self.tape, tape
+        self.held = held_by_step(tape) if tape is not None else [0]
+        self.norms, self.last = {}, None
+        if tape is None or before is None or tape.order != before.order:
+            self.breaks = frozenset()
+        self.tape_changed.emit()
+
+    # -- going ---------------------------------------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """Go on to the end or to a break."""
+        if self._begin(PLAYING):
+            assert self._thread is not None
+            breaks = Breaks(self.norm_above, self.non_finite, self.breaks)
+            self._turn = self._thread.ask(Play(breaks, again=self.position >= len(self) > 0))
+
+    def pause(self) -> None:
+        if self._thread is not None:
+            self._thread.pause()
+
+    def toggle(self) -> None:
+        """Play, or pause what plays."""
+        if self.state == PLAYING:
+            self.pause()
+        else:
+            self.play()
+
+    def seek(self, position: int) -> None:
+        """Go to where `position` nodes have run."""
+        position = max(0, min(position, len(self)))
+        if self.tape is None or (not self.keeps and position == 0):
+            return
+        if self._begin(PLAYING):
+            assert self._thread is not None
+            self._turn = self._thread.ask(Seek(position))
+
+    def step(self) -> None:
+        self.seek(self.position + 1)
+
+    def back(self) -> None:
+        self.seek(self.position - 1)
+
+    def run_to(self, node: int) -> None:
+        """Go to where `node` runs next."""
+        if self.tape is not None and node in self.tape.steps:
+            self.seek(self.tape.steps[node])
+
+    def set_speed(self, speed: float | None) -> None:
+        """Steps a second, None for as many as it can."""
+        self._speed = speed
+        if self._thread is not None:
+            self._thread.speed = speed
+
+    @property
+    def speed(self) -> float | None:
+        return self._speed
+
+    def toggle_break(self, node: int) -> None:
+        """Stop before this node, or do so no more."""
+        self.breaks = self.breaks ^ {node}
+        self.changed.emit()
+
+    # -- looking and changing ------------------------------------------------------------------------------------------
+
+    def look(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> None:
+        """Ask for a close look; `looked` brings it."""
+        if self._thread is not None:
+            self._thread.ask(Look(node, output_nr, at))
+
+    def edit(self, edit: Edit) -> None:
+        if self._thread is not None:
+            self._thread.ask(edit)
+
+    def undo_edit(self) -> None:
+        if self._thread is not None:
+            self._thread.ask(UndoEdit())
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, state: str) -> bool:
+        """See that a graph is kept, or is about to be."""
+        if self.tape is None or self._hold is None:
+            return False
+        if self._thread is None:
+            self._thread = thread = PlaybackThread(self._hold, self.tape, self)
+            thread.speed = self._speed
+            thread.told.connect(self._told)
+            thread.finished.connect(self._ended)
+            thread.start()
+            self._set_state(LOADING)
+        elif self.state != LOADING:
+            self._set_state(state)
+        self._timer.start()
+        return True
+
+    def let_go(self) -> None:
+        """Keep nothing any more. The numbers of the tape go too: they were of the graph that was kept."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._leaving.append(thread)
+            thread.leave()
+        self._timer.stop()
+        before, self.records = self.position, []
+        self.arriving, self.fan_ins, self.edits, self.kept, self.norms, self.last = (), (), (), 0, {}, None
+        if before:
+            self.moved.emit(before, 0)
+        if thread is not None:
+            self._set_state(READY if self.tape is not None else EMPTY)
+            self.changed.emit()
+
+    def close(self) -> None:
+        """Let go, and wait for the thread: the window closes."""
+        self.let_go()
+        for thread in list(self._leaving):
+            thread.wait()
+
+    @Slot()
+    def _ended(self) -> None:
+        thread = self.sender()
+        if thread in self._leaving:
+            self._leaving.remove(thread)
+        if thread is self._thread:  # it could not begin, or cannot go on
+            self._thread = None
+            self.let_go()
+            self._set_state(READY if self.tape is not None else EMPTY)
+        if thread is not None:
+            thread.deleteLater()
+
+    def _drain(self) -> None:
+        """Take in what was played since the last look."""
+        if self._thread is None:
+            return
+        before, least = self.position, self.position
+        for event in self._thread.steps.drain():
+            if isinstance(event, Back):
+                del self.records[event.position :]
+                least = min(least, event.position)
+            else:
+                self.records.append(event)
+                for edge in event.leaving:
+                    if edge.stats is not None:
+                        self.norms[edge.source, edge.slot] = edge.stats.unscaled
+        if least < before:
+            self.moved.emit(before, least)
+        if self.position != least:
+            self.moved.emit(least, self.position)
+
+    @Slot(object)
+    def _told(self, what: object) -> None:
+        if isinstance(what, LetGo):
+            self.let_go_of.emit(what.alive)
+        if self.sender() is not self._thread:
+            return
+        self._drain()
+        if isinstance(what, Kept):
+            if not what.same:
+                self._take(what.tape)
+                self.replaced.emit(what.tape)
+            else:
+                self.tape = what.tape
+                self.changed.emit()
+            self._set_state(PLAYING)
+        elif isinstance(what, Stood):
+            self._stand(what)
+        elif isinstance(what, Looked):
+            self.looked.emit(what)
+        elif isinstance(what, Trouble):
+            self.troubled.emit(what)
+
+    def _stand(self, what: Stood) -> None:
+        if what.edits != self.edits:  # what came after is no longer true
+            steps = self.tape.steps if self.tape is not None else {}
+            self.norms = {key: norm for key, norm in self.norms.items() if steps.get(key[0], 0) < self.position}
+        self.arriving, self.fan_ins, self.edits, self.kept = what.arriving, what.fan_ins, what.edits, what.kept
+        if what.stop.reason == "edited":
+            self.changed.emit()
+            return
+        self.last = what.stop
+        if what.turn == self._turn:
+            self._timer.stop()
+            self._set_state(STANDING)
+        self.stood.emit(what.stop)
+
+    def _set_state(self, state: str) -> None:
+        if state != self.state:
+            self.state = state
+            self.state_changed.emit(state)

@@ -1,0 +1,110 @@
+"""A backward pass written as a page that plays it again: what was played here, or else the same batch played for it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog
+
+from app.autograd.blocks import group_by_block
+from app.autograd.grouping import Folded, fold, group_by_layer
+from app.autograd.pictures.diagram import draw
+from app.autograd.pictures.replay_html import replay_html
+from app.autograd.playback.steps import PassResult
+from app.autograd.tape import Tape
+from app.diagram.diagram import Drawing
+from app.util import atomic
+from app.views.autograd.playback_thread import drawn_alike
+from app.views.ui.background import Failure
+
+if TYPE_CHECKING:
+    from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.tape.player import Hold, Player
+    from app.views.main_window import MainWindow
+
+FILTER = "HTML replay (*.html)"
+
+
+class ReplayControl(QObject):
+    """Writes the net's tape, with its graph folded as it stands; the graph's own dialog of files offers it too."""
+
+    def __init__(self, window: MainWindow, player: Player, parent: QObject) -> None:
+        super().__init__(parent)
+        self._window, self._player = window, player
+        window.autograd_control.pages[".html"] = (FILTER, self.export)
+
+    def ask(self) -> None:
+        """Ask where to, then write it."""
+        window = self._window
+        if window.room.drawing() is None:
+            window.say("There is no graph to replay yet", "Capture one batch first.")
+            return
+        start = window.settings.export_folder / f"{window.document.project.name}-backward.html"
+        name, _ = QFileDialog.getSaveFileName(window, "Export an HTML replay", str(start), FILTER)
+        if name:
+            path = Path(name)
+            self.export(path if path.suffix else path.with_suffix(".html"))
+
+    def export(self, path: Path) -> None:
+        """Write the page: of the pass that was played to its end, edits and all, else of one that is played for it."""
+        window, player = self._window, self._player
+        tape, folded, drawing = window.room.tape, window.room.folded, window.room.drawing()
+        if tape is None or folded is None or drawing is None:
+            return
+        window.settings.export_folder = path.parent
+        write = partial(_write, path, f"{window.document.project.name}: backward", tape, folded, drawing)
+        if player.tape is not None and drawn_alike(player.tape, tape) and player.position == len(player) > 0:
+            ask = partial(write, player.result(), player.tape)
+        elif player.hold is not None:
+            ask = partial(_play, player.hold, write)
+        else:
+            return
+        window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
+
+    def write(self, path: Path, title: str, room: AutogradRoom, passed: PassResult, stopped: str = "") -> None:
+        """Write the page of a pass that is there already, of the graph that a room shows."""
+        tape, folded, drawing = room.tape, room.folded, room.drawing()
+        if tape is None or folded is None or drawing is None:
+            return
+        self._window.settings.export_folder = path.parent
+        ask = partial(_write, path, title, tape, folded, drawing, passed, None, stopped)
+        self._window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
+
+    def _written(self, written: tuple[Path, int, str]) -> None:
+        path, steps, stopped = written
+        words = f"{steps:,} steps of the backward pass, in {path.parent}"
+        self._window.say(f"Saved {path.name}", stopped or words)
+
+    def _failed(self, failure: Failure) -> None:
+        self._window.refuse("The replay was not written", str(failure.error))
+
+
+def _play(hold: Hold, write: partial[tuple[Path, int, str]]) -> tuple[Path, int, str]:
+    """Run the batch again, play it to its end, let go of it, and write that."""
+    from app.autograd.playback.full_backward import play_through
+
+    with hold() as graph:
+        passed, stopped = play_through(graph)
+        return write(passed, graph.tape, stopped)
+
+
+def _write(
+    path: Path, title: str, tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult,
+    played: Tape | None = None, stopped: str = "",
+) -> tuple[Path, int, str]:  # fmt: skip
+    """Write the page; returns where, how many steps there are, and why it ended early.
+
+    Where another graph was played than was drawn (of a net that goes another way each time), that one is drawn.
+    """
+    if played is not None and not drawn_alike(played, tape):
+        grouped = bool(drawing.groups)
+        blocks = any(group.parent for group in folded.groups)
+        groups = group_by_block(played) if blocks else group_by_layer(played)
+        folded = fold(played, groups, folded.unfolded)
+        drawing = draw(played, folded, grouped=grouped)
+    text = replay_html(played or tape, folded, drawing, passed, title=title, failed=stopped)
+    atomic.write_text(path, text)
+    return path, len(passed.records), stopped

@@ -1,0 +1,229 @@
+"""The backward tape's dealings with the window: what is played, who shows it, and when its graph is let go of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QCoreApplication, QObject
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.pictures.diagram import summary
+from app.autograd.playback.steps import Stop
+from app.autograd.tape import Tape, TapeNode
+from app.diagram.diagram import bytes_text
+from app.views.autograd.graph.playback_state import PlayedGraph
+from app.views.autograd.inspector.gradient_look import LookSections
+from app.views.autograd.inspector.gradient_sections import GradientSections
+from app.views.autograd.playback_thread import Trouble
+from app.views.autograd.tape.player import LOADING, PLAYING, Player
+from app.views.autograd.tape.replay_control import ReplayControl
+from app.views.autograd.tape.step_list import StepList
+from app.views.autograd.tape.tape_page import TapePage
+from app.views.ui.docks import PageHeights
+
+if TYPE_CHECKING:
+    from app.views.autograd.inspector.inspector import Sections
+    from app.views.autograd.tape.player import Hold
+    from app.views.main_window import MainWindow
+
+REFRESH = 0.3  # seconds between two looks of the inspector while a tape is played
+HEIGHT = 262  # of the page "Backward tape", px
+
+
+class TapeControl(QObject):
+    """Has a `Player` play the net's tape.
+
+    Its graph is kept from the first step until another batch is captured, another project opened, the window closed,
+    or somebody lets go of it.
+    """
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.player = player = Player(self)
+        self.page = TapePage(player)
+        self.graph = PlayedGraph(window.room, player, self)
+        self._norms, self._look = GradientSections(player), LookSections(player)
+        window.tape_inspector.above += [self._of_net(self._norms), self._of_net(self._look)]
+        self._refreshed = 0.0
+        player.moved.connect(lambda _before, _now: self._refresh())
+        self.replay = ReplayControl(window, player, self)
+        self.steps = StepList(player)
+        window.left.pane.add("steps", "Steps", "autograd", self.steps)
+        window.centre.shown.connect(self._centre_shown)
+        self._centre_shown(window.centre.page)
+        pane = window.bottom.pane
+        pane.add("tape", "Backward tape", "tapedeck", self.page, after="problems")
+        pane.add_corner(self.page.controls)
+        self.page.controls.setVisible(pane.page == "tape")
+        pane.shown.connect(lambda key: self.page.controls.setVisible(key == "tape"))
+        window.bottom.findChild(PageHeights).set_first("tape", HEIGHT)
+        window.autograd_control.captured.connect(self._captured)
+        window.document.replaced.connect(lambda _project: player.set_tape(None))
+        self.page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
+        player.replaced.connect(window.room.set_tape)
+        player.changed.connect(self._tell)
+        player.changed.connect(lambda: self._refresh(now=True))
+        player.state_changed.connect(self._state)
+        player.stood.connect(self._stood)
+        player.troubled.connect(self._troubled)
+        player.let_go_of.connect(self._let_go_of)
+        application = QCoreApplication.instance()
+        if application is not None:  # a thread that goes on must not outlive the program
+            application.aboutToQuit.connect(self.close)
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Bring the graph and the tape to the front."""
+        window = self._window
+        window.show_page("autograd")
+        window.snippets.show("net")
+        window.show_page("tape")
+
+    def play(self) -> None:
+        """Play, or pause what plays; without a tape, capture one first."""
+        self.show()
+        if self.player.tape is None:
+            self._window.actions_by_key["capture"].trigger()
+        else:
+            self.player.toggle()
+
+    def step(self) -> None:
+        self._moving(self.player.step)
+
+    def back(self) -> None:
+        self._moving(self.player.back)
+
+    def run_to_selected(self) -> None:
+        """Go to where the selected node, or the selected layer's first, runs next."""
+        node = self.selected_node()
+        if node is not None:
+            self._moving(lambda: self.player.run_to(node))
+
+    def break_at_selected(self) -> None:
+        """Stop before the selected node, or do so no more."""
+        node = self.selected_node()
+        if node is not None:
+            self.player.toggle_break(node)
+
+    def export_replay(self) -> None:
+        """Write a page that plays the backward pass."""
+        self.show()
+        self.replay.ask()
+
+    def _moving(self, move: Callable[[], None]) -> None:
+        self.show()
+        move()
+
+    def selected_node(self) -> int | None:
+        """The backward node that is selected; of a layer the one that runs first. None, and a word, without one."""
+        tape, room = self.player.tape, self._window.room
+        item = room.item_of(room.scene.current_key())
+        if tape is None or item is None:
+            self._window.say("Nothing is selected", "Click a backward node or a layer of the graph first.")
+            return None
+        return first_of(tape, item)
+
+    def close(self) -> None:
+        """Let go, and wait for it: the window closes."""
+        self.player.close()
+
+    # -- inspecting ----------------------------------------------------------------------------------------------------
+
+    def inspect(self, item: TapeNode | LayerGroup | None) -> None:
+        """Show what is selected in the net's graph; without a selection what runs next."""
+        self._window.tape_inspector.show_item(self._window.room.tape, self._wanted(item))
+
+    def _wanted(self, item: TapeNode | LayerGroup | None) -> TapeNode | LayerGroup | None:
+        room, player = self._window.room, self.player
+        if item is None and player.keeps and room.tape is not None and player.next_node is not None:
+            return room.tape.nodes[player.next_node]
+        return item
+
+    def _of_net(self, give: Sections) -> Sections:
+        """Sections for the net's own graph, and not for a snippet's."""
+        return lambda tape, item: give(tape, item) if tape is self._window.room.tape else ()
+
+    def _refresh(self, now: bool = False) -> None:
+        """Show what has come about since: at once where it stands, and now and then while it plays."""
+        window, player = self._window, self.player
+        if window.inspectors.currentWidget() is not window.tape_inspector or window.snippets.toggle.value() != "net":
+            return
+        since = time.monotonic() - self._refreshed
+        if not now and (player.state != PLAYING or player.speed is None or since < REFRESH):
+            return
+        self._refreshed = time.monotonic()
+        selected = window.room.item_of(window.room.scene.current_key())
+        wanted = self._wanted(selected)
+        if wanted is window.tape_inspector.shown() or not now:  # while it plays, what is shown stays
+            window.tape_inspector.refresh()
+        else:
+            window.tape_inspector.show_item(window.room.tape, wanted)
+
+    # -- what happened -------------------------------------------------------------------------------------------------
+
+    def _captured(self, tape: Tape, hold: Hold) -> None:
+        self._window.room.set_tape(tape)
+        self.player.set_tape(tape, hold)
+
+    def _centre_shown(self, key: str) -> None:
+        """Steps belong to the graph as the outline does to the drawing; there is no room for both."""
+        left = self._window.left.pane
+        if key == "autograd" and left.page == "outline" or key != "autograd" and left.page == "steps":
+            left.show_page("steps" if key == "autograd" else "outline")
+        left.tabs.set_shown("steps", key == "autograd")
+        left.tabs.set_shown("outline", key != "autograd")
+
+    def _state(self, state: str) -> None:
+        left = self._window.left.pane
+        if state == LOADING and left.page == "layers":  # nothing can be put into a graph that is played
+            left.show_page("steps")
+        self._tell()
+
+    def _stood(self, _stop: Stop) -> None:
+        self._tell()
+        self._refresh(now=True)
+
+    def _troubled(self, trouble: Trouble) -> None:
+        self._window.room.show_error(trouble.title, trouble.reason)
+        if trouble.traceback:
+            self._window.show_unexpected(f"{trouble.title}: {trouble.reason}", trouble.traceback)
+        if trouble.node is not None:
+            self._window.room.reveal(trouble.node)
+
+    def _let_go_of(self, alive: int) -> None:
+        if not self.player.keeps:
+            self._window.status.set_kept(f"Inspection keeps {bytes_text(alive)} alive")
+
+    def _tell(self) -> None:
+        """The status line, and the graph's head when its numbers are of a newer batch."""
+        player, status, room = self.player, self._window.status, self._window.room
+        tape = player.tape
+        if tape is not None and tape is not room.tape and player.state not in (LOADING,) and room.tape is not None:
+            room.head.set_summary(summary(tape), tape)
+        if not player.keeps:
+            status.set_tape("")
+            return
+        status.set_tape(_where(player))
+        if player.kept:
+            status.set_kept(f"Inspection keeps {bytes_text(player.kept)} alive until you let go")
+
+
+def first_of(tape: Tape, item: TapeNode | LayerGroup) -> int:
+    """A node, or of a layer the one that runs first in backward."""
+    if isinstance(item, TapeNode):
+        return item.id
+    return min(item.nodes, key=tape.steps.__getitem__)
+
+
+def _where(player: Player) -> str:
+    if player.state == LOADING:
+        return "Running the batch again"
+    if player.state == PLAYING:
+        return "Playing backward"
+    if player.next_node is None:
+        return "Backward is through"
+    return f"Replay stands before step {player.position + 1:,}"

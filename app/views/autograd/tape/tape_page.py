@@ -1,0 +1,216 @@
+"""The page "Backward tape": the deck, where it stands, where it stops, and the strip with the memory below it."""
+
+from __future__ import annotations
+
+from html import escape
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from app.autograd.playback.steps import Stop
+from app.autograd.tape import TapeNode
+from app.diagram.diagram import bytes_text
+from app.views.autograd.tape.player import EMPTY, LOADING, PLAYING, Player
+from app.views.autograd.tape.tape_strip import TapeStrip
+from app.views.ui.figures import figure
+from app.views.ui.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
+from app.views.ui.widgets.painting import Line, label, set_property
+
+SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
+
+NARROW = 1040  # px below which words are short
+
+
+class TapePage(QWidget):
+    """Shows a `Player` and drives it. `captureRequested` asks for a batch where there is no tape."""
+
+    captureRequested = Signal()
+
+    def __init__(self, player: Player, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.player = player
+        self.deck = BackwardTransport()
+        self.count = label("0/0", "counter")
+        self.words = label("", "label", "text2")
+        self.words.setTextFormat(Qt.TextFormat.RichText)
+        self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.non_finite = QCheckBox("Break on NaN or Inf")
+        self.non_finite.setChecked(player.non_finite)
+        self.above = QCheckBox("Break when norm above")
+        self.bound = NumberField(10.0, "float", minimum=0.0)
+        self.bound.setFixedWidth(64)
+        self.bound.setAccessibleName("Norm above which playing stops")
+        self.held = label("", "label", "text2")
+        self.held.setTextFormat(Qt.TextFormat.RichText)
+        self.strip = TapeStrip()
+        self.controls = QWidget()
+        self.speed = ChoiceField(SPEEDS, player.speed, pairs=True)
+        self.speed.setAccessibleName("Speed of playing")
+        self.speed.setToolTip("How many steps a second Play takes")
+        self.let_go = icon_button("stop", "Let go of the graph that is kept for playing; Play runs the batch again")
+        self._lay_out()
+        self._connect()
+        self._tape_changed()
+
+    def _lay_out(self) -> None:
+        corner = QHBoxLayout(self.controls)
+        corner.setContentsMargins(0, 0, 0, 0)
+        corner.setSpacing(8)
+        self.speed.setFixedWidth(92)
+        self.speed.setMinimumContentsLength(3)
+        corner.addWidget(self.let_go)
+        row = QHBoxLayout()
+        row.setContentsMargins(12, 7, 12, 5)
+        row.setSpacing(8)
+        row.addWidget(self.deck)
+        row.addSpacing(4)
+        row.addWidget(self.count)
+        row.addWidget(self.words, 1)
+        row.addWidget(self.speed)
+        row.addSpacing(4)
+        row.addWidget(self.non_finite)
+        row.addSpacing(4)
+        row.addWidget(self.above)
+        row.addWidget(self.bound)
+        self._divider = Line(vertical=True, color="line2")
+        self._divider.setFixedHeight(20)
+        row.addWidget(self._divider)
+        row.addWidget(self.held)
+        tape = QWidget()
+        column = QVBoxLayout(tape)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(row)
+        column.addWidget(self.strip, 1)
+        self._empty = EmptyState(
+            "autograd",
+            "No backward tape yet",
+            "Run one batch forward. Then its backward pass can be played: step by step, both ways, at any speed.",
+            "Capture one batch",
+        )
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self._empty)
+        self._pages.addWidget(tape)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(self._pages)
+        # Narrower than all of it: the least important words are shortened, nothing is cut off.
+        self.setMinimumWidth(1)
+
+    def _connect(self) -> None:
+        player = self.player
+        self.deck.to_start.connect(lambda: player.seek(0))
+        self.deck.step_back.connect(player.back)
+        self.deck.step.connect(player.step)
+        self.deck.run.connect(player.toggle)
+        self.deck.to_end.connect(lambda: player.seek(len(player)))
+        self.strip.sought.connect(player.seek)
+        self.strip.toggled.connect(player.toggle)
+        self.speed.edited.connect(player.set_speed)
+        self.let_go.clicked.connect(player.let_go)
+        self.non_finite.toggled.connect(self._breaks)
+        self.above.toggled.connect(self._breaks)
+        self.bound.edited.connect(self._bounded)
+        self._empty.acted.connect(self.captureRequested)
+        player.tape_changed.connect(self._tape_changed)
+        player.moved.connect(lambda _before, _now: self._moved())
+        player.state_changed.connect(lambda _state: self._moved())
+        player.changed.connect(self._changed)
+
+    def _bounded(self, _value: object) -> None:
+        self.above.setChecked(True)
+        self._breaks()
+
+    def _breaks(self) -> None:
+        self.player.non_finite = self.non_finite.isChecked()
+        self.player.norm_above = self.bound.value() if self.above.isChecked() else None
+
+    # -- showing -------------------------------------------------------------------------------------------------------
+
+    def _tape_changed(self) -> None:
+        tape = self.player.tape
+        self.strip.set_tape(tape)
+        self._pages.setCurrentIndex(0 if tape is None else 1)
+        self._changed()
+        self._moved()
+
+    def _changed(self) -> None:
+        steps = self.player.tape.steps if self.player.tape is not None else {}
+        self.strip.set_breaks(frozenset(steps[node] for node in self.player.breaks if node in steps))
+        self._moved()
+
+    def _moved(self) -> None:
+        player = self.player
+        tape, position = player.tape, player.position
+        self.deck.set_state(self._deck_state())
+        self.let_go.setVisible(player.keeps)
+        if tape is None:
+            return
+        self.strip.set_position(position)
+        now = min(position + 1, len(player))
+        self.count.setText(f"{now:,}/{len(player):,}")
+        node = player.next_node
+        self.words.setToolTip(self._plain_words(tape.nodes[node] if node is not None else None))
+        self._fit()
+        self.held.setText(_held(player.held[position], tape.held, self.width() < NARROW))
+        self.strip.setAccessibleDescription(self.words.toolTip())
+
+    def _deck_state(self) -> str:
+        player = self.player
+        if player.state == EMPTY:
+            return "blocked"
+        if player.state in (PLAYING, LOADING):
+            return "running"
+        return "at_start" if not player.position else "at_end" if player.next_node is None else "ready"
+
+    def _plain_words(self, node: TapeNode | None) -> str:
+        """What stands beside the counter."""
+        player, tape = self.player, self.player.tape
+        assert tape is not None
+        if player.state == LOADING:
+            return "Running the batch again to keep its graph…"
+        stop = player.last
+        if node is None:
+            return "All nodes have run" + stopped_by(stop)
+        where = "in the loss" if node.in_loss else f"in {tape.title_of(node)}"
+        name = f"{node.name} of {node.parameters[0]}" if node.parameters else f"{node.name} {where}"
+        return f"{name} runs next{stopped_by(stop) if player.state != PLAYING else ''}"
+
+    def _fit(self) -> None:
+        """The words in the room that there is, the name in bold."""
+        metrics, text = self.words.fontMetrics(), self.words.toolTip()
+        shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(self.words.width() - 14, 0))
+        name, _, rest = shown.partition(" ")
+        bold = self.player.next_node is not None and self.player.state != LOADING
+        self.words.setText(f"<b>{escape(name)}</b> {escape(rest)}" if bold else escape(shown))
+        broke = self.player.last is not None and self.player.last.reason in ("norm", "non_finite")
+        set_property(self.words, "tone", "warn" if broke and self.player.state != PLAYING else "text2")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW
+        self.non_finite.setText("NaN or Inf" if narrow else "Break on NaN or Inf")
+        self.above.setText("Norm above" if narrow else "Break when norm above")
+        self.non_finite.setToolTip("Break on NaN or Inf")
+        self.above.setToolTip("Break when a norm is above this bound")
+        self._pages.currentWidget().layout().activate()
+        if self.player.tape is not None:
+            self._moved()
+
+
+def stopped_by(stop: Stop | None) -> str:
+    """Why it stands here, where that is worth a word."""
+    if stop is None or stop.value is None:
+        return ""
+    if stop.reason == "norm":
+        return f" · a norm of {figure(stop.value)} stopped it"
+    return f" · {stop.value:,.0f} values that are NaN or infinite stopped it"
+
+
+def _held(now: int, most: int, narrow: bool) -> str:
+    """ "Held for backward 48.0 MiB of 53.2", one unit where both have it."""
+    now_text, most_text = bytes_text(now), bytes_text(most)
+    if now_text.split()[1] == most_text.split()[1]:
+        most_text = most_text.split()[0]
+    return f"<b>{now_text}</b> of {most_text} held" if narrow else f"Held for backward <b>{now_text}</b> of {most_text}"

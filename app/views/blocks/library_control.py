@@ -1,0 +1,96 @@
+"""The library of blocks in the window: what its folder offers, and what is put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QFileSystemWatcher, QObject, QPoint, QUrl
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog
+
+from app.builder.blocks import BlockError
+from app.builder.edits import blocks as block_edits
+from app.project import library
+from app.project.file import ProjectFileError
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+
+class LibraryControl(QObject):
+    """Reads the folder anew when something in it changes. Files that are no blocks are said once each."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._said: set[Path] = set()
+        self._watcher = QFileSystemWatcher(self)
+        self._watcher.directoryChanged.connect(lambda _path: self.read())
+
+    @property
+    def folder(self) -> Path:
+        return self._window.settings.library_folder
+
+    def read(self) -> None:
+        """Offer what the folder holds now."""
+        found = library.read(self.folder)
+        self._window.catalog.set_library(found)
+        if self.folder.is_dir() and str(self.folder) not in self._watcher.directories():
+            self._watcher.addPath(str(self.folder))
+        for path, reason in found.unread:
+            if path not in self._said:
+                self._said.add(path)
+                self._window.say(f"{path.name} is not in the library", reason)
+
+    def save(self, name: str = "", at: QPoint | None = None) -> None:
+        """Ask for a name and keep a block: the one given, the one selected or the one in front."""
+        window, blocks = self._window, self._window.block_control
+        name = name or blocks.meant()
+        if not name:
+            return
+        warned: set[str] = set()
+
+        def answer(new: str) -> str:
+            known = window.catalog.library
+            if library.KEY + new in known and new not in warned:
+                warned.add(new)
+                return f"The library has a block {new} already. Enter once more puts this one in its place."
+            return self.write(name, new)
+
+        hint = f"Kept in {self.folder} with all that it contains, for every project."
+        blocks.ask_for("Save to the library", name, hint, answer, at)
+
+    def write(self, name: str, new: str) -> str:
+        """Keep a block under a name; returns "" or why it was not kept."""
+        try:
+            project = self._window.document.project
+            path = library.save(block_edits.rename_block(project, name, new), new, self.folder)
+        except (BlockError, ProjectFileError) as error:
+            return str(error)
+        except OSError as error:
+            return f"{error.strerror or error}: {self.folder}. Choose another folder in the Block menu."
+        self.read()
+        self._window.say(f"{new} is in the library", str(path))
+        return ""
+
+    def show_folder(self) -> None:
+        """Open the folder in the system's own window."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            self._window.refuse("The library has no folder", f"{error.strerror or error}: {self.folder}")
+            return
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.folder)))
+
+    def choose_folder(self) -> None:
+        """Ask for another folder."""
+        name = QFileDialog.getExistingDirectory(self._window, "Folder of the library", str(self.folder))
+        if name:
+            self.set_folder(Path(name))
+
+    def set_folder(self, folder: Path) -> None:
+        if self._watcher.directories():
+            self._watcher.removePaths(self._watcher.directories())
+        self._window.settings.library_folder = folder
+        self.read()

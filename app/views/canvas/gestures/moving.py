@@ -1,0 +1,189 @@
+"""Dragging what is there: nodes, comments and frames, the edges of a note, the bend of a wire."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF
+
+from app.builder.edits import bends, comments
+from app.builder.edits.comments import LEAST_HEIGHT, LEAST_WIDTH, Rect
+from app.builder.graph import Edge
+from app.builder.sheet import Comment, Point
+from app.views.canvas.gestures.gesture import Gesture, Modifiers
+from app.views.canvas.items.geometry import snapped
+from app.views.canvas.notes.commands import grid
+
+if TYPE_CHECKING:
+    from app.views.canvas.view import CanvasView
+
+ADDING = Modifiers.ControlModifier | Modifiers.ShiftModifier
+
+
+class Move(Gesture):
+    """Drag the selected nodes and notes over the grid, and with a frame what lies in it; a press that does not move
+    selects."""
+
+    def __init__(self, view: CanvasView, point: QPointF, node: str | None, note: str | None = None) -> None:
+        super().__init__(view, point)
+        self._node, self._note = node, note
+        self._before, self._noted = view.selection.ids, view.canvas_scene.notes.selected
+        self._starts: dict[str, QPointF] = {}
+        self._notes: dict[str, Comment] = {}
+        self._bends: dict[Edge, tuple[Point, ...]] = {}
+
+    def start(self, keys: Modifiers) -> None:
+        held = frozenset([self._node] if self._node is not None else ())
+        noted = frozenset([self._note] if self._note is not None else ())
+        if keys & Modifiers.ControlModifier:
+            self.commands.select(self._before ^ held, self._noted ^ noted)
+        elif keys & Modifiers.ShiftModifier:
+            self.commands.select(self._before | held, self._noted | noted)
+        elif not (held <= self._before and noted <= self._noted):
+            self.commands.select(held, noted)
+        nodes, notes = self.commands.held()
+        self._take(nodes | held, notes | noted)
+
+    def _take(self, nodes: frozenset[str], notes: frozenset[str]) -> None:
+        """What moves, and from where."""
+        project = self.commands.project
+        self._starts = {node: self.scene.nodes[node].pos() for node in nodes if node in self.scene.nodes}
+        self._notes = {note: project.comments[note] for note in notes if note in project.comments}
+        self._bends = dict(bends.within(project.bends, self._starts))
+
+    def move(self, point: QPointF, keys: Modifiers) -> None:
+        if not self.scrolls:
+            if not self.view.is_drag(self.began, point):
+                return
+            self.scrolls = True
+            self.view.set_dragging(True)
+        shift = self._shift(point)
+        dx, dy = shift.x(), shift.y()
+        self.scene.drag(
+            {node: start + shift for node, start in self._starts.items()},
+            {key: replace(note, x=note.x + dx, y=note.y + dy) for key, note in self._notes.items()},
+            {wire: tuple((x + dx, y + dy) for x, y in points) for wire, points in self._bends.items()},
+        )
+
+    def _shift(self, point: QPointF) -> QPointF:
+        """Everything moves as far as what is held: a node to the grid, a note by steps of it."""
+        step = point - self.began
+        if self._node is not None:
+            start = self._starts[self._node]
+            return snapped(start + step, self.scene.nodes[self._node].geometry.anchor) - start
+        return QPointF(grid(step.x()), grid(step.y()))
+
+    def finish(self, point: QPointF, keys: Modifiers) -> None:
+        if not self.scrolls:
+            if not keys & ADDING:
+                node, note = self._node, self._note
+                self.commands.select([node] if node is not None else (), [note] if note is not None else ())
+            return
+        self.view.set_dragging(False)
+        shift = self._shift(point)
+        self.scene.settle()  # so that the command finds everything where it was, and wires make way for what moved
+        if not shift.isNull():
+            self.commands.shift(self._starts, self._notes, shift.x(), shift.y())
+
+    def cancel(self) -> None:
+        self.view.set_dragging(False)
+        self.scene.settle()
+        self.commands.select(self._before, self._noted)
+
+
+class ResizeNote(Gesture):
+    """Drag edges of a comment or frame over the grid; a press that does not move selects it."""
+
+    def __init__(self, view: CanvasView, point: QPointF, note: str, edges: str) -> None:
+        super().__init__(view, point)
+        self._key, self._edges = note, edges
+        self._note = view.canvas_scene.notes.comments[note]
+        self._before, self._noted = view.selection.ids, view.canvas_scene.notes.selected
+
+    def start(self, keys: Modifiers) -> None:
+        if keys & ADDING:
+            self.commands.select(self._before, self._noted | {self._key})
+        else:
+            self.commands.select((), [self._key])
+
+    def move(self, point: QPointF, keys: Modifiers) -> None:
+        if not self.scrolls:
+            if not self.view.is_drag(self.began, point):
+                return
+            self.scrolls = True
+            self.view.set_dragging(True)
+        area = self._area(point)
+        made = replace(self._note, x=area.left, y=area.top, width=area.right - area.left, height=area.bottom - area.top)
+        self.scene.drag({}, {self._key: made})
+
+    def _area(self, point: QPointF) -> Rect:
+        """The edges that are held move over the grid, but not past the others."""
+        step, area = point - self.began, comments.rect_of(self._note)
+        left, top, right, bottom = area.left, area.top, area.right, area.bottom
+        if "l" in self._edges:
+            left = min(grid(left + step.x()), right - LEAST_WIDTH)
+        if "r" in self._edges:
+            right = max(grid(right + step.x()), left + LEAST_WIDTH)
+        if "t" in self._edges:
+            top = min(grid(top + step.y()), bottom - LEAST_HEIGHT)
+        if "b" in self._edges:
+            bottom = max(grid(bottom + step.y()), top + LEAST_HEIGHT)
+        return Rect(left, top, right, bottom)
+
+    def finish(self, point: QPointF, keys: Modifiers) -> None:
+        if self.scrolls:
+            self.view.set_dragging(False)
+            area = self._area(point)
+            self.scene.settle()
+            self.commands.notes.resize(self._key, area)
+
+    def cancel(self) -> None:
+        self.view.set_dragging(False)
+        self.scene.settle()
+        self.commands.select(self._before, self._noted)
+
+
+class BendWire(Gesture):
+    """Drag a wire: a bend comes there, or the one that is held moves. A press that does not move selects."""
+
+    def __init__(self, view: CanvasView, point: QPointF, wire: Edge, bend: int | None) -> None:
+        super().__init__(view, point)
+        self._wire, self._bend = wire, bend
+        self._points: tuple[Point, ...] = view.commands.project.bends.get(wire, ())
+
+    def start(self, keys: Modifiers) -> None:
+        self.commands.select_wire(self._wire, self._bend, keep=bool(keys & ADDING))
+
+    def move(self, point: QPointF, keys: Modifiers) -> None:
+        if not self.scrolls:
+            if not self.view.is_drag(self.began, point):
+                return
+            self.scrolls = True
+            self.view.set_dragging(True)
+            if self._bend is None:
+                self._open()
+        self.scene.drag({}, None, {self._wire: self._led(point)})
+
+    def _open(self) -> None:
+        """A new bend where the wire is held."""
+        path = self.scene.wires[self._wire].way.path
+        ends = [(end.x(), end.y()) for end in (path.pointAtPercent(0.0), path.pointAtPercent(1.0))]
+        held = (self.began.x(), self.began.y())
+        self._bend = bends.nearest_stretch((ends[0], *self._points, ends[1]), held)
+        self._points = (*self._points[: self._bend], held, *self._points[self._bend :])
+
+    def _led(self, point: QPointF) -> tuple[Point, ...]:
+        assert self._bend is not None
+        at = (grid(point.x()), grid(point.y()))
+        return (*self._points[: self._bend], at, *self._points[self._bend + 1 :])
+
+    def finish(self, point: QPointF, keys: Modifiers) -> None:
+        if self.scrolls and self._bend is not None:
+            self.view.set_dragging(False)
+            self.scene.settle()
+            self.commands.notes.lead(self._wire, self._led(point), self._bend)
+
+    def cancel(self) -> None:
+        self.view.set_dragging(False)
+        self.scene.settle()

@@ -1,0 +1,58 @@
+"""Another project comes into sight: its nodes are pictured a slice a turn, and what was there stays until they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QGraphicsView
+
+from app.views.canvas.items.near_item import NodesItem
+
+SLICE = 0.005  # seconds of pictures in a turn of the event loop
+TURN = 1  # millisecond: a timer of none comes before the window answers
+WAIT = 20  # milliseconds until it is asked again whether all nodes are there
+MOST = 40  # turns: then the rest is pictured while it is painted
+
+
+class Unveiling(QObject):
+    """From `veil` on a view paints nothing new until `frame` has chosen what it shows and that has been pictured.
+
+    While nodes are still `coming` it waits for them.
+
+    Each is a turn of a timer and no posted event: those are all dealt with before the window answers again.
+    """
+
+    def __init__(
+        self, view: QGraphicsView, nodes: NodesItem, frame: Callable[[], None], coming: Callable[[], bool]
+    ) -> None:
+        super().__init__(view)
+        self._view, self._nodes, self._frame, self._coming = view, nodes, frame, coming
+        self._turns = 0
+        self._turn = QTimer(self)
+        self._turn.setSingleShot(True)
+        self._turn.timeout.connect(self._take_turn)
+
+    def veil(self) -> None:
+        self._turns = 0
+        self._view.viewport().setUpdatesEnabled(False)
+        self._turn.start(TURN)
+
+    def _take_turn(self) -> None:
+        if self._coming():
+            self._turn.start(WAIT)
+            return
+        self._turns += 1
+        if self._turns == 1:
+            self._frame()
+        elif self._all_pictured() or self._turns > MOST:
+            self._view.viewport().setUpdatesEnabled(True)
+            return
+        self._turn.start(TURN)
+
+    def _all_pictured(self) -> bool:
+        view = self._view
+        if not view.isVisible() or not self._nodes.isVisible():
+            return True
+        area = view.mapToScene(view.viewport().rect()).boundingRect()
+        return self._nodes.prepare(view.viewportTransform(), view.devicePixelRatioF(), area, SLICE)

@@ -1,0 +1,248 @@
+"""What a node shows, as a value: an item is painted anew only when its face is another. Qt-free."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from app.builder.blocks import Block, block_of
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.diagnostics.problems import Problem
+from app.builder.graph import Edge, Graph
+from app.builder.summary import compact, detail_line, has_detail, summary_line
+from app.util.frozen import FrozenMap
+from app.views.canvas.difference import differing
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.builder.shapes.shapes import Inside
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One place for a wire. A variadic port has a pin for each of its wires and a free one; `index` counts them."""
+
+    port: str
+    kind: str
+    index: int = 0
+    wired: bool = False
+    error: bool = False
+    idle: bool = False  # nothing is known of what it gives
+
+
+@dataclass(frozen=True)
+class Face:
+    """Everything that is painted of a node but for selection, hover and gradients."""
+
+    name: str
+    category: str
+    line: str
+    detail: str
+    tall: bool
+    inputs: tuple[Pin, ...]
+    outputs: tuple[Pin, ...]
+    state: str = ""  # "", "error", "warning", "unknown"
+    count: str = ""  # the parameter count in few letters, for the gradients overlay
+    muted: bool = False
+    frozen: bool = False
+    shared: bool = False  # its module is called by another node too
+    block: bool = False
+    badge: str = ""  # how often it stands behind itself
+    inside: Inner | None = None  # of a block that is unfolded
+
+    @property
+    def signed(self) -> bool:
+        """Whether an icon stands at the right of the name."""
+        return bool(self.state) or self.muted or self.frozen or self.shared
+
+    def number_of(self, port: str, index: int = 0) -> int:
+        """Which of the pins a wire into `port` ends at."""
+        numbers = self._numbers
+        return numbers.get((port, index), numbers.get((port, -1), 0))
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, int], int]:
+        """Numbers of pins by port and index, and under -1 of the first of each port."""
+        found: dict[tuple[str, int], int] = {}
+        for number, pin in enumerate(self.inputs):
+            found.setdefault((pin.port, -1), number)
+            found.setdefault((pin.port, pin.index), number)
+        return found
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A block as its sheet is drawn: the faces of all its nodes as long as nothing is known of shapes."""
+
+    block: Block
+    faces: FrozenMap[str, Face]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """What is seen inside an instance: its faces at that instance, and what the outputs in it give, as text.
+
+    The places of things follow from `drawn` alone, so that nothing moves when shapes become known.
+    """
+
+    drawn: Drawn
+    faces: FrozenMap[str, Face]
+    carried: FrozenMap[tuple[str, int], str] = FrozenMap()
+
+
+Problems = dict[str, tuple[Problem, ...]]
+_KEPT = 512
+_drawn: OrderedDict[int, tuple[tuple[object, ...], Drawn]] = OrderedDict()
+_ops: OrderedDict[int, tuple[Block, tuple[str, ...]]] = OrderedDict()
+_inner: OrderedDict[tuple[int, int], tuple[Drawn, Inside | None, Inner]] = OrderedDict()
+
+
+def problems_by_node(analysis: Analysis | None) -> Problems:
+    """The problems of each node, errors first."""
+    found: dict[str, list[Problem]] = defaultdict(list)
+    for problem in analysis.problems if analysis else ():
+        if problem.node is not None and problem.severity != "info":
+            found[problem.node].append(problem)
+    return {
+        node: tuple(sorted(group, key=lambda p: p.rank) if len(group) > 1 else group) for node, group in found.items()
+    }
+
+
+def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:
+    """The nodes of which something else is known than before."""
+    if before is None:
+        return set(after.graph.nodes) | {node for node, _ in after.values}
+    values = {node for node, _ in differing(before.values, after.values)}
+    known = differing(before.resolved, after.resolved) | differing(before.parameters, after.parameters)
+    return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
+
+
+def face_of(
+    graph: Graph,
+    node_id: str,
+    catalog: Catalog,
+    analysis: Analysis | None,
+    problems: Problems,
+    unfolded: bool = False,
+) -> Face:
+    """The face of a node; of an instance of a block with its inside if it is `unfolded`."""
+    node = graph.nodes[node_id]
+    spec = catalog.of(graph, node)
+    parameters = analysis.parameters.get(node_id) if analysis else None
+    resolved = analysis.resolved.get(node_id, FrozenMap()) if analysis else FrozenMap()
+    wrong = problems.get(node_id, ())
+    repeat = graph.owner(node_id).repeat
+    line = summary_line(spec, node, resolved)
+    if spec.kind == "input" and "shape" not in node.params:
+        line = _arriving(node_id, analysis) or line
+    return Face(
+        name=node.name,
+        category=spec.category,
+        line=line,
+        detail=detail_line(spec, node, parameters),
+        tall=has_detail(spec, parameters),
+        inputs=_inputs(graph, node_id, catalog, wrong),
+        outputs=_outputs(graph, node_id, catalog, analysis),
+        state=wrong[0].severity if wrong else "unknown" if spec.kind == "unknown" else "",
+        count=compact(parameters) if parameters else "",
+        muted=node.muted,
+        frozen=node.frozen,
+        shared=node_id in graph.shared or bool(node.tied),
+        block=spec.kind == "block",
+        badge=f"×{repeat}" if repeat > 1 else "",
+        inside=_inner_of(spec, node_id, catalog, analysis) if unfolded and spec.definition else None,
+    )
+
+
+def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | None) -> Inner:
+    """What is seen inside an instance of a block."""
+    drawn = drawn_of(spec, catalog)
+    block = drawn.block
+    result = analysis.results.get(node) if analysis else None
+    inside = result.turns[0].inside if result is not None and result.turns else None
+    key = (id(drawn), id(inside))
+    kept = _inner.get(key)
+    if kept is not None and kept[0] is drawn and kept[1] is inside:
+        return kept[2]
+    inner = Inner(drawn, drawn.faces)
+    if inside is not None:
+        from app.builder.analysis import known
+
+        here = known(block.graph, inside.plan, inside.results)
+        carried = FrozenMap({end: str(value) for end, value in here.values.items()})
+        inner = Inner(drawn, _faces(block, catalog, here), carried)
+    _keep(_inner, key, (drawn, inside, inner))
+    return inner
+
+
+def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:
+    """How a block is drawn. Asked again it gives the same, for as long as it is."""
+    block = spec.definition
+    assert block is not None
+    inside = (block, *spec.contains)
+    ops = dict.fromkeys(op for one in inside for op in _ops_in(one))
+    stands_on = (*inside, *(catalog.get(op) for op in ops))
+    kept = _drawn.get(id(block))
+    if kept is None or kept[0] != stands_on:
+        kept = stands_on, Drawn(block, _faces(block, catalog, None))
+        _keep(_drawn, id(block), kept)
+    return kept[1]
+
+
+def _ops_in(block: Block) -> tuple[str, ...]:
+    """The ops in a block that are no blocks, each once."""
+    kept = _ops.get(id(block))
+    if kept is None or kept[0] is not block:
+        ops = dict.fromkeys(node.op for node in block.graph.nodes.values() if not block_of(node.op))
+        kept = block, tuple(ops)
+        _keep(_ops, id(block), kept)
+    return kept[1]
+
+
+def _faces(block: Block, catalog: Catalog, known: Analysis | None) -> FrozenMap[str, Face]:
+    nodes = block.graph.nodes
+    return FrozenMap({node: face_of(block.graph, node, catalog, known, {}, node in block.unfolded) for node in nodes})
+
+
+def _keep(memory: OrderedDict[K, T], key: K, value: T) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > _KEPT:
+        memory.popitem(last=False)
+
+
+def _arriving(node_id: str, analysis: Analysis | None) -> str:
+    """What arrives at an input of a block, which has no shape of its own; "" while it is not known."""
+    value = analysis.values.get((node_id, 0)) if analysis else None
+    return f"Tensor {str(value).removeprefix('N×')}" if value is not None else ""
+
+
+def _inputs(graph: Graph, node_id: str, catalog: Catalog, wrong: tuple[Problem, ...]) -> tuple[Pin, ...]:
+    spec = catalog.of(graph, graph.nodes[node_id])
+    wired: dict[str, list[Edge]] = defaultdict(list)
+    for edge in graph.into(node_id):
+        wired[edge.port].append(edge)
+    errors = [problem.port for problem in wrong if problem.severity == "error"]
+    pins: list[Pin] = []
+    for port in spec.inputs:
+        bad = port.name in errors or (None in errors and bool(wired[port.name]))
+        if port.variadic:
+            pins += [Pin(port.name, port.kind, edge.index, True, bad) for edge in wired[port.name]]
+            index = max((edge.index + 1 for edge in wired[port.name]), default=0)
+            pins.append(Pin(port.name, port.kind, index, False, bad and not wired[port.name]))
+        else:
+            pins.append(Pin(port.name, port.kind, 0, bool(wired[port.name]), bad))
+    return tuple(pins)
+
+
+def _outputs(graph: Graph, node_id: str, catalog: Catalog, analysis: Analysis | None) -> tuple[Pin, ...]:
+    spec = catalog.of(graph, graph.nodes[node_id])
+    used = {edge.output for edge in graph.out_of(node_id)}
+    asked = analysis is not None and node_id in analysis.graph.nodes
+    unknown = {i for i in range(len(spec.outputs)) if asked and analysis and (node_id, i) not in analysis.values}
+    return tuple(Pin(port.name, port.kind, i, i in used, idle=i in unknown) for i, port in enumerate(spec.outputs))

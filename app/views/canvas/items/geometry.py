@@ -1,0 +1,125 @@
+"""Where everything is: sizes of nodes, places of ports, the grid. How it looks is the painter's; wires are `routes`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QFontMetricsF
+
+from app.builder.layout.arrange import GRID, Size
+from app.views.canvas.items.faces import Face
+from app.views.ui.theme import font
+
+NARROWEST, WIDEST = 76.0, 160.0
+TALL, SHORT, STRIP = 72.0, 50.0, 8.0
+HEADER = 27.0
+INSET = 11.0
+ICON = QRectF(8, 8, 14, 14)
+NAME_LEFT = 28.0
+NAME_BASE, LINE_BASE, DETAIL_BASE = 19.5, 43.5, 61.0
+BADGE_PAD = 5.0
+PORT_SPREAD, PORT_CLOSEST, PORT_MARGIN = 20.0, 14.0, 8.0
+PORT_REACH = 10.0  # how far from a port a press still means it
+EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
+OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the ring of a port that fits
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A node's extent and the heights of its ports under its top. `base` is the height without the gradient strip,
+    `line` the height on which ports lie where that is not the middle."""
+
+    width: float
+    base: float
+    strip: bool
+    inputs: tuple[float, ...]
+    outputs: tuple[float, ...]
+    line: float | None = None
+
+    @property
+    def height(self) -> float:
+        return self.base + (STRIP if self.strip else 0.0)
+
+    @property
+    def anchor(self) -> float:
+        """The line on which the ports lie; aligned nodes have it in common."""
+        return self.base / 2 if self.line is None else self.line
+
+    @property
+    def rect(self) -> QRectF:
+        return QRectF(0, 0, self.width, self.height)
+
+    @property
+    def size(self) -> Size:
+        return Size(self.width, self.height, self.anchor)
+
+    def input(self, number: int) -> QPointF:
+        return QPointF(0, self.inputs[number])
+
+    def output(self, number: int) -> QPointF:
+        return QPointF(self.width, self.outputs[number])
+
+
+def shape_of(face: Face, strip: bool = False) -> Shape:
+    """The shape of a node with this face."""
+    if face.inside is not None:
+        from app.views.canvas.items.unfolded_blocks import frame_shape
+
+        return frame_shape(face, strip)
+    name = NAME_LEFT + text_width(face.name, "node") + INSET + beside_name(face)
+    line = INSET + text_width(face.line, "label") + INSET
+    detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
+    width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))
+    most = max(len(face.inputs), len(face.outputs))
+    base = max(TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN)
+    return Shape(width, base, strip, _spread(len(face.inputs), base), _spread(len(face.outputs), base))
+
+
+def beside_name(face: Face) -> float:
+    """The room that an icon, a count and the sign of a block take at the right of the name."""
+    badge = text_width(face.badge, "caption") + 2 * BADGE_PAD + 4.0 if face.badge else 0.0
+    return badge + (20.0 if face.signed else 0.0) + (14.0 if face.block else 0.0)
+
+
+def fold_area(face: Face, shape: Shape) -> QRectF:
+    """Where a press folds or unfolds a block, from its top left corner; empty for what is none."""
+    if not face.block:
+        return QRectF()
+    right = shape.width - INSET + 3 - (20.0 if face.signed else 0.0)
+    return QRectF(right - 16, 4, 20, 20)
+
+
+def _spread(count: int, height: float) -> tuple[float, ...]:
+    """Heights of ports, about the middle."""
+    if count < 2:
+        return (height / 2,) * count
+    step = min(PORT_SPREAD, (height - 2 * PORT_MARGIN) / (count - 1))
+    first = height / 2 - step * (count - 1) / 2
+    return tuple(first + step * i for i in range(count))
+
+
+@lru_cache(maxsize=8192)
+def text_width(text: str, role: str) -> float:
+    """The width of a text in the font of a role."""
+    return QFontMetricsF(font(role)).horizontalAdvance(text)
+
+
+def forget_fonts() -> None:
+    """The fonts are others now."""
+    text_width.cache_clear()
+
+
+def snapped(point: QPointF, anchor: float) -> QPointF:
+    """The top left corner nearest to `point` with which a node's left edge and port line are on the grid."""
+    return QPointF(round(point.x() / GRID) * GRID, round((point.y() + anchor) / GRID) * GRID - anchor)
+
+
+def bounds(rects: list[QRectF]) -> QRectF:
+    """The rectangle about all of them."""
+    whole = QRectF()
+    for rect in rects:
+        whole = whole.united(rect)
+    return whole

@@ -1,0 +1,230 @@
+"""The drawing from near: what is in sight of it, in two items, one for the wires and one for what lies over them.
+
+Thousands of items of Qt's own would be asked for their bounds in every frame. Here the index tells what is in sight,
+and a node is put down as the picture that was made of it when it last changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
+from PySide6.QtGui import QPaintEngine, QPainter, QTransform
+from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+
+from app.views.canvas.items.geometry import EVERYWHERE, OUTLINE
+from app.views.canvas.items.node_item import NodeItem
+from app.views.canvas.items.painter import LEGIBLE
+from app.views.canvas.items.spatial import RectIndex
+from app.views.canvas.items.sprites import Sprites, Wanted
+from app.views.canvas.wires.wire_item import LABEL_HEIGHT, WireItem, paint_chip
+
+if TYPE_CHECKING:
+    from app.builder.graph import Edge
+    from app.views.canvas.items.unfolded_blocks import InnerLook
+
+LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
+REST = 90  # milliseconds
+PICTURES = 200  # that one painting of a window makes anew; what lies at the bottom gets its own in the next
+
+
+class Layer(QGraphicsItem):
+    """Holds all items, to hide them at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemHasNoContents)
+
+    def boundingRect(self) -> QRectF:
+        return QRectF()
+
+
+class WiresItem(QGraphicsItem):
+    """Paints the wires in sight, selected ones last; `catch_up` has seen to their ways first."""
+
+    def __init__(
+        self,
+        wires: Mapping[Edge, WireItem],
+        index: RectIndex[Edge],
+        layer: QGraphicsItem,
+        catch_up: Callable[[QRectF], None],
+    ) -> None:
+        super().__init__(layer)
+        self._wires, self._index, self._catch_up = wires, index, catch_up
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def boundingRect(self) -> QRectF:
+        return EVERYWHERE
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        area = _exposed(option)
+        self._catch_up(area)
+        found = [self._wires[edge] for edge in self._index.inside(area)]
+        found.sort(key=_order)
+        for wire in found:
+            if wire.isVisible():
+                wire.paint(painter)
+
+
+class NodesItem(QGraphicsItem):
+    """Paints the labels of wires and over them the nodes that are in sight, selected ones last."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeItem],
+        index: RectIndex[str],
+        wires: Mapping[Edge, WireItem],
+        wire_index: RectIndex[Edge],
+        layer: QGraphicsItem,
+        rest: QTimer,
+    ) -> None:
+        """`rest` is the scene's own: it runs until the zoom rests and what was stretched is made sharp."""
+        super().__init__(layer)
+        self._nodes, self._index = nodes, index
+        self._wires, self._wire_index = wires, wire_index
+        self._sprites = Sprites()
+        self._zoom = 0.0
+        self._rest = rest
+        rest.setSingleShot(True)
+        rest.timeout.connect(self.update)
+        self.setZValue(LABELS)
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def forget(self) -> None:
+        """Fonts or colours are others: every picture is out of date."""
+        self._sprites.clear()
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return EVERYWHERE
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        area = _exposed(option)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        wires, nodes = self._in(area)
+        zoom = painter.worldTransform().m11()
+        for item in nodes:
+            if item.inner is not None:
+                _paint_frame(painter, item, area, zoom)
+        if _takes_pictures(painter):
+            self._put_down(painter, wires, nodes, area, None if widget is None else PICTURES)
+        else:
+            for thing in _things(wires, nodes, area, QTransform(), zoom):
+                _at(painter, thing.at, thing.paint)
+
+    def prepare(self, view: QTransform, ratio: float, area: QRectF, seconds: float) -> bool:
+        """Make pictures of what a view is going to show of an area, for so long; tells whether all are there."""
+        wires, nodes = self._in(area)
+        return self._sprites.prepare(_things(wires, nodes, area, view, view.m11()), (view.m11(), ratio), seconds)
+
+    def _in(self, area: QRectF) -> tuple[list[WireItem], list[NodeItem]]:
+        """What is in an area, in the order in which it is painted."""
+        wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
+        nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
+        return sorted(wires, key=_order), sorted(nodes, key=_level)
+
+    def _put_down(
+        self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem], area: QRectF, most: int | None
+    ) -> None:
+        """Labels and nodes as pictures, of which `most` are made."""
+        view = painter.worldTransform()
+        scale = (view.m11(), painter.device().devicePixelRatio())
+        wanted = list(_things(wires, nodes, area, view, view.m11()))
+        painter.setWorldTransform(QTransform())
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # their edges are clear, and it takes long
+        hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
+        sharp = self._sprites.draw(painter, wanted, scale, hurry, most)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setWorldTransform(view)
+        if not sharp:
+            self._rest.start(REST if hurry else 0)
+
+
+def _things(
+    wires: Iterable[WireItem], nodes: Iterable[NodeItem], area: QRectF, view: QTransform, zoom: float
+) -> Iterator[Wanted]:
+    """Labels and nodes, and in the place of an unfolded block those in it; of these only what an area touches."""
+    for wire in wires:
+        yield _label(wire, view)
+    for item in nodes:
+        if item.inner is None:
+            yield _node(item, view, zoom)
+        else:
+            yield from _inside(item, item.inner, area.translated(-item.pos()), view, zoom)
+
+
+def _inside(item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zoom: float) -> Iterator[Wanted]:
+    here = QTransform.fromTranslate(item.x(), item.y()) * view
+    labels = QTransform.fromTranslate(inner.plan.shift.x(), inner.plan.shift.y()) * here
+    for wire in inner.wires_in(area):
+        if wire.chip.visible:
+            yield _label(wire, labels)
+    yield from _things((), inner.nodes_in(_wide(area)), area, here, zoom)
+
+
+def _paint_frame(painter: QPainter, item: NodeItem, area: QRectF, zoom: float) -> None:
+    """An unfolded block without the nodes and labels in it, and such blocks in it."""
+    inner = item.inner
+    assert inner is not None
+    here = area.translated(-item.pos())
+    painter.save()
+    painter.translate(item.pos())
+    item.paint(painter, zoom >= LEGIBLE, here)
+    for other in inner.nodes_in(here):
+        if other.inner is not None:
+            _paint_frame(painter, other, here, zoom)
+    painter.restore()
+
+
+def _label(wire: WireItem, view: QTransform) -> Wanted:
+    chip = wire.chip
+    extent = QRectF(-1, -1, chip.width + 2, LABEL_HEIGHT + 2)
+    return Wanted(view.map(chip.place), chip.look, 0, extent, partial(_paint_chip, chip.look, chip.width))
+
+
+def _node(item: NodeItem, view: QTransform, zoom: float) -> Wanted:
+    key, version = item.picture
+    return Wanted(view.map(item.pos()), key, version, item.own_extent, partial(_paint_node, item, zoom))
+
+
+def _wide(area: QRectF) -> QRectF:
+    return area.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
+
+
+def _exposed(option: QStyleOptionGraphicsItem) -> QRectF:
+    return option.exposedRect  # type: ignore[attr-defined,no-any-return]
+
+
+def _order(item: WireItem) -> tuple[bool, int]:
+    return item.raised, item.rank
+
+
+def _level(item: NodeItem) -> tuple[bool, bool, int]:
+    return item.level
+
+
+def _takes_pictures(painter: QPainter) -> bool:
+    """Not where the painter turns or shears, nor where lines and letters are to stay what they are."""
+    view = painter.worldTransform()
+    return view.m12() == view.m21() == 0.0 and painter.paintEngine().type() == QPaintEngine.Type.Raster
+
+
+def _paint_chip(look: tuple[str, str, bool], width: float, painter: QPainter) -> None:
+    paint_chip(painter, look, width)
+
+
+def _paint_node(item: NodeItem, zoom: float, painter: QPainter) -> None:
+    item.paint(painter, zoom >= LEGIBLE)
+
+
+def _at(painter: QPainter, place: QPointF, paint: Callable[[QPainter], None]) -> None:
+    painter.save()
+    painter.translate(place)
+    paint(painter)
+    painter.restore()

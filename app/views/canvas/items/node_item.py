@@ -1,0 +1,340 @@
+"""A node on the scene: holds its face, its place and its state, is painted by the painter.
+
+It is no item of Qt's: thousands of those cost more to keep than to paint. `near_item` paints all that are in sight.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QColor, QPainter, QPixmap
+
+from app.views.canvas.items.faces import Face, Pin
+from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area, shape_of
+from app.views.canvas.items.painter import NodeLook, heat_cells, paint_ports
+from app.views.canvas.items.repaint import Ground
+from app.views.canvas.items.sprites import Hashed
+from app.views.ui.figures import figure
+from app.views.ui.theme import Theme
+
+if TYPE_CHECKING:
+    from app.views.canvas.items.unfolded_blocks import InnerLook
+
+MOST_CELLS, FEWEST_CELLS = 40, 24
+
+_versions = itertools.count()  # of all nodes, so that no two looks have the same
+
+
+class NodeItem:
+    """One node. The scene tells it what to show; it tells where its ports are.
+
+    `rank` says which of two nodes that overlap is painted later; `version` is another whenever it looks different.
+    """
+
+    def __init__(self, node: str, face: Face, ground: Ground, shape: Shape | None = None) -> None:
+        self.node = node
+        self.rank = 0
+        self.version = next(_versions)
+        self._ground = ground
+        self._face = face
+        self._norms: tuple[list[float | None], float, float] | None = None
+        self._cost: tuple[float, float, float, str] | None = None
+        self._cells: QPixmap | None = None
+        self._words = ""
+        self._selected = self._hovered = self._active = False
+        self._dash = 0.0
+        self._marks: dict[tuple[bool, int], str] = {}
+        self._place = QPointF()
+        self._shape = shape or shape_of(face)
+        self._body = self._shape.rect
+        self._look: NodeLook | None = None
+        self._looks_like: tuple[int, Hashed] | None = None
+        self._inner: InnerLook | None = None
+
+    # --- What it shows
+
+    @property
+    def face(self) -> Face:
+        return self._face
+
+    @property
+    def geometry(self) -> Shape:
+        return self._shape
+
+    @property
+    def body(self) -> QRectF:
+        """The node's rectangle on the scene."""
+        return QRectF(self._body)
+
+    @property
+    def own_extent(self) -> QRectF:
+        """All that is painted of it, from its top left corner."""
+        return self._shape.rect.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
+
+    @property
+    def extent(self) -> QRectF:
+        """All that is painted of it, on the scene."""
+        return self._body.adjusted(-OUTLINE, -OUTLINE, OUTLINE, OUTLINE)
+
+    @property
+    def raised(self) -> bool:
+        """Whether it lies over the others."""
+        return self._selected
+
+    @property
+    def level(self) -> tuple[bool, bool, int]:
+        """What is painted later has a higher one: unfolded blocks lie under all else, what is selected over it."""
+        return self._face.inside is None, self._selected, self.rank
+
+    @property
+    def inner(self) -> InnerLook | None:
+        """What is seen inside, of a block that is unfolded."""
+        if self._inner is None and self._face.inside is not None:
+            from app.views.canvas.items.unfolded_blocks import look_of
+
+            self._inner = look_of(self._face.inside)
+        return self._inner
+
+    def within(self, point: QPointF) -> tuple[tuple[str, ...], bool]:
+        """The way to the innermost node at a point of the scene, through what is unfolded, and whether the point is
+        where that node, or this one if the way is empty, is folded or unfolded."""
+        here = point - self._place
+        inner = self.inner
+        if inner is not None:
+            for item in reversed(inner.nodes_in(QRectF(here.x(), here.y(), 0.1, 0.1))):
+                if item.body.contains(here):
+                    way, folds = item.within(here)
+                    return (item.node, *way), folds
+        return (), fold_area(self._face, self._shape).contains(here)
+
+    def pos(self) -> QPointF:
+        """Its top left corner on the scene."""
+        return QPointF(self._place)
+
+    def x(self) -> float:
+        return self._place.x()
+
+    def y(self) -> float:
+        return self._place.y()
+
+    def words_of(self, way: Sequence[str]) -> str:
+        """A node inside, by the way to it, in words: its name, what it is and what it gives."""
+        found = self._inside(way)
+        if found is None:
+            return ""
+        item, inner = found
+        lines = [item.face.name, item.face.line, item.face.detail]
+        lines += [inner.inner.carried.get((item.node, number), "") for number in range(len(item.face.outputs))]
+        return "\n".join(line for line in lines if line)
+
+    def face_at(self, way: Sequence[str]) -> Face | None:
+        """The face of a node inside, None if it is not seen."""
+        found = self._inside(way)
+        return found[0].face if found is not None else None
+
+    def _inside(self, way: Sequence[str]) -> tuple[NodeItem, InnerLook] | None:
+        """A node inside and what it stands in."""
+        item, inner = self, self.inner
+        for number, step in enumerate(way):
+            inner = item.inner if number else inner
+            if inner is None or step not in inner.nodes:
+                return None
+            item = inner.nodes[step]
+        return (item, inner) if inner is not None and way else None
+
+    def set_pos(self, place: QPointF) -> None:
+        """Move it."""
+        if place == self._place:
+            return
+        self._ground.touch(self, self.extent)
+        self.put(place)
+        self._ground.touch(self, self.extent)
+
+    def put(self, place: QPointF) -> None:
+        """Move it, of which the scene knows already."""
+        self._place = QPointF(place)
+        self._body = self._shape.rect.translated(self._place)
+
+    def set_face(self, face: Face) -> bool:
+        """Show another face; tells whether the shape or the pins are others too, so that wires must follow."""
+        if face == self._face:
+            return False
+        before, self._face = self._face, face
+        return self._remake() or _ends(before) != _ends(face)
+
+    def retheme(self) -> None:
+        """Colours and fonts are others now."""
+        self._cells = self._strip()
+        self._remake()
+
+    def set_gradients(self, norms: Sequence[float] | None, low: float, high: float) -> bool:
+        """Show the gradient strip, oldest norm first, or none; tells whether the shape is another."""
+        if norms is None and self._norms is None:
+            return False
+        gradient = ""
+        if norms is None:
+            self._norms = None
+        else:
+            self._norms = (cells_of(norms), low, high)
+            gradient = f"grad {figure(norms[-1], 2)}" if len(norms) and self._face.count else ""
+        return self._show_strip(gradient)
+
+    def set_cost(self, share: float | None, low: float, high: float, words: str) -> bool:
+        """Show a share of the whole as a strip of one colour, or none; tells whether the shape is another.
+
+        Gradients, while they are shown, go before it.
+        """
+        cost = None if share is None else (share, low, high, words)
+        if cost == self._cost:
+            return False
+        self._cost = cost
+        return self._show_strip(self._words if self._norms is not None else "")
+
+    def _strip(self) -> QPixmap | None:
+        if self._norms is not None:
+            return heat_cells(*self._norms)
+        return heat_cells([self._cost[0]], *self._cost[1:3]) if self._cost is not None else None
+
+    def _show_strip(self, words: str) -> bool:
+        """Paint the strip anew and with it the words that go with it; tells whether the shape is another."""
+        had, self._cells = self._cells is not None, self._strip()
+        if self._norms is None and self._cost is not None and self._face.tall:
+            words = self._cost[3]
+        if had and self._cells is not None and words == self._words:
+            self.repaint()
+            return False
+        self._words = words
+        return self._remake()
+
+    def _remake(self) -> bool:
+        shape = shape_of(self._face, self._cells is not None)
+        other = shape != self._shape
+        if other:
+            self._ground.touch(self, self.extent)
+            self._shape = shape
+            self._body = shape.rect.translated(self._place)
+        self._look = self._inner = None
+        self.repaint()
+        return other
+
+    def repaint(self) -> None:
+        """It looks different now."""
+        self.version = next(_versions)
+        self._ground.touch(self, self.extent)
+
+    def set_state(
+        self, *, selected: bool | None = None, hovered: bool | None = None, active: bool | None = None
+    ) -> None:
+        """Show or end a state; None leaves it as it is."""
+        new = (
+            self._selected if selected is None else selected,
+            self._hovered if hovered is None else hovered,
+            self._active if active is None else active,
+        )
+        if new != (self._selected, self._hovered, self._active):
+            self._selected, self._hovered, self._active = new
+            self.repaint()
+
+    def set_dash(self, offset: float) -> None:
+        """Move the dash of the running ring."""
+        self._dash = offset
+        self.repaint()
+
+    def set_marks(self, marks: dict[tuple[bool, int], str]) -> None:
+        """Ring ports while a wire is drawn; an empty mapping ends it."""
+        if marks != self._marks:
+            self._marks = marks
+            self.repaint()
+
+    def far_color(self, now: Theme) -> QColor:
+        """The colour of its category."""
+        return now.categories.get(self._face.category, now.line3)
+
+    def far_ring(self, now: Theme) -> QColor | None:
+        """The colour that its state has from afar, None for no state."""
+        if self._face.state == "error":
+            return now.error
+        return now.accent if self._selected else now.run if self._active else now.text3 if self._hovered else None
+
+    # --- Ports
+
+    def input_point(self, number: int) -> QPointF:
+        return self._place + self._shape.input(number)
+
+    def output_point(self, number: int) -> QPointF:
+        return self._place + self._shape.output(number)
+
+    def input_number(self, port: str, index: int = 0) -> int:
+        """Which of the pins a wire into `port` ends at."""
+        return self._face.number_of(port, index)
+
+    def port_at(self, point: QPointF, reach: float = PORT_REACH) -> tuple[bool, int, Pin] | None:
+        """The nearest port within reach of a point of the scene: (is an output, number, pin)."""
+        best, nearest = None, reach
+        for is_output, pins in ((False, self._face.inputs), (True, self._face.outputs)):
+            for number, pin in enumerate(pins):
+                place = self.output_point(number) if is_output else self.input_point(number)
+                distance = math.hypot(place.x() - point.x(), place.y() - point.y())
+                if distance <= nearest:
+                    best, nearest = (is_output, number, pin), distance
+        return best
+
+    # --- Painting
+
+    @property
+    def picture(self) -> tuple[Hashable, int]:
+        """Under which key and version a picture of it may be kept.
+
+        What looks the same has the same key, so that a node that comes back, by undo as a rule, finds its picture.
+        With a strip or marks, which hardly ever come back, the key is the item itself.
+        """
+        if self._cells is not None or self._marks or self._active or self._face.inside is not None:
+            return self, self.version
+        if self._looks_like is None or self._looks_like[0] != self.version:
+            look = Hashed((self._face, self._shape, self._words, self._selected, self._hovered, self._norms is None))
+            self._looks_like = self.version, look
+        return self._looks_like[1], 0
+
+    def paint(self, painter: QPainter, legible: bool, area: QRectF | None = None) -> None:
+        """Put it down with its top left corner at the origin; texts are made when they are first wanted.
+
+        Of what is inside, the wires are painted that `area` touches. The nodes and labels in it are left out.
+        """
+        if self._look is None:
+            self._look = NodeLook(self._face, self._shape, self._words, counted=self._norms is not None)
+        self._look.paint(
+            painter,
+            hovered=self._hovered,
+            selected=self._selected,
+            active=self._active,
+            dash=self._dash,
+            legible=legible,
+        )
+        inner = self.inner
+        if inner is not None:
+            inner.paint_wires(painter, area or self.own_extent, self._shape)
+        if self._cells is not None:
+            self._look.paint_strip(painter, self._cells)
+        paint_ports(painter, self._look, self._selected, self._marks)
+
+
+def _ends(face: Face) -> list[tuple[str, int]]:
+    """Where wires end at a face, in order."""
+    return [(pin.port, pin.index) for pin in face.inputs]
+
+
+def cells_of(norms: Sequence[float]) -> list[float | None]:
+    """The norms in 24 to 40 cells: averaged where there are more, holes at right where there are not enough yet.
+
+    >>> len(cells_of([1.0] * 100)), cells_of([1.0])[:2]
+    (40, [1.0, None])
+    """
+    count = len(norms)
+    if count > MOST_CELLS:
+        edges = [round(i * count / MOST_CELLS) for i in range(MOST_CELLS + 1)]
+        return [sum(norms[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+    return [*(float(norm) for norm in norms), *([None] * max(0, FEWEST_CELLS - count))]

@@ -1,0 +1,133 @@
+"""Where the nodes of the drawing stand: put in their places, found by area, their whole extent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from PySide6.QtCore import QPointF, QRectF
+
+from app.builder.graph import Graph
+from app.builder.layout.arrange import Size, complete
+from app.builder.sheet import Positions
+from app.util.frozen import FrozenMap
+from app.views.canvas.difference import differing
+from app.views.canvas.items.geometry import bounds
+from app.views.canvas.items.node_item import NodeItem
+from app.views.canvas.items.spatial import RectIndex
+
+MANY = 100  # more nodes or places than this in one change, and nobody asks which they were: all is painted anew
+
+
+class Places:
+    """Keeps the items of `nodes` where they belong. `positions` has a place for each of them.
+
+    `swept` collects where something came or went, for the wires that may have to make way.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeItem]) -> None:
+        self._nodes = nodes
+        self.index: RectIndex[str] = RectIndex()
+        self.positions: Positions = FrozenMap()
+        self.adrift: set[str] = set()  # nodes that are shown elsewhere than in their places
+        self._whole: QRectF | None = None
+
+    def bring(self, graph: Graph, wished: Positions, touched: set[str], swept: list[QRectF]) -> None:
+        """Put every node in its place; what moved is added to `touched`, where it was and is to `swept`.
+
+        Nodes that `wished` says nothing of stand where `complete` puts them.
+        """
+        before = self.positions
+        whole = wished.keys() == graph.nodes.keys()
+        self.positions = wished if whole else complete(graph, wished, self.sizes())
+        shifted = differing(before, self.positions) & self._nodes.keys()
+        touched |= {n for n in shifted if (self._nodes[n].x(), self._nodes[n].y()) != self.positions[n]}
+        touched |= self.adrift & self._nodes.keys()
+        self.adrift.clear()
+        if len(touched) > MANY:
+            self._put_many(touched, swept)
+            return
+        for node in touched:
+            self._put(node, QPointF(*self.positions[node]), swept)
+
+    def _put_many(self, nodes: set[str], swept: list[QRectF]) -> None:
+        """As `_put`, but told to nobody: where so many move, the scene paints all anew."""
+        new = []
+        for node in nodes:
+            item = self._nodes[node]
+            item.put(QPointF(*self.positions[node]))
+            body = item.body
+            if node in self.index:
+                self._shrink(self.index[node], body)
+            self.index.put(node, body)
+            new.append(body)
+        swept += new
+        if self._whole is not None:
+            self._whole = bounds([self._whole, *new])
+
+    def drag(self, places: Mapping[str, QPointF]) -> None:
+        """Show nodes elsewhere for a while."""
+        for node, place in places.items():
+            self._put(node, place, [])
+        self.adrift.update(places)
+
+    def remove(self, node: str, swept: list[QRectF]) -> None:
+        """The node is gone."""
+        swept.append(self.index[node])
+        self._shrink(self.index[node])
+        self.index.remove(node)
+        self.adrift.discard(node)
+
+    def clear(self) -> None:
+        """All nodes are gone."""
+        self.index.clear()
+        self.adrift.clear()
+        self.positions, self._whole = FrozenMap(), None
+
+    def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
+        item = self._nodes[node]
+        item.set_pos(place)
+        body = item.body
+        if node in self.index:
+            swept.append(self.index[node])
+            self._shrink(self.index[node], body)
+        self.index.put(node, body)
+        swept.append(body)
+        if self._whole is not None:
+            self._whole = self._whole.united(body)
+
+    def _shrink(self, gone: QRectF, new: QRectF | None = None) -> None:
+        """What was at the edge of the whole is there no more, unless what is `new` in its place reaches as far."""
+        if self._whole is None or self._whole.adjusted(1, 1, -1, -1).contains(gone):
+            return
+        if new is None or not new.contains(gone):
+            self._whole = None
+
+    def sizes(self) -> dict[str, Size]:
+        """The sizes of the nodes, for whoever lays out."""
+        return {node: item.geometry.size for node, item in self._nodes.items()}
+
+    def free_spot(self, size: Size, middle: QPointF) -> QPointF:
+        """The nearest point below `middle` where a node of a size has room about it."""
+        area = QRectF(0, 0, size.width + 16, size.height + 16)
+        area.moveCenter(middle)
+        for _ in range(len(self._nodes) + 1):
+            found = self.index.inside(area)
+            if not found:
+                break
+            area.moveTop(max(self._nodes[node].body.bottom() for node in found) + 8)
+        return area.center()
+
+    def whole(self) -> QRectF:
+        """The rectangle about all nodes."""
+        if self._whole is None:
+            self._whole = self.about(self._nodes)
+        return QRectF(self._whole)
+
+    def about(self, nodes: Iterable[str]) -> QRectF:
+        """The rectangle about some nodes; what is not there is left out."""
+        corners = [self.index[node].getCoords() for node in nodes if node in self.index]
+        if not corners:
+            return QRectF()
+        lefts, tops, rights, bottoms = zip(*corners, strict=True)  # type: ignore[misc]
+        left, top = min(lefts), min(tops)
+        return QRectF(left, top, max(rights) - left, max(bottoms) - top)

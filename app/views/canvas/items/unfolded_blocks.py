@@ -1,0 +1,300 @@
+"""The inside of an unfolded block: where its nodes and wires are in the frame, made once for each way it is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen
+
+from app.builder.blocks import Block
+from app.builder.graph import Edge
+from app.builder.layout.arrange import complete
+from app.builder.sheet import FRAME, Point
+from app.views.canvas.items.faces import Drawn, Face, Inner
+from app.views.canvas.items.geometry import (
+    HEADER,
+    INSET,
+    NAME_LEFT,
+    PORT_CLOSEST,
+    WIDEST,
+    Shape,
+    beside_name,
+    bounds,
+    shape_of,
+    text_width,
+)
+from app.views.canvas.items.node_item import NodeItem
+from app.views.canvas.items.painter import paint_note
+from app.views.canvas.items.spatial import RectIndex
+from app.views.canvas.wires.bent_route import through
+from app.views.canvas.wires.detour import around
+from app.views.canvas.wires.routes import Route, nothing, route, runs_back
+from app.views.canvas.wires.wire_item import LABEL_HEIGHT, NORMAL, WireItem
+from app.views.ui import theme
+
+BESIDE = 56.0  # between the frame's sides and what is in it: room for a wire to turn
+ABOVE, BELOW = 22.0, 18.0  # between the header or the lower edge and what is in it
+LEAST = (160.0, 64.0)
+_KEPT = 512
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything in a frame is, from its top left corner. `ports` are the heights of inputs and outputs."""
+
+    width: float
+    height: float
+    inputs: Mapping[str, float]
+    outputs: tuple[float, ...]
+    shapes: Mapping[str, Shape]
+    places: Mapping[str, QPointF]
+    ways: Mapping[Edge, Route]
+    shift: QPointF  # from where the ways are told to the frame's corner
+    frames: tuple[tuple[QRectF, str, str], ...]
+
+
+_plans: OrderedDict[int, tuple[Drawn, Plan]] = OrderedDict()
+_looks: OrderedDict[int, tuple[Inner, InnerLook]] = OrderedDict()
+
+
+def forget() -> None:
+    """Fonts or colours are others now."""
+    _plans.clear()
+    _looks.clear()
+
+
+def frame_shape(face: Face, strip: bool) -> Shape:
+    """The shape of a node that is unfolded."""
+    assert face.inside is not None
+    plan = plan_of(face.inside.drawn)
+    title = NAME_LEFT + text_width(face.name, "node") + INSET + text_width(face.line, "label") + beside_name(face)
+    width = math.ceil(max(plan.width, title + 2 * INSET))
+    free = plan.height - BELOW / 2
+    inputs = tuple(plan.inputs.get(pin.port, free) for pin in face.inputs)
+    outputs = tuple(plan.outputs[i] if i < len(plan.outputs) else free for i in range(len(face.outputs)))
+    line = (*inputs, *outputs, plan.height / 2)[0]
+    return Shape(float(width), plan.height, strip, inputs, outputs, line)
+
+
+def plan_of(drawn: Drawn) -> Plan:
+    """Where everything is in the frame of a block that is drawn so."""
+    kept = _plans.get(id(drawn))
+    if kept is None or kept[0] is not drawn:
+        kept = drawn, _plan(drawn)
+        _plans[id(drawn)] = kept
+        if len(_plans) > _KEPT:
+            _plans.popitem(last=False)
+    return kept[1]
+
+
+def look_of(inner: Inner) -> InnerLook:
+    """What is painted inside an instance; instances of which the same is seen share it."""
+    kept = _looks.get(id(inner))
+    if kept is None or kept[0] is not inner:
+        kept = inner, InnerLook(inner)
+        _looks[id(inner)] = kept
+        if len(_looks) > _KEPT:
+            _looks.popitem(last=False)
+    return kept[1]
+
+
+# --- Where things are ---------------------------------------------------------------------------------------------
+
+
+def _plan(drawn: Drawn) -> Plan:
+    block = drawn.block
+    shapes = {node: _roomy(face) for node, face in drawn.faces.items()}
+    places = complete(block.graph, block.positions, {node: shape.size for node, shape in shapes.items()})
+    ends = {node.id for node in (*block.inputs, *block.outputs)}
+    bodies = {n: QRectF(*places[n], s.width, s.height) for n, s in shapes.items() if n not in ends}
+    lines = {node: _line(drawn, node, places, shapes, bodies) for node in ends}
+    frames = [QRectF(c.x, c.y, c.width, c.height) for c in block.comments.values() if c.kind == FRAME]
+    area = bounds([*bodies.values(), *frames])
+    if area.isEmpty():
+        middle = sum(lines.values()) / len(lines) if lines else 0.0
+        area = QRectF(0, middle - LEAST[1] / 2, LEAST[0] - 2 * BESIDE, LEAST[1])
+    left, right = area.left() - BESIDE, area.right() + BESIDE
+    inputs = _apart([lines[node.id] for node in block.inputs])
+    outputs = _apart([lines[node.id] for node in block.outputs])
+    starts = {node.id: QPointF(left, y) for node, y in zip(block.inputs, inputs, strict=True)}
+    goals = {node.id: QPointF(right, y) for node, y in zip(block.outputs, outputs, strict=True)}
+    ways = _Ways(drawn, shapes, bodies, starts, goals).made
+    ports = [QRectF(left, y - 10, 1, 20) for y in (*inputs, *outputs)]
+    labels = [QRectF(way.label.x(), way.label.y() - LABEL_HEIGHT / 2, 1, LABEL_HEIGHT) for way in ways.values()]
+    area = bounds([area, *ports, *labels, *(way.bounds for way in ways.values())])
+    shift = QPointF(-left, HEADER + ABOVE - area.top())
+    down = shift.y()
+    return Plan(
+        width=right - left,
+        height=math.ceil(HEADER + ABOVE + area.height() + BELOW),
+        inputs={node.name: y + down for node, y in zip(block.inputs, inputs, strict=True)},
+        outputs=tuple(y + down for y in outputs),
+        shapes={node: shapes[node] for node in bodies},
+        places={node: body.topLeft() + shift for node, body in bodies.items()},
+        ways=ways,
+        shift=shift,
+        frames=tuple(
+            (QRectF(c.x, c.y, c.width, c.height).translated(shift), c.text, c.color)
+            for c in block.comments.values()
+            if c.kind == FRAME
+        ),
+    )
+
+
+def _line(
+    drawn: Drawn,
+    end: str,
+    places: Mapping[str, Point],
+    shapes: Mapping[str, Shape],
+    bodies: Mapping[str, QRectF],
+) -> float:
+    """The height of an input or output: that of the port it is wired to, the leftmost of several, else its node's."""
+    ports: list[tuple[float, float]] = []
+    for edge in drawn.block.graph.out_of(end):
+        if edge.target in bodies:
+            number = drawn.faces[edge.target].number_of(edge.port, edge.index)
+            body = bodies[edge.target]
+            ports.append((body.left(), body.top() + shapes[edge.target].inputs[number]))
+    for edge in drawn.block.graph.into(end):
+        if edge.source in bodies:
+            outputs, body = shapes[edge.source].outputs, bodies[edge.source]
+            ports.append((body.left(), body.top() + outputs[min(edge.output, len(outputs) - 1)]))
+    return min(ports)[1] if ports else places[end][1] + shapes[end].anchor
+
+
+def _roomy(face: Face) -> Shape:
+    """The shape of a node in the frame, with room for the numbers that nothing is known of yet."""
+    shape = shape_of(face)
+    unknown = "?" in face.line or (face.tall and " " not in face.line)
+    if face.block or not unknown:
+        return shape
+    wider = math.ceil(shape.width + text_width("0000", "label"))
+    return replace(shape, width=max(shape.width, min(wider, WIDEST)))
+
+
+def _apart(heights: list[float]) -> list[float]:
+    """The heights of ports on one side, none nearer to another than can be told."""
+    found = dict.fromkeys(range(len(heights)), 0.0)
+    last = -math.inf
+    for number in sorted(found, key=lambda i: heights[i]):
+        last = found[number] = max(heights[number], last + PORT_CLOSEST)
+    return list(found.values())
+
+
+class _Ways:
+    """The ways of all wires of a block: those that run forward, then those that run back, out of each other's lanes."""
+
+    def __init__(
+        self,
+        drawn: Drawn,
+        shapes: Mapping[str, Shape],
+        bodies: Mapping[str, QRectF],
+        starts: Mapping[str, QPointF],
+        goals: Mapping[str, QPointF],
+    ) -> None:
+        self._drawn, self._shapes, self._bodies = drawn, shapes, bodies
+        self._starts, self._goals = starts, goals
+        self._places: RectIndex[str] = RectIndex()
+        for node, body in bodies.items():
+            self._places.put(node, body)
+        self._lanes: RectIndex[Edge] = RectIndex()
+        self.made: dict[Edge, Route] = {}
+        edges = [edge for edge in drawn.block.graph.edges if self._drawn_in_frame(edge)]
+        ends = {edge: self._ends(edge) for edge in edges}
+        for edge in sorted(edges, key=lambda edge: (runs_back(*ends[edge]), edge)):
+            way = self.made[edge] = self._way(edge, *ends[edge], drawn.block)
+            if not way.lane.isEmpty():
+                self._lanes.put(edge, way.lane)
+
+    def _drawn_in_frame(self, edge: Edge) -> bool:
+        return (edge.source in self._bodies or edge.source in self._starts) and (
+            edge.target in self._bodies or edge.target in self._goals
+        )
+
+    def _ends(self, edge: Edge) -> tuple[QPointF, QPointF]:
+        faces, shapes = self._drawn.faces, self._shapes
+        start, end = self._starts.get(edge.source), self._goals.get(edge.target)
+        if start is None:
+            outputs = shapes[edge.source].outputs
+            start = self._bodies[edge.source].topLeft() + shapes[edge.source].output(min(edge.output, len(outputs) - 1))
+        if end is None:
+            number = faces[edge.target].number_of(edge.port, edge.index)
+            end = self._bodies[edge.target].topLeft() + shapes[edge.target].input(number)
+        return start, end
+
+    def _way(self, edge: Edge, start: QPointF, end: QPointF, block: Block) -> Route:
+        source = self._bodies.get(edge.source, QRectF(start.x() - 1, start.y() - 1, 1, 2))
+        target = self._bodies.get(edge.target, QRectF(end.x(), end.y() - 1, 1, 2))
+        points = [QPointF(*point) for point in block.bends.get(edge, ())]
+        if points:
+            return through(start, end, points, source, target)
+        places, lanes = self._places, self._lanes
+
+        def others(area: QRectF) -> list[QRectF]:
+            return [places[node] for node in places.inside(area) if node not in (edge.source, edge.target)]
+
+        def taken(area: QRectF) -> list[QRectF]:
+            return [lanes[wire] for wire in lanes.inside(area)]
+
+        way = route(start, end, source, target, others, taken)
+        return around(way, start, end, source, target, others, taken if way.backward else nothing)
+
+
+# --- What is painted ----------------------------------------------------------------------------------------------
+
+
+class _Still:
+    """What an inside stands on: it never changes, so nothing has to be painted anew."""
+
+    def touch(self, item: object, area: QRectF) -> None:
+        return
+
+
+class InnerLook:
+    """The nodes and wires of an inside, in the frame's own pixels, found by area."""
+
+    def __init__(self, inner: Inner) -> None:
+        self.plan = plan = plan_of(inner.drawn)
+        self.inner = inner
+        ground = _Still()
+        self.nodes: dict[str, NodeItem] = {}
+        self.node_index: RectIndex[str] = RectIndex()
+        for rank, (node, place) in enumerate(plan.places.items()):
+            item = self.nodes[node] = NodeItem(node, inner.faces[node], ground, plan.shapes[node])
+            item.rank = rank
+            item.set_pos(place)
+            self.node_index.put(node, item.body)
+        self.wires: dict[Edge, WireItem] = {}
+        self.wire_index: RectIndex[Edge] = RectIndex()
+        for rank, (edge, way) in enumerate(plan.ways.items()):
+            wire = self.wires[edge] = WireItem(edge, way, ground, self.wire_index)
+            wire.rank = rank
+            wire.set_label(inner.carried.get((edge.source, edge.output), ""), NORMAL)
+
+    def wires_in(self, area: QRectF) -> Iterator[WireItem]:
+        """The wires that an area of the frame touches; their ways are told from `plan.shift`."""
+        for edge in self.wire_index.inside(area.translated(-self.plan.shift)):
+            yield self.wires[edge]
+
+    def paint_wires(self, painter: QPainter, area: QRectF, shape: Shape) -> None:
+        """Paint frames of notes and the wires that an area touches, those to the outputs on to the frame's side."""
+        for place, text, color in self.plan.frames:
+            if place.intersects(area):
+                paint_note(painter, place, text, color)
+        shift = self.plan.shift
+        painter.translate(shift)
+        for wire in self.wires_in(area):
+            wire.paint(painter)
+        painter.translate(-shift)
+        if shape.width > self.plan.width:
+            painter.setPen(QPen(theme.current().wire, 2, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap))
+            for y in self.plan.outputs:
+                painter.drawLine(QPointF(self.plan.width, y), QPointF(shape.width, y))
+
+    def nodes_in(self, area: QRectF) -> list[NodeItem]:
+        """The nodes that an area of the frame touches, in order."""
+        return sorted((self.nodes[node] for node in self.node_index.inside(area)), key=lambda item: item.rank)

@@ -1,0 +1,143 @@
+"""A field in the place of a note's text: Enter keeps what was written, Esc leaves it as it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QPlainTextEdit, QWidget
+
+from app.views.canvas.notes.item import TITLE_BAND, TITLE_LEFT, height_for
+from app.views.ui.theme import font
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+
+NEW_SIZE = (208.0, 64.0)
+LEAST_WIDTH, LEAST_HEIGHT = 168, 30
+LONGEST = 10_000
+
+
+class NoteField(QPlainTextEdit):
+    """`written(text)` on Enter or when the focus goes elsewhere, `left` on Esc. Shift+Enter begins a new line."""
+
+    written = Signal(str)
+    left = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._one_line = False
+        self.setAccessibleName("Text of the comment")
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setTabChangesFocus(True)
+        self.hide()
+
+    def open_over(self, text: str, one_line: bool) -> None:
+        """Begin with a text, which is selected."""
+        self._one_line = one_line
+        self.setAccessibleName("Title of the frame" if one_line else "Text of the comment")
+        self.setPlaceholderText("Title" if one_line else "What is to be said here? Shift+Enter for a new line.")
+        self.setLineWrapMode(
+            QPlainTextEdit.LineWrapMode.NoWrap if one_line else QPlainTextEdit.LineWrapMode.WidgetWidth
+        )
+        self.setFont(font("section" if one_line else "label"))
+        self.setPlainText(text)
+        self.selectAll()
+        self.show()
+        self.raise_()
+        self.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def end(self) -> None:
+        """Keep what was written."""
+        if self.isVisible():
+            self.hide()
+            text = self.toPlainText()[:LONGEST].strip()
+            self.written.emit(" ".join(text.split()) if self._one_line else text)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.hide()
+            self.left.emit()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and not self._one_line:
+                self.insertPlainText("\n")
+            else:
+                self.end()
+        else:
+            super().keyPressEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
+            self.end()
+        elif event.type() == QEvent.Type.ShortcutOverride and event.key() == Qt.Key.Key_Escape:
+            event.accept()  # or the window's own Esc would have it
+            return True
+        return super().event(event)
+
+
+class Writing(QObject):
+    """Edits the text of notes on a canvas, of those that are there and of a comment that is about to be."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        super().__init__(canvas)
+        self._canvas = canvas
+        self.field = NoteField(canvas)
+        self._note: str | None = None
+        self._new = self._open = False
+        self._at = QPointF()
+        self.field.written.connect(self._written)
+        self.field.left.connect(self._close)
+
+    def edit(self, note: str, new: bool = False) -> None:
+        """Edit a note's text; with `new` what is written belongs to the step that made it."""
+        self.field.end()
+        item = self._canvas.scene.notes.items[note]
+        self._note, self._new, self._open = note, new, True
+        self._canvas.reveal_area(item.body)
+        item.set_state(edited=True)
+        self.place()
+        self.field.open_over(item.note.text, item.is_frame)
+
+    def begin(self, at: QPointF) -> None:
+        """Write a comment with its corner at a point; there is none until something is written."""
+        self.field.end()
+        self._note, self._new, self._open, self._at = None, True, True, at
+        self.place()
+        self.field.open_over("", False)
+
+    def place(self) -> None:
+        """Put the field over the note, wherever that is seen now."""
+        if not self._open:
+            return
+        item = self._canvas.scene.notes.items.get(self._note or "")
+        if item is not None and item.is_frame:
+            width = min(item.note.width - 2 * TITLE_LEFT, 320.0)
+            area = QRectF(item.x() + TITLE_LEFT - 6, item.y() + 2, width, TITLE_BAND)
+        elif item is not None:
+            area = item.body
+            area.setHeight(max(area.height(), height_for(item.note.text, area.width()) + 8))
+        else:
+            area = QRectF(self._at.x(), self._at.y(), *NEW_SIZE)
+        seen = self._canvas.on_canvas(area)
+        width, height = max(round(seen.width()), LEAST_WIDTH), max(round(seen.height()), LEAST_HEIGHT)
+        least = LEAST_HEIGHT if item is not None and item.is_frame else 56
+        most = LEAST_HEIGHT if item is not None and item.is_frame else 400
+        self.field.setGeometry(round(seen.left()), round(seen.top()), width, min(max(height, least), most))
+
+    def _written(self, text: str) -> None:
+        note, new, commands = self._note, self._new, self._canvas.commands
+        item = self._canvas.scene.notes.items.get(note or "")  # it may have gone meanwhile
+        if note is None and text:
+            commands.notes.add_comment(text, self._at)
+        elif item is not None and (text or item.is_frame):
+            commands.notes.write(item.key, text, new)
+        self._close()
+
+    def _close(self) -> None:
+        item = self._canvas.scene.notes.items.get(self._note or "")
+        if item is not None:
+            item.set_state(edited=False)
+        self._note, self._open = None, False
+        self._canvas.view.setFocus()

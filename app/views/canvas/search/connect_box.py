@@ -1,0 +1,119 @@
+"""Wiring by keyboard: a list of the ports that fit a node, and one of the wires to cut, typed down to the one meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPoint, QPointF, QRect
+from PySide6.QtWidgets import QWidget
+
+from app.builder.graph import Edge
+from app.views.canvas.search import connect_candidates
+from app.views.canvas.search.connect_candidates import Offer
+from app.views.canvas.search.pick_box import GAP, PickBox, PickRow
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+
+WIDTH = 360
+
+
+class ConnectBox(PickBox):
+    """Lists wires; `picked` brings the one taken."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__("", WIDTH, parent)
+        self._offers: list[Offer] = []
+        self.setAccessibleName("Connect")
+        self.rows.setAccessibleName("Ports found")
+
+    def open_at(
+        self, spot: QPoint, wires: list[Offer], placeholder: str, hint: str, beside: QRect | None = None
+    ) -> None:
+        """Open near a spot of the parent with these wires, beside what they are of."""
+        self._offers = wires
+        self.field.setPlaceholderText(placeholder)
+        self.field.setAccessibleName(placeholder)
+        self.show_at(spot, hint, beside)
+
+    def found(self, query: str) -> list[PickRow]:
+        return [_row(offer) for offer in connect_candidates.fitting(self._offers, query)]
+
+    def nothing(self, query: str) -> str:
+        return "No port of that name fits: try fewer letters"
+
+
+def _row(offer: Offer) -> PickRow:
+    """An arrow says which way the wire runs."""
+    text = f"→ {offer.node}" if offer.outgoing else f"← {offer.node}"
+    return PickRow(text, offer.category, offer.wire, faint=offer.port, hint=offer.hint)
+
+
+class Connector:
+    """Opens the canvas's list of wires and does what is taken from it."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._do: Callable[[Edge], object] = self._connect
+        canvas.connect_box.picked.connect(self._picked)
+
+    def connect(self) -> None:
+        """Wires from the selected node, and into it; of two selected nodes the wires between them."""
+        canvas, scene = self._canvas, self._canvas.scene
+        order = sorted(canvas.selection.ids & scene.nodes.keys(), key=lambda node: scene.nodes[node].x())
+        if not 1 <= len(order) <= 2:
+            canvas.say("Select the node to connect, or two nodes")
+            return
+        node, only = order[0], order[1:] or None
+        found = connect_candidates.to_connect(scene.graph, canvas.catalog, scene.analysis, node, only)
+        name = scene.graph.nodes[node].name
+        if not found:
+            other = scene.graph.nodes[order[1]].name if only else "any other node"
+            canvas.say(f"No port of {name} fits one of {other}")
+            return
+        self._open(node, found, self._connect, f"Connect {name} to", "Enter connects: → from it, ← into it. Esc closes")
+
+    def disconnect(self) -> None:
+        """The wires at the selected node, to be cut."""
+        canvas, node = self._canvas, self._canvas.selection.single
+        if node not in canvas.scene.nodes:
+            canvas.say("Select one node to disconnect it")
+            return
+        name = canvas.scene.graph.nodes[node].name
+        found = connect_candidates.to_cut(canvas.scene.graph, canvas.catalog, canvas.scene.analysis, node)
+        if not found:
+            canvas.say(f"{name} has no wires")
+            return
+        self._open(node, found, canvas.commands.cut_wire, f"Disconnect {name} from", "Enter cuts the wire, Esc closes")
+
+    def to_parameter(self, source: str, output: int, target: str, ports: list[str], point: QPointF) -> None:
+        """The parameters of a node that a wire let go on its body could end at; the only one is taken at once."""
+        graph, catalog = self._canvas.scene.graph, self._canvas.catalog
+        wires = [Edge(source, output, target, port) for port in ports]
+        if len(wires) == 1:
+            self._connect(wires[0])
+            return
+        node = graph.nodes[target]
+        made = [Offer(wire, wire.port, "", catalog.of(graph, node).category, "", True) for wire in wires]
+        self._do = self._connect
+        canvas = self._canvas
+        canvas.connect_box.open_at(
+            canvas.view.mapTo(canvas, canvas.view.mapFromScene(point)),
+            made,
+            f"Parameter of {node.name}",
+            f"Enter wires it to {graph.nodes[source].name}, Esc closes",
+        )
+
+    def _open(self, node: str, found: list[Offer], do: Callable[[Edge], object], placeholder: str, hint: str) -> None:
+        canvas = self._canvas
+        self._do = do
+        canvas.reveal([node])
+        body = canvas.on_canvas(canvas.scene.nodes[node].body).toRect()
+        canvas.connect_box.open_at(body.bottomLeft() + QPoint(0, GAP), found, placeholder, hint, body)
+
+    def _connect(self, wire: Edge) -> None:
+        self._canvas.commands.connect_ports(wire.source, wire.output, wire.target, wire.port)
+
+    def _picked(self, wire: Edge) -> None:
+        self._do(wire)

@@ -1,0 +1,113 @@
+"""Which wires could be drawn at a node, and which are there, as rows to choose from. Qt-free."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.builder import rules
+from app.builder.catalog.catalog import Catalog, Port
+from app.builder.graph import Edge, Graph
+from app.views.ui import fuzzy
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A wire as the other end of it sees it: `node` is the name there, `port` the names of the ports.
+
+    `hint` says what the wire carries, or whose place it takes.
+    """
+
+    wire: Edge
+    node: str
+    port: str
+    category: str
+    hint: str
+    outgoing: bool
+
+
+def to_connect(
+    graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str, only: Collection[str] | None = None
+) -> list[Offer]:
+    """Every wire that could be drawn from a node, and after those every one into it; free ports go first.
+
+    `only` are the nodes at the other end.
+    """
+    others = [other for other in graph.nodes if other != node and (only is None or other in only)]
+    before, behind = rules.upstream(graph, (node,)), rules.downstream(graph, (node,))
+    made = [offer for other in others if other not in before for offer in _wires(graph, catalog, analysis, node, other)]
+    into = [offer for other in others if other not in behind
+            for offer in _wires(graph, catalog, analysis, other, node, outgoing=False)]  # fmt: skip
+    return sorted(made, key=_taken) + sorted(into, key=_taken)
+
+
+def to_cut(graph: Graph, catalog: Catalog, analysis: Analysis | None, node: str) -> list[Offer]:
+    """Every wire at a node, those from it first."""
+    return [
+        _offer(graph, catalog, edge, _carried(analysis, edge), outgoing=edge.source == node)
+        for edge in (*graph.out_of(node), *graph.into(node))
+    ]
+
+
+def parameters(graph: Graph, catalog: Catalog, source: str, output: int, target: str) -> list[str]:
+    """The parameters of a node that what another gives could be wired to."""
+    ports = rules.wirable(graph, catalog, target)
+    return [port.name for port in ports if rules.can_connect(graph, catalog, source, output, target, port.name)]
+
+
+def fitting(offers: list[Offer], query: str) -> list[Offer]:
+    """The offers that fit the letters, best first; all for none. Letters are of the node and the port; a piece of a
+    shape finds what has it."""
+    found = []
+    for offer in offers:
+        fit = fuzzy.score(query, f"{offer.node} {offer.port}")
+        if fit is None and query and query.lower() in offer.hint.lower():
+            fit = 0.0
+        if fit is not None:
+            found.append((fit, offer))
+    return [offer for _, offer in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _wires(
+    graph: Graph, catalog: Catalog, analysis: Analysis | None, source: str, target: str, outgoing: bool = True
+) -> Iterator[Offer]:
+    """The wires that could be drawn from one node to another that does not lead back to it."""
+    outputs = catalog.of(graph, graph.nodes[source]).outputs
+    ports = _ports(graph, catalog, target)
+    arriving = {edge.port: edge for edge in graph.into(target)}
+    for number, given in enumerate(outputs):
+        for port in ports:
+            taken = None if port.variadic else arriving.get(port.name)
+            there = taken is not None and (taken.source, taken.output) == (source, number)
+            if not there and rules.kinds_fit(given.kind, port.kind):
+                wire = Edge(source, number, target, port.name)
+                hint = f"instead of {graph.nodes[taken.source].name}" if taken else _carried(analysis, wire)
+                yield _offer(graph, catalog, wire, hint, outgoing)
+
+
+def _ports(graph: Graph, catalog: Catalog, node: str) -> list[Port]:
+    """The inputs of a node and behind them the parameters that can be wired."""
+    own = list(catalog.of(graph, graph.nodes[node]).inputs)
+    names = {port.name for port in own}
+    return own + [port for port in rules.wirable(graph, catalog, node) if port.name not in names]
+
+
+def _offer(graph: Graph, catalog: Catalog, wire: Edge, hint: str, outgoing: bool) -> Offer:
+    other = graph.nodes[wire.target if outgoing else wire.source]
+    outputs = catalog.of(graph, graph.nodes[wire.source]).outputs
+    given = outputs[wire.output].name if len(outputs) > 1 and wire.output < len(outputs) else ""
+    port = f"{given} → {wire.port}" if given else wire.port
+    return Offer(wire, other.name, port, catalog.of(graph, other).category, hint, outgoing)
+
+
+def _carried(analysis: Analysis | None, wire: Edge) -> str:
+    value = analysis.values.get((wire.source, wire.output)) if analysis is not None else None
+    return str(value) if value is not None else ""
+
+
+def _taken(offer: Offer) -> bool:
+    return offer.hint.startswith("instead of")

@@ -1,0 +1,79 @@
+"""What a search on the canvas is for: a layer at a point, at the loose end of a wire, or on a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF
+
+from app.builder.edits import edits
+from app.builder.graph import Edge
+from app.views.canvas.items.faces import Pin
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+
+
+class Finder:
+    """Opens the canvas's search box and puts what is chosen where it belongs."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._put: Callable[[str], object] = canvas.add_op
+        canvas.search.chosen.connect(self._chosen)
+
+    def at(self, point: QPointF, pointed: bool = True) -> None:
+        """A layer at a point; behind the selected node if there is one; on free ground unless the point was meant."""
+        canvas = self._canvas
+
+        def put(op: str) -> None:
+            if canvas.selection.single in canvas.scene.nodes:
+                canvas.add_op(op)
+            else:
+                canvas.commands.add_at(op, point if pointed else canvas.scene.free_spot(op, point))
+
+        self._open(point, put)
+
+    def for_loose_end(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
+        """A layer that fits at the end of a wire that was let go on nothing."""
+        graph, catalog, commands = self._canvas.scene.graph, self._canvas.catalog, self._canvas.commands
+        if from_output:
+            only = edits.fitting_after(graph, catalog, node, pin.index)
+        else:
+            only = edits.fitting_before(graph, catalog, node, pin.port)
+
+        def put(op: str) -> None:
+            if from_output:
+                commands.add_after(op, node, pin.index, point)
+            else:
+                commands.add_before(op, node, pin.port, point)
+
+        side = "behind" if from_output else "before"
+        self._open(point, put, only, f"Enter adds and connects {side} {graph.nodes[node].name}")
+
+    def for_wire(self, wire: Edge, point: QPointF) -> None:
+        """A layer that can be put on a wire."""
+        graph, catalog = self._canvas.scene.graph, self._canvas.catalog
+        after = edits.fitting_after(graph, catalog, wire.source, wire.output)
+        before = edits.fitting_before(graph, catalog, wire.target, wire.port)
+        hint = f"Enter inserts before {graph.nodes[wire.target].name}"
+        both = [op for op in after if op in before]
+        self._open(point, lambda op: self._canvas.commands.insert(op, wire, point), both, hint)
+
+    def for_node(self, node: str) -> None:
+        """Another op in the place of a node."""
+        canvas = self._canvas
+        name = canvas.scene.graph.nodes[node].name
+        spot = canvas.scene.nodes[node].body.bottomLeft()
+        self._open(spot, lambda op: canvas.commands.replace(node, op), None, f"Enter puts it in the place of {name}")
+
+    def _open(
+        self, point: QPointF, put: Callable[[str], object], only: Iterable[str] | None = None, hint: str = ""
+    ) -> None:
+        self._put = put
+        view = self._canvas.view
+        self._canvas.search.open_at(view.mapTo(self._canvas, view.mapFromScene(point)), only, hint)
+
+    def _chosen(self, op: str) -> None:
+        self._put(op)

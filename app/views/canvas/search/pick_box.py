@@ -1,0 +1,213 @@
+"""A box over the canvas in which one types to find a row and takes it with Enter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QListWidget,
+    QListWidgetItem,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.views.ui import icons
+from app.views.ui.theme import current, font
+from app.views.ui.widgets.painting import box, label, start
+from app.views.ui.widgets.search import SearchField
+
+ROW, MOST_ROWS = 25, 10
+GAP = 6
+MOST_FOUND = 400  # rows that are listed; whoever wants one of more types another letter
+DATA = Qt.ItemDataRole.UserRole
+
+
+@dataclass(frozen=True)
+class PickRow:
+    """One row: its icon is that of a category, `faint` stands behind the text, `hint` at the right."""
+
+    text: str
+    category: str
+    value: Any
+    faint: str = ""
+    hint: str = ""
+
+    @property
+    def spoken(self) -> str:
+        return ", ".join(part for part in (self.text, self.faint, self.hint) if part)
+
+
+class PickBox(QFrame):
+    """`picked` brings the value of the row taken; `closed` comes when the box goes away, with a row taken or not."""
+
+    picked = Signal(object)
+    closed = Signal()
+
+    def __init__(self, placeholder: str, width: int, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._hint = ""
+        self.setObjectName("canvasSearch")
+        self.field = SearchField(placeholder)
+        self.rows = QListWidget()
+        self.rows.setItemDelegate(_Delegate(self.rows))
+        self.rows.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.rows.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.rows.setUniformItemSizes(True)
+        self.hint = label("", "caption", "text3", wrap=True)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.setSpacing(6)
+        layout.addWidget(self.field)
+        layout.addWidget(self.rows)
+        layout.addWidget(self.hint)
+        self.setFixedWidth(width)
+        self.field.textChanged.connect(self.refill)
+        self.field.installEventFilter(self)
+        self.rows.itemClicked.connect(lambda item: self._choose(item))
+        self.hide()
+
+    # --- What it lists
+
+    def found(self, query: str) -> Sequence[PickRow]:
+        """The rows that fit the letters, best first."""
+        return ()
+
+    def nothing(self, query: str) -> str:
+        """What is said where no row fits."""
+        return "Nothing fits: try fewer letters"
+
+    def refill(self) -> None:
+        """List what fits the letters."""
+        rows = self.found(self.field.text())
+        self.rows.clear()
+        for row in rows[:MOST_FOUND]:
+            item = QListWidgetItem(row.text)
+            item.setData(DATA, row)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, row.spoken)
+            self.rows.addItem(item)
+        self.rows.setCurrentRow(0 if rows else -1)
+        self.rows.setFixedHeight(ROW * max(1, min(len(rows), MOST_ROWS)) + 2)
+        self.hint.setText(self._hint if rows else self.nothing(self.field.text()))
+        if self.isVisible():
+            self.adjustSize()
+
+    def values(self) -> list[Any]:
+        """The values of the rows that are listed, best first."""
+        return [self.rows.item(i).data(DATA).value for i in range(self.rows.count())]
+
+    # --- Opening and closing
+
+    def show_at(self, spot: QPoint, hint: str, beside: QRect | None = None) -> None:
+        """Open near a spot of the parent, inside it; where that covers `beside`, rather above or at its sides."""
+        self._hint = hint
+        self.field.clear()
+        self.refill()
+        self.adjustSize()
+        area = self.parentWidget().rect().adjusted(8, 8, -8, -8)
+        place = QRect(spot, self.size())
+        if beside is not None and not area.contains(place):
+            place = self._beside(beside, area) or place
+        place.moveLeft(max(area.left(), min(place.left(), area.right() - place.width())))
+        place.moveTop(max(area.top(), min(place.top(), area.bottom() - place.height())))
+        self.move(place.topLeft())
+        self.show()
+        self.raise_()
+        self.field.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def _beside(self, thing: QRect, area: QRect) -> QRect | None:
+        """The first place about a thing that lies in an area: above it, at its right, at its left."""
+        above = QPoint(thing.left(), thing.top() - self.height() - GAP)
+        top = max(area.top(), min(thing.top(), area.bottom() - self.height()))
+        right, left = QPoint(thing.right() + GAP, top), QPoint(thing.left() - self.width() - GAP, top)
+        places = (QRect(corner, self.size()) for corner in (above, right, left))
+        return next((place for place in places if area.contains(place)), None)
+
+    def close_box(self) -> None:
+        if self.isVisible():
+            self.hide()
+            self.closed.emit()
+
+    def _choose(self, item: QListWidgetItem | None) -> None:
+        if item is not None:
+            value = item.data(DATA).value
+            self.hide()
+            self.picked.emit(value)
+            self.closed.emit()
+
+    # --- Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 7, now.panel, now.line3)
+        painter.end()
+
+    def eventFilter(self, watched, event: QEvent) -> bool:
+        if watched is self.field and event.type() == QEvent.Type.KeyPress:
+            return self._key(event)
+        if watched is self.field and event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
+            self.close_box()  # the person went on to something else; another window coming up is no reason
+        return super().eventFilter(watched, event)
+
+    def _key(self, event: QKeyEvent) -> bool:
+        steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: MOST_ROWS, Qt.Key.Key_PageUp: -MOST_ROWS}
+        key = Qt.Key(event.key())
+        if key in steps:
+            count = self.rows.count()
+            if count:
+                self.rows.setCurrentRow(min(max(self.rows.currentRow() + steps[key], 0), count - 1))
+            return True
+        if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
+            self._choose(self.rows.currentItem())
+            return True
+        if key == Qt.Key.Key_Escape:
+            self.close_box()
+            return True
+        return False
+
+
+class _Delegate(QStyledItemDelegate):
+    """Icon, text and what is faint behind it, and at the right the hint, for which the text makes way."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index) -> QSize:
+        return QSize(120, ROW)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index) -> None:
+        now, row, area = current(), index.data(DATA), option.rect
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
+        if chosen or option.state & QStyle.StateFlag.State_MouseOver:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(now.accentBg if chosen else now.hover)
+            painter.drawRoundedRect(area.adjusted(0, 1, 0, -1), 5, 5)
+        icons.draw(painter, row.category, row.category, area.left() + 8, area.top() + (area.height() - 14) / 2, 14)
+        room = area.adjusted(30, 0, -8, 0)
+        used = _write(painter, room, row.text, "label", now.text)
+        room.setLeft(room.left() + used + 8)
+        hint = _write(painter, room, row.hint, "caption", now.text3, right=True)
+        room.setRight(room.right() - hint - (8 if hint else 0))
+        _write(painter, room, row.faint, "label", now.text2)
+        painter.restore()
+
+
+def _write(painter: QPainter, area: QRect, text: str, role: str, color: object, right: bool = False) -> int:
+    """Write one line, cut where it must be; returns the width used."""
+    if not text or area.width() < 12:
+        return 0
+    face = font(role)
+    metrics = QFontMetrics(face)
+    shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, area.width())
+    painter.setFont(face)
+    painter.setPen(color)  # type: ignore[call-overload]
+    side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
+    painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | side | Qt.TextFlag.TextSingleLine, shown)
+    return metrics.horizontalAdvance(shown)

@@ -1,0 +1,63 @@
+"""The way of a wire that is led through points: smooth through all, level out of one port and into the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainterPath
+
+from app.views.canvas.wires.routes import LABEL_RISE, Route
+
+TURN = 24.0  # how far a wire keeps its direction at its ends, at most
+ASIDE = 20.0  # how far beside its node a wire turns back
+LEVEL = 0.35  # rise by run up to which a stretch counts as level: its label stands above it
+
+
+def through(start: QPointF, end: QPointF, points: Sequence[QPointF], source: QRectF, target: QRectF) -> Route:
+    """The way from an output through bends to an input. Its label stands on the widest stretch.
+
+    `source` and `target` are the nodes: a wire that is led back from a port goes round them.
+    """
+    corners = [start, *_round(start, points[0], source, 1), *points, *_round(end, points[-1], target, -1), end]
+    between = (_direction(*corners[i - 1 : i + 2]) for i in range(1, len(corners) - 1))
+    directions = [QPointF(1, 0), *between, QPointF(1, 0)]
+    path = QPainterPath(start)
+    middles = []
+    for i in range(len(corners) - 1):
+        a, b = corners[i], corners[i + 1]
+        length = math.hypot(b.x() - a.x(), b.y() - a.y())
+        out = _handle(length, i == 0, b.x() - a.x())
+        into = _handle(length, i == len(corners) - 2, b.x() - a.x())
+        first, second = a + directions[i] * out, b - directions[i + 1] * into
+        path.cubicTo(first, second, b)
+        middles.append((a + first * 3 + second * 3 + b) / 8)
+    widest = max(range(len(middles)), key=lambda i: abs(corners[i + 1].x() - corners[i].x()))
+    run, rise = corners[widest + 1].x() - corners[widest].x(), corners[widest + 1].y() - corners[widest].y()
+    label = middles[widest] - QPointF(0, LABEL_RISE if abs(rise) <= LEVEL * abs(run) else 0.0)
+    return Route(path, label, abs(run), path.boundingRect())
+
+
+def _round(port: QPointF, bend: QPointF, node: QRectF, side: int) -> list[QPointF]:
+    """A corner beside the node at which a wire begins or ends, where the bend next to it lies behind the port."""
+    if (bend.x() - port.x()) * side >= 0:
+        return []
+    aside = node.bottom() + ASIDE if bend.y() >= node.center().y() else node.top() - ASIDE
+    return [QPointF(port.x() + side * ASIDE, aside)]
+
+
+def _direction(before: QPointF, here: QPointF, after: QPointF) -> QPointF:
+    """The direction at a bend: between those of the stretches on both sides, more that of the shorter one."""
+    into, out = here - before, after - here
+    a, b = math.hypot(into.x(), into.y()) or 1.0, math.hypot(out.x(), out.y()) or 1.0
+    vector = into * (b / a) + out * (a / b)
+    length = math.hypot(vector.x(), vector.y())
+    return vector / length if length > 1e-6 else QPointF(1, 0)
+
+
+def _handle(length: float, at_port: bool, run: float) -> float:
+    """How long a stretch keeps its direction at one of its ends."""
+    if at_port and run < 0:  # a way back has to turn round first
+        return max(length / 3, min(TURN * 2, length))
+    return length / 3 if not at_port else max(length * 0.4, min(TURN, length))

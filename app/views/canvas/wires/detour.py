@@ -1,0 +1,131 @@
+"""A way beside the nodes for wires that lead over several rows: out between two rows, down a free corridor, and in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from PySide6.QtCore import QPointF, QRectF
+
+from app.views.canvas.wires.routes import CLEAR, LABEL_RISE, RADIUS, STUB, Obstacles, Route, rounded, runs_back
+
+ASIDE = 10.0  # between a corridor and the nodes on its sides
+FAR = 400.0  # how far beside its ends a wire looks for a corridor
+NARROWEST = 16.0  # between two rows
+ROWS_APART = 48.0  # ends that differ by more in height stand in different rows
+
+
+def around(
+    way: Route,
+    start: QPointF,
+    end: QPointF,
+    source: QRectF,
+    target: QRectF,
+    obstacles: Obstacles,
+    lanes: Obstacles,
+) -> Route:
+    """The way itself, or one beside the nodes where it would run through some on its way between rows."""
+    if way.past and abs(start.y() - end.y()) < ROWS_APART:
+        return way
+    if not way.past and not (way.backward and _runs_through(way, start, end, obstacles)):
+        return way
+    found = detour(start, end, source, target, obstacles, lanes) or way
+    # What comes or goes anywhere in between may open a corridor, or close it.
+    asked = QRectF(min(start.x(), end.x()), start.y(), abs(end.x() - start.x()), end.y() - start.y()).normalized()
+    wide = asked.adjusted(-FAR - 2 * STUB, 0, FAR + 2 * STUB, 0)
+    return replace(found, area=found.area.united(way.area).united(wide))
+
+
+def _runs_through(way: Route, start: QPointF, end: QPointF, obstacles: Obstacles) -> bool:
+    """Whether an upright leg of a way back runs through a node."""
+    whole = way.path.boundingRect()
+    legs = (QRectF(x, whole.top(), 1, whole.height()) for x in (start.x() + STUB, end.x() - STUB))
+    return any(obstacles(leg) for leg in legs)
+
+
+def detour(
+    start: QPointF, end: QPointF, source: QRectF, target: QRectF, obstacles: Obstacles, lanes: Obstacles
+) -> Route | None:
+    """Out of the source's row, along a corridor and into the target's row; None where there is no room for it."""
+    down = source.bottom() < target.top()
+    top, bottom = (source.bottom(), target.top()) if down else (target.bottom(), source.top())
+    if bottom - top < NARROWEST:
+        return None
+    out, into = start.x() + STUB, end.x() - STUB
+    left, right = min(out, into) - FAR, max(out, into) + FAR
+    nodes = obstacles(QRectF(left, top, right - left, bottom - top))
+    lane = _free([(rect.left() - ASIDE, rect.right() + ASIDE) for rect in nodes], left, right, into)
+    first = _gutter(nodes, lanes, out, lane, top, bottom, at_top=down)
+    last = _gutter(nodes, lanes, lane, into, top, bottom, at_top=not down)
+    if lane is None or first is None or last is None:
+        return None
+    corners = [
+        start, QPointF(out, start.y()), QPointF(out, first), QPointF(lane, first), QPointF(lane, last),
+        QPointF(into, last), QPointF(into, end.y()), end,
+    ]  # fmt: skip
+    corners = _turns(corners)
+    path = rounded(corners, RADIUS)
+    level = [(a, b) for a, b in pairwise(corners) if a.y() == b.y()]
+    a, b = max(level, key=lambda pair: abs(pair[1].x() - pair[0].x()))
+    run, middle = abs(b.x() - a.x()), (a.x() + b.x()) / 2
+    area = path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR)
+    taken = QRectF(min(a.x(), b.x()), a.y() - LABEL_RISE - 10, run, LABEL_RISE + 14)
+    label = QPointF(middle, a.y() - LABEL_RISE)
+    return Route(path, label, run - 2 * RADIUS, area, lane=taken, backward=runs_back(start, end))
+
+
+def _free(taken: list[tuple[float, float]], left: float, right: float, wished: float) -> float | None:
+    """The free place nearest to the wished one."""
+    free, at = [], left
+    for begin, end in sorted(taken):
+        if begin > at:
+            free.append((at, begin))
+        at = max(at, end)
+    if right > at:
+        free.append((at, right))
+    places = [min(max(wished, begin), end) for begin, end in free]
+    return min(places, key=lambda place: abs(place - wished), default=None)
+
+
+def _gutter(
+    nodes: list[QRectF], lanes: Obstacles, a: float, b: float | None, top: float, bottom: float, at_top: bool
+) -> float | None:
+    """The height of a free stretch between two places, between rows: the uppermost one or the lowest."""
+    if b is None:
+        return None
+    left, right = min(a, b) - 2, max(a, b) + 2
+    rects = [rect for rect in nodes if rect.right() > left and rect.left() < right]
+    edges, free = [], top
+    for rect in sorted(rects, key=lambda rect: rect.top()):
+        edges.append((free, rect.top()))
+        free = max(free, rect.bottom())
+    wide = [(begin, end) for begin, end in [*edges, (free, bottom)] if end - begin >= NARROWEST]
+    if not wide:
+        return None
+    begin, end = wide[0] if at_top else wide[-1]
+    return _beside(lanes(QRectF(left, begin, right - left, end - begin)), begin, end)
+
+
+def _beside(taken: list[QRectF], begin: float, end: float) -> float:
+    """The middle of the widest stretch of a gutter that no other wire runs in, or of the whole if there is none."""
+    free, at = [], begin
+    for rect in sorted(taken, key=lambda rect: rect.top()):
+        free.append((at, rect.top()))
+        at = max(at, rect.bottom())
+    first, last = max([*free, (at, end)], key=lambda stretch: stretch[1] - stretch[0])
+    if last - first < 8:
+        first, last = begin, end
+    return float(round((first + last) / 2))
+
+
+def _turns(corners: list[QPointF]) -> list[QPointF]:
+    """The corners less those at which nothing turns."""
+    kept = [corners[0]]
+    for here, after in pairwise(corners[1:]):
+        before = kept[-1]
+        if here == before:
+            continue
+        straight = (before.x() == here.x() == after.x()) or (before.y() == here.y() == after.y())
+        if not straight:
+            kept.append(here)
+    return [*kept, corners[-1]]

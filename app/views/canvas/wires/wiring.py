@@ -1,0 +1,396 @@
+"""All wires of the drawing: which there are, where they run, what stands on them and how wide they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop
+from itertools import islice
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, QTimer
+
+from app.builder.graph import Edge, Graph
+from app.builder.value_types import TensorType
+from app.views.canvas.difference import moved as differing_edges
+from app.views.canvas.items.faces import Problems
+from app.views.canvas.items.node_item import NodeItem
+from app.views.canvas.items.repaint import Ground
+from app.views.canvas.items.spatial import RectIndex
+from app.views.canvas.wires.bend_items import BendDots
+from app.views.canvas.wires.bent_route import through
+from app.views.canvas.wires.detour import around
+from app.views.canvas.wires.routes import Route, nothing, route, runs_back, unled
+from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
+MANY = 64  # more changed places than this, and every wire is routed anew without looking whether it must
+LATE = 16  # more wires than this, and those that nobody sees get their ways after the painting
+LABELS = 200  # of the wires of one output
+WHICH, FAR = 400, 8000.0  # of more wires in a wider area than this, some are taken as they come
+PAINTING = 0.008  # seconds of a painting for the ways of wires in sight
+SLICE = 0.004  # seconds at a time for the ways of wires that nobody has looked at yet
+
+
+class Wiring:
+    """Makes, routes and labels wire items. `nodes`, `places` and `turn`, a timer, are the scene's.
+
+    Where very many nodes have moved at once, a wire gets its way when it is looked at, see `catch_up`, or when the
+    window has nothing better to do.
+
+    The way of a wire that runs forward follows from the nodes alone. One that runs back keeps out of the lanes of the
+    forward ones and of those that run back and come before it in the order of the edges. So the ways do not depend on
+    what was edited before what.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeItem],
+        places: RectIndex[str],
+        bends: BendDots,
+        ground: Ground,
+        turn: QTimer,
+    ) -> None:
+        self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
+        self._late: set[Edge] = set()  # without their ways yet,
+        self._late_back: set[Edge] = set()  # and those of them that are known to run back
+        self._turn = turn
+        turn.timeout.connect(self._go_on)
+        self.items: dict[Edge, WireItem] = {}
+        self.index: RectIndex[Edge] = RectIndex()  # by what is painted of each
+        self._graph = Graph()
+        self._areas: RectIndex[Edge] = RectIndex()  # by where a change can change its way
+        self._lanes: RectIndex[Edge] = RectIndex()
+        self._back: set[Edge] = set()
+        self._fresh: set[Edge] = set()  # made since the nodes are where they are
+        self._stirred: list[QRectF] = []  # lanes that came or went, of which those that run back have not heard
+        self._unsettled: set[tuple[str, int]] = set()  # outputs, the labels on whose wires may cover each other
+        self._widened = False
+        self.held = False
+
+    def hold(self) -> None:
+        """Until `release` only the wires of what moves follow, and new ones are plain: a sheet comes in turns."""
+        self.held = True
+
+    def release(self) -> None:
+        """Give every wire its way among all that is there now."""
+        self.held = False
+        self._late |= self.items.keys()
+        self._late_back.clear()
+        self._turn.start(0)
+
+    def change(self, after: Graph) -> list[WireItem]:
+        """Bring the items in line with a graph; returns the new ones. `follow` has to come after it."""
+        before, self._graph = self._graph.edges, after
+        gone, came = differing_edges(before, after.edges)
+        for index in (self.index, self._areas) if gone else ():
+            index.remove_all(gone)
+        for edge in gone:
+            self._remove(edge)
+        back = {edge for edge in came if not self.held and self._runs_back(edge)}
+        made = [self._make(edge) for edge in (*sorted(came - back), *sorted(back))]
+        self._fresh |= came
+        if gone or came:
+            both = enumerate(zip(before, after.edges, strict=False))
+            first = next((i for i, (old, new) in both if old is not new), min(len(before), len(after.edges)))
+            for rank, edge in enumerate(after.edges[first:], first):
+                self.items[edge].rank = rank
+        return made
+
+    def _make(self, edge: Edge) -> WireItem:
+        way = unled(*self._ends(edge)) if self.held and not self._bends.points(edge) else self._way(edge)
+        item = self.items[edge] = WireItem(edge, way, self._ground, self.index)
+        self._keep(item)
+        return item
+
+    def _remove(self, edge: Edge) -> None:
+        item = self.items.pop(edge)
+        self._leave_lane(edge)
+        for known in (self._back, self._late, self._late_back):
+            known.discard(edge)
+        self._unsettled.add((edge.source, edge.output))
+        item.remove()
+
+    def clear(self) -> None:
+        """All wires are gone."""
+        self._turn.stop()
+        for known in (self.items, self._late, self._late_back, self._back, self._fresh, self._stirred, self._unsettled):
+            known.clear()
+        for index in (self.index, self._areas, self._lanes):
+            index.clear()
+        self._graph = Graph()
+
+    def _leave_lane(self, edge: Edge) -> None:
+        if edge in self._lanes:
+            self._stirred.append(self._lanes[edge])
+            self._lanes.remove(edge)
+
+    # --- Ways
+
+    def follow(self, moved: set[str], swept: list[QRectF]) -> None:
+        """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
+        touched = self._touched(moved, swept) - self._fresh
+        self._fresh = set()
+        if len(touched) > LATE or len(self._late) + len(self._late_back) > MANY:
+            self._late |= touched
+            self._late_back -= touched
+            self._turn.start(0)
+            return
+        self.finish()
+        self._late_back = self._routed_but_for_back(touched)
+        self._follow_back()
+
+    def _routed_but_for_back(self, edges: Iterable[Edge], plain: bool = False) -> set[Edge]:
+        """Give wires their ways, but for those that run back, which are returned: they take their turn after all
+        others, and are plain lines until then if so wished."""
+        back = set()
+        for edge in edges:
+            ends = self._ends(edge)
+            if not runs_back(*ends) or self._bends.points(edge):
+                self._route(self.items[edge], ends)
+                continue
+            back.add(edge)
+            if plain:
+                self.items[edge].set_route(unled(*ends))
+        return back
+
+    def catch_up(self, area: QRectF) -> None:
+        """Give the wires in sight their ways, but for those that run back, which take their turn after all others.
+
+        Of very many, as in a drawing seen whole, the rest keep the ways that they had until it is their turn.
+        """
+        if self._late:
+            end = perf_counter() + PAINTING
+            if len(self._late) > WHICH and area.width() > FAR:  # to look for those that are seen takes too long
+                seen = set(islice(self._late, WHICH))
+            else:
+                seen = self._late.intersection(self.of(self._places.inside(area)))
+            for edge in seen:
+                self._late.discard(edge)
+                self._late_back |= self._routed_but_for_back((edge,), plain=True)
+                if perf_counter() > end:
+                    break
+            self._settle_labels()
+
+    def finish_few(self) -> None:
+        """Give every wire its way at once, unless there are many that wait for theirs."""
+        if len(self._late) + len(self._late_back) <= MANY:
+            self.finish()
+
+    def finish(self) -> None:
+        """Give every wire its way at once."""
+        if self._turn.isActive():
+            self._turn.stop()
+            self._follow_late(math.inf)
+
+    def _go_on(self) -> None:
+        if self._follow_late(perf_counter() + SLICE):
+            self._turn.stop()
+
+    def _follow_late(self, end: float) -> bool:
+        """Go on with ways that are late until a time; tells whether all are done."""
+        while self._late:
+            self._late_back |= self._routed_but_for_back((self._late.pop(),), plain=True)
+            if perf_counter() > end:
+                return False
+        return self._follow_back(end)
+
+    def _follow_back(self, end: float = math.inf) -> bool:
+        """The ways of wires that run back, when all others have theirs, until a time; tells whether all are done."""
+        back, self._late_back = self._late_back, set()
+        for edge in back - self._back:  # nobody keeps out of the lane that it had while it ran forward
+            self._leave_lane(edge)
+            self._back.add(edge)
+        waiting = sorted(back)
+        self._stir(waiting, back, None)
+        while waiting:
+            edge = heappop(waiting)
+            back.discard(edge)
+            self._route(self.items[edge])
+            self._stir(waiting, back, edge)
+            if waiting and perf_counter() > end:
+                self._late_back = back
+                return False
+        self._settle_labels()
+        return True
+
+    def _stir(self, waiting: list[Edge], queued: set[Edge], after: Edge | None) -> None:
+        """Queue the wires that run back, behind `after` in order, through whose area a lane came or went."""
+        stirred, self._stirred = self._stirred, []
+        if not stirred or not self._back:
+            return
+        for area in stirred:
+            for edge in self._areas.inside(area):
+                if edge in self._back and edge not in queued and (after is None or after < edge):
+                    queued.add(edge)
+                    waiting.append(edge)
+        heapify(waiting)
+
+    def _touched(self, moved: set[str], swept: list[QRectF]) -> set[Edge]:
+        if self.held:
+            return set(self.of(moved))
+        if len(swept) > MANY:
+            return set(self.items)
+        found = set(self.of(moved))
+        for area in swept:
+            found.update(self._areas.inside(area))
+        return found
+
+    def of(self, nodes: Iterable[str]) -> Iterable[Edge]:
+        """The wires at some nodes, those between two of them twice."""
+        for node in nodes:
+            yield from self._graph.into(node)
+            yield from self._graph.out_of(node)
+
+    def follow_drag(self, dragged: Iterable[str], plain: bool = False) -> None:
+        """Let the wires of nodes that are being dragged follow; the others wait until they are let go."""
+        self.finish_few()
+        for edge in set(self.of(dragged)):
+            if plain:
+                self.items[edge].set_route(unled(*self._ends(edge)))
+            else:
+                self._route(self.items[edge])
+
+    def lead(self, wires: Iterable[Edge]) -> None:
+        """Route anew the wires whose bends are others."""
+        found = [self.items[wire] for wire in wires if wire in self.items]
+        if found:
+            self.finish_few()
+            for item in found:
+                self._route(item)
+            self.follow(set(), [])
+
+    def _route(self, item: WireItem, ends: tuple[QPointF, QPointF] | None = None) -> None:
+        item.set_route(self._way(item.edge, ends))
+        self._keep(item)
+
+    def _keep(self, item: WireItem) -> None:
+        """Remember what the way of a wire means to others."""
+        edge, way = item.edge, item.way
+        before = self._lanes[edge] if edge in self._lanes else None
+        if way.lane.isEmpty():
+            self._lanes.remove(edge)
+        else:
+            self._lanes.put(edge, way.lane)
+        if before != (self._lanes[edge] if edge in self._lanes else None):
+            self._stirred += [lane for lane in (before, way.lane) if lane is not None and not lane.isEmpty()]
+        self._areas.put(edge, way.area)
+        if way.backward:
+            self._back.add(edge)
+        else:
+            self._back.discard(edge)
+        self._unsettled.add((edge.source, edge.output))
+
+    def _ends(self, edge: Edge) -> tuple[QPointF, QPointF]:
+        source, target = self._nodes[edge.source], self._nodes[edge.target]
+        start = source.output_point(min(edge.output, len(source.geometry.outputs) - 1))
+        return start, target.input_point(target.input_number(edge.port, edge.index))
+
+    def _runs_back(self, edge: Edge) -> bool:
+        return not self._bends.points(edge) and runs_back(*self._ends(edge))
+
+    def _way(self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None) -> Route:
+        start, end = ends or self._ends(edge)
+        points = self._bends.points(edge)
+        if points:
+            return through(start, end, points, self._nodes[edge.source].body, self._nodes[edge.target].body)
+        places, lanes, back = self._places, self._lanes, self._back
+
+        def others(area: QRectF) -> list[QRectF]:
+            return [places[node] for node in places.inside(area) if node not in (edge.source, edge.target)]
+
+        def taken(area: QRectF) -> list[QRectF]:
+            return [lanes[wire] for wire in lanes.inside(area) if wire not in back or wire < edge]
+
+        source, target = self._nodes[edge.source].body, self._nodes[edge.target].body
+        way = route(start, end, source, target, others, taken)
+        # Ways forward do not keep out of lanes: which of two came first would be chance.
+        return around(way, start, end, source, target, others, taken if way.backward else nothing)
+
+    def _settle_labels(self) -> None:
+        """Where a wire rises over others from a port, the labels of the rest go under their wires.
+
+        The wires of one output carry the same: of labels that would cover each other one is enough.
+        """
+        unsettled, self._unsettled = self._unsettled, set()
+        for source, output in unsettled:
+            wires = self._graph.out_of(source)
+            fan = [self.items[edge] for edge in wires if edge.output == output]
+            for item in fan[LABELS:]:
+                item.set_crowded(True)
+            if len(fan) > LABELS and (self.held or self._late):  # once, when all have their ways
+                self._unsettled.add((source, output))
+                continue
+            del fan[LABELS:]
+            rising = len(fan) > 1 and any(item.way.past < 0 for item in fan)
+            shown: list[QRectF] = []
+            for item in fan:
+                item.set_below(rising and not item.way.past)
+                area = item.chip.extent
+                crowded = any(area.intersects(other) for other in shown)
+                item.set_crowded(crowded)
+                if not crowded:
+                    shown.append(area)
+
+    # --- What is known
+
+    def label(self, analysis: Analysis | None, problems: Problems, wires: Iterable[Edge]) -> None:
+        """Put shapes on some wires; what a newer drawing has and the analysis has not stays plain."""
+        if analysis is None:
+            return
+        for edge in wires:
+            value = analysis.values.get((edge.source, edge.output))
+            wrong = problems.get(edge.target, ())
+            state = NORMAL
+            if any(p.severity == "error" and p.port in (None, edge.port) for p in wrong):
+                state = ERROR
+            elif value is None and edge.source in analysis.graph.nodes:
+                state = ASSUMED
+            if self.items[edge].set_label(str(value) if value is not None else "", state):
+                self._unsettled.add((edge.source, edge.output))
+        self._settle_labels()
+
+    def widen(self, analysis: Analysis | None) -> None:
+        """Draw each wire as wide as the values that one sample puts on it; all plain without an analysis."""
+        if analysis is None and not self._widened:
+            return
+        self._widened = analysis is not None
+        counts = self._counts(analysis)
+        largest = max(counts.values(), default=1)
+        for edge, item in self.items.items():
+            count = counts.get(edge)
+            item.set_width(None if count is None else WIDTH_LEAST + WIDTH_MORE * math.sqrt(count / largest))
+
+    def largest_count(self, analysis: Analysis | None) -> int | None:
+        """The most values that one sample puts on a wire, None while nothing is known."""
+        return max(self._counts(analysis).values(), default=None)
+
+    def _counts(self, analysis: Analysis | None) -> dict[Edge, int]:
+        values = analysis.values if analysis is not None else {}
+        found = {edge: values.get((edge.source, edge.output)) for edge in self.items}
+        counts = {edge: value.per_sample() for edge, value in found.items() if isinstance(value, TensorType)}
+        return {edge: count for edge, count in counts.items() if count}
+
+    # --- Questions
+
+    def at(self, point: QPointF) -> Edge | None:
+        """The wire at a point, of several the one that is painted last."""
+        self.finish_few()
+        near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
+        hits = [item for item in near if item.shape().contains(point)]
+        return max(hits, key=lambda item: (item.raised, item.rank)).edge if hits else None
+
+    def near(self, area: QRectF) -> Edge | None:
+        """The wire that runs through an area, the shortest if there are several."""
+        self.finish_few()
+        hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
+        return min(hits, key=lambda item: item.way.path.length()).edge if hits else None
+
+    def _shown_in(self, area: QRectF) -> list[WireItem]:
+        wide = area.adjusted(-REACH, -REACH, REACH, REACH)
+        found = (self.items[edge] for edge in self.index.inside(wide))
+        return [item for item in found if item.isVisible()]

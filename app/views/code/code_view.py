@@ -1,0 +1,209 @@
+"""The Code tab: the net's source as it is now, line by line bound to the nodes of the drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut, QShowEvent, QTextCursor
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+
+from app.builder.catalog.catalog import Catalog
+from app.source.generated import Source
+from app.views.code.code_edit import CodeEdit
+from app.views.code.typing import CodeTyping
+from app.views.code.typing_keys import TypingEdit
+from app.views.navigation import SheetDocument
+from app.views.selection import Selection
+from app.views.ui import theme
+from app.views.ui.icons import icon
+from app.views.ui.widgets import Button, EmptyState, icon_button
+from app.views.ui.widgets.find_bar import FindBar
+
+COPIED_FOR_MS = 1600
+NOTHING = ("No code yet", "Put an input, layers and an output on the canvas and wire them.")
+_WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
+
+
+class CodeFindBar(FindBar):
+    """A search in the text, at first for what is selected in it."""
+
+    def __init__(self, edit: CodeEdit, parent: QWidget | None = None) -> None:
+        self._edit = edit
+        self._found: list[QTextCursor] = []
+        self._at = -1
+        super().__init__("Find in the code", parent)
+
+    def open_bar(self, words: str = "") -> None:
+        super().open_bar(words or self._edit.textCursor().selectedText())
+
+    def let_go(self) -> None:
+        self._edit.mark_found([])
+        self._edit.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def search(self) -> None:
+        """Find every place anew, as after the text changed."""
+        self._found, self._at = [], -1
+        words = self.field.text()
+        if words and not self.isHidden():
+            place = self._edit.document().find(words)
+            while not place.isNull():
+                self._found.append(place)
+                place = self._edit.document().find(words, place)
+        self._edit.mark_found(self._found)
+        if self._found:
+            self.go(1)
+        else:
+            self.tell(-1, 0)
+
+    def go(self, step: int) -> None:
+        """Go to the next place, or with −1 the one before, round and round."""
+        if self._found:
+            self._at = (self._at + step) % len(self._found)
+            self._edit.reveal([self._found[self._at].blockNumber() + 1])
+            self.tell(self._at, len(self._found))
+
+
+class CodeView(QWidget):
+    """The source. A line chosen here selects its node; a node selected elsewhere marks its lines.
+
+    Once `edits` says of what, values and the names of layers can be typed in it.
+    """
+
+    def __init__(self, selection: Selection, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._selection = selection
+        self._source: Source | None = None
+        self._hovered: str | None = None
+        self.edit = TypingEdit()
+        self.typing: CodeTyping | None = None
+        self._waiting: tuple[Source | None, str] | None = None
+        self.find_bar = CodeFindBar(self.edit)
+        self.empty = EmptyState("code", *NOTHING)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.empty)
+        self._pages.addWidget(self.edit)
+        self._make_bar()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._bar)
+        column.addWidget(self.find_bar)
+        column.addWidget(self._pages, 1)
+        self._copied = QTimer(self, singleShot=True, interval=COPIED_FOR_MS, timeout=self._show_copy)
+        QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find_bar.open_bar(), context=_WITHIN)
+        self.edit.line_chosen.connect(self._line_chosen)
+        selection.changed.connect(self._selection_changed)
+        selection.hovered.connect(self._hover_changed)
+        self.set_source(None, "")
+
+    def _make_bar(self) -> None:
+        self._bar = QWidget()
+        self.title = QLabel("model.py")
+        self.title.setFont(theme.font("section"))
+        self.note = QLabel()
+        self.note.setFont(theme.font("caption"))
+        self.note.setProperty("tone", "text3")
+        self.find_button = icon_button("search", "Find (Ctrl+F)")
+        self.find_button.clicked.connect(lambda: self.find_bar.open_bar())
+        self.copy_button = Button("Copy", icon="copy")
+        self.copy_button.setAccessibleName("Copy the source")
+        self.copy_button.clicked.connect(self.copy)
+        row = QHBoxLayout(self._bar)
+        row.setContentsMargins(16, 8, 12, 8)
+        row.setSpacing(8)
+        row.addWidget(self.title)
+        row.addWidget(self.note, 1)
+        row.addWidget(self.find_button)
+        row.addWidget(self.copy_button)
+
+    def edits(self, sheet: SheetDocument, catalog: Catalog) -> None:
+        """Let a person type: what they say is put into the project of the sheet in front."""
+        self.typing = CodeTyping(self.edit, sheet, catalog)
+        self.typing.ended.connect(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Show what came while somebody typed."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self.set_source(*waiting)
+
+    @property
+    def source(self) -> Source | None:
+        return self._source
+
+    def set_source(self, source: Source | None, note: str = "") -> None:
+        """Show a source, and beside its name `note`; without one, `note` says why there is none.
+
+        While a line is being typed it waits for that.
+        """
+        if self.typing is not None:
+            if self.typing.under_way:
+                self._waiting = source, note
+                return
+            self.typing.set_source(source)
+        self._source = source
+        for part in (self.title, self.copy_button, self.find_button):
+            part.setVisible(source is not None)
+        if source is None:
+            self.find_bar.hide()
+            self.note.setText("")
+            self.empty.set_text(NOTHING[0], note or NOTHING[1])
+            self._pages.setCurrentWidget(self.empty)
+            self.edit.show_text("")
+            return
+        count = source.text.rstrip("\n").count("\n") + 1
+        able = "values and names can be typed" if self.typing is not None else ""
+        self.note.setText(" · ".join(filter(None, (f"{count} lines", note, able))))
+        self._pages.setCurrentWidget(self.edit)
+        if self.isVisible():
+            self._write()
+
+    def _write(self) -> None:
+        """Put the source into the text; behind another tab that waits until somebody looks."""
+        if self._source is not None:
+            self.edit.show_text(self._source.text.rstrip("\n"))
+            self._mark()
+            if not self.find_bar.isHidden():
+                self.find_bar.search()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._write()
+        self.edit.reveal(self._lines(self._selection.ids))
+
+    def copy(self) -> None:
+        """Put the whole source on the clipboard."""
+        if self._source is not None:
+            QGuiApplication.clipboard().setText(self._source.text)
+            self.copy_button.setText("Copied")
+            self.copy_button.setIcon(icon("check"))
+            self._copied.start()
+
+    def _show_copy(self) -> None:
+        self.copy_button.setText("Copy")
+        self.copy_button.setIcon(icon("copy"))
+
+    def _lines(self, nodes: Iterable[str]) -> list[int]:
+        if self._source is None:
+            return []
+        return [line for node in nodes for line in self._source.lines.get(node, ())]
+
+    def _mark(self) -> None:
+        if not self.isVisible():
+            return
+        self.edit.mark(self._lines(self._selection.ids), self._lines([self._hovered] if self._hovered else []))
+
+    def _line_chosen(self, line: int) -> None:
+        node = self._source.node_at(line) if self._source else None
+        if node is not None:
+            self._selection.set({node}, self)
+
+    def _selection_changed(self, ids: frozenset[str], origin: object) -> None:
+        self._mark()
+        if origin is not self:
+            self.edit.reveal(self._lines(ids))
+
+    def _hover_changed(self, node: str | None) -> None:
+        self._hovered = node
+        self._mark()

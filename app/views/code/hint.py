@@ -1,0 +1,88 @@
+"""A line of words under the caret of the Code tab: what a value would do, or why it cannot be."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QColor, QTextCursor
+from PySide6.QtWidgets import QLabel, QPlainTextEdit
+
+from app.views.ui import theme
+
+_GAP = 2
+
+
+def _over(below: QColor, colour: QColor) -> QColor:
+    """A colour that lets some of what is below through, as one that does not."""
+    return theme.mix(below, QColor(colour.red(), colour.green(), colour.blue()), colour.alphaF())
+
+
+class CodeHint(QLabel):
+    """Lies over the text, below a line, and goes where that line goes."""
+
+    def __init__(self, edit: QPlainTextEdit) -> None:
+        super().__init__(edit.viewport())
+        self._edit = edit
+        self._line = 0
+        self._bad = False
+        self.setFont(theme.font("caption"))
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(True)
+        self.setMargin(6)
+        theme.manager().changed.connect(self._paint)
+        edit.updateRequest.connect(lambda _rect, dy: dy and self._place())
+        edit.horizontalScrollBar().valueChanged.connect(self._place)
+        self.hide()
+
+    def say(self, words: str, line: int) -> None:
+        """Say something under a line (1-based)."""
+        self._tell(words, line, bad=False)
+
+    def refuse(self, words: str, line: int) -> None:
+        """Say why what was typed cannot be."""
+        self._tell(words, line, bad=True)
+
+    def is_for(self, line: int) -> bool:
+        return self._line == line
+
+    def _tell(self, words: str, line: int, bad: bool) -> None:
+        self._line, self._bad = line, bad
+        self.setText(words)
+        self.setAccessibleName(words)
+        self._edit.setAccessibleDescription(words)
+        self._paint()
+        self._place()
+        self.show()
+        self.raise_()
+
+    def _paint(self) -> None:
+        colors = theme.current()
+        text, back, edge = (
+            (colors.error, colors.errorBg, colors.error) if self._bad else (colors.text2, colors.raised, colors.line3)
+        )
+        # What lies behind is text, so the colour must not let it through.
+        solid = _over(colors.raised, back) if self._bad else back
+        self.setStyleSheet(
+            f"QLabel {{ color: {text.name()}; background: {solid.name()}; border: 1px solid {edge.name()};"
+            " border-radius: 4px; }"
+        )
+
+    def _place(self) -> None:
+        block = self._edit.document().findBlockByNumber(self._line - 1)
+        if not block.isValid():
+            self.hide()
+            return
+        caret = QTextCursor(block)
+        text = block.text()
+        caret.setPosition(block.position() + len(text) - len(text.lstrip()))
+        box = self._edit.cursorRect(caret)
+        room = self._edit.viewport().width() - max(box.left(), 0) - 12
+        self.setFixedWidth(min(max(room, 240), self._natural()))
+        self.adjustSize()
+        below = box.bottom() + _GAP
+        if below + self.height() > self._edit.viewport().height():
+            below = box.top() - self.height() - _GAP
+        self.move(QPoint(max(box.left(), 4), below))
+
+    def _natural(self) -> int:
+        return self.fontMetrics().horizontalAdvance(self.text()) + 2 * self.margin() + 6

@@ -1,0 +1,251 @@
+"""The text of the Code tab where a person may type: every key that changes letters is asked about first."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QFocusEvent,
+    QInputMethodEvent,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QTextCursor,
+)
+from PySide6.QtWidgets import QMenu, QTextEdit, QWidget
+
+from app.builder.code_editing.lines import Statement
+from app.views.code.code_edit import CodeEdit
+from app.views.code.highlighting import lexed
+from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.ui import theme
+
+_KEY = Qt.Key
+_ENTER = (_KEY.Key_Return, _KEY.Key_Enter)
+
+
+class Typing(Protocol):
+    """Who says what may be typed, and what becomes of it."""
+
+    @property
+    def under_way(self) -> bool: ...
+
+    def may_type(self, first: int, last: int) -> bool: ...
+
+    def value_span(self, line: int, column: int) -> tuple[int, int] | None: ...
+
+    def finish(self) -> bool: ...
+
+    def give_up(self) -> None: ...
+
+
+class TypingEdit(CodeEdit):
+    """A text that can be typed in once somebody answers for it; read-only until then.
+
+    `typed(line)` comes when letters of a line have changed, `left()` when the keyboard goes elsewhere. Lines are never
+    broken or joined, so that what each is written for stays known.
+    """
+
+    typed = Signal(int)
+    left = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._typing: Typing | None = None
+        self._refused: tuple[int, int, int] = (0, 0, 0)
+        self._seen = ""
+        self.document().contentsChange.connect(self._changed)
+
+    def set_typing(self, typing: Typing) -> None:
+        self._typing = typing
+        self.setReadOnly(False)
+        self.setAcceptDrops(False)
+        self.setCursorWidth(2)
+
+    # --- What it says of itself
+
+    def caret_line(self) -> int:
+        return self.textCursor().blockNumber() + 1
+
+    def line_text(self, line: int) -> str:
+        return self.document().findBlockByNumber(line - 1).text()
+
+    def lines_text(self, statement: Statement) -> str:
+        """The lines of a statement as they stand there now."""
+        return "\n".join(map(self.line_text, range(statement.first, statement.last + 1)))
+
+    # --- What was typed
+
+    def keep_typed(self) -> None:
+        """What stands there is the text now, until another is shown."""
+        self._text = self.toPlainText()
+        self.lexed = lexed(self._text, self.lexed)
+
+    def take_back(self) -> None:
+        """Show the text again as it was before somebody typed."""
+        text, place = self._text, self.textCursor()
+        line, column = place.blockNumber(), place.positionInBlock()
+        self.keep_typed()
+        self.show_text(text)
+        self._put_caret(line, column)
+
+    def show_text(self, text: str) -> None:
+        """As a text that is only read; the caret stays on its line, at its letter."""
+        place = self.textCursor()
+        line, column, at_end = place.blockNumber(), place.positionInBlock(), place.atEnd()
+        lines = self.document().blockCount()
+        super().show_text(text)
+        self._seen = self.toPlainText()
+        if not self.isReadOnly() and not place.hasSelection() and self.document().blockCount() == lines and not at_end:
+            self._put_caret(line, column)
+
+    def _put_caret(self, line: int, column: int) -> None:
+        block = self.document().findBlockByNumber(line)
+        if not block.isValid():
+            return
+        cursor = self.textCursor()
+        cursor.setPosition(block.position() + min(column, block.length() - 1))
+        self._quiet = True
+        self.setTextCursor(cursor)
+        self._quiet = False
+
+    def mark_refused(self, line: int, start: int, end: int) -> None:
+        """Underline letters of a line as what cannot be; line 0 takes the mark away."""
+        if self._refused != (line, start, end):
+            self._refused = (line, start, end)
+            self._mark()
+
+    def _mark(self) -> None:
+        super()._mark()
+        line, start, end = getattr(self, "_refused", (0, 0, 0))
+        block = self.document().findBlockByNumber(line - 1)
+        if not line or not block.isValid():
+            return
+        colors = theme.current()
+        mark = QTextEdit.ExtraSelection()
+        cursor = QTextCursor(block)
+        cursor.setPosition(block.position() + min(start, block.length() - 1))
+        cursor.setPosition(block.position() + min(end, block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
+        mark.cursor = cursor
+        mark.format.setBackground(colors.errorBg)
+        mark.format.setForeground(colors.error)
+        mark.format.setUnderlineColor(colors.error)
+        mark.format.setUnderlineStyle(mark.format.UnderlineStyle.WaveUnderline)
+        self.setExtraSelections([*self.extraSelections(), mark])
+
+    def _changed(self, _place: int, removed: int, added: int) -> None:
+        if self._quiet or self._typing is None or removed == added == 0:
+            return
+        text, line = self.toPlainText(), self.caret_line()
+        if text == self._seen or self.document().blockCount() != len(self.lexed.lines):
+            return  # colours alone have changed
+        self._seen = text
+        self._colors.set_lexed(lexed(text, self.lexed))
+        self._quiet = True
+        self._colors.rehighlightBlock(self.document().findBlockByNumber(line - 1))
+        self._quiet = False
+        self.typed.emit(line)
+
+    # --- Keys
+
+    def event(self, event: QEvent) -> bool:
+        if leaves_to_window(event):  # undo is that of the drawing
+            return False
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        typing = self._typing
+        if typing is None:
+            super().keyPressEvent(event)
+        elif event.key() in _ENTER:
+            if typing.under_way:
+                typing.finish()
+            else:
+                self.select_value()
+        elif event.key() == _KEY.Key_Escape and typing.under_way:
+            typing.give_up()
+        elif event.key() == _KEY.Key_F2:
+            self.select_value()
+        elif not self._changes(event) or self._allowed(event):
+            super().keyPressEvent(event)
+
+    def _changes(self, event: QKeyEvent) -> bool:
+        """Whether a key would change letters."""
+        keys = QKeySequence.StandardKey
+        if any(event.matches(key) for key in (keys.Copy, keys.SelectAll, keys.Paste, keys.Undo, keys.Redo)):
+            return False  # what is pasted is asked about where it arrives
+        if event.key() in (_KEY.Key_Backspace, _KEY.Key_Delete) or event.matches(keys.Cut):
+            return True
+        kills = (keys.DeleteEndOfWord, keys.DeleteStartOfWord, keys.DeleteEndOfLine, keys.DeleteCompleteLine)
+        text = event.text()
+        return any(event.matches(key) for key in kills) or bool(text and (text.isprintable() or text == "\t"))
+
+    def _allowed(self, event: QKeyEvent) -> bool:
+        cursor = self.textCursor()
+        block = cursor.block()
+        if not cursor.hasSelection():
+            back = event.key() == _KEY.Key_Backspace
+            margin = len(block.text()) - len(block.text().lstrip())
+            if back and cursor.positionInBlock() <= margin:
+                return False
+            if event.key() == _KEY.Key_Delete and cursor.atBlockEnd():
+                return False
+        return self._may_type()
+
+    def _may_type(self) -> bool:
+        cursor = self.textCursor()
+        ends = [self.document().findBlock(place).blockNumber() + 1
+                for place in (cursor.selectionStart(), cursor.selectionEnd())]  # fmt: skip
+        return self._typing is not None and self._typing.may_type(*ends)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        """One line of what is pasted, where somebody may type."""
+        words = " ".join(source.text().split())
+        if words and self._may_type():
+            self.textCursor().insertText(words)
+
+    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+        if not (event.commitString() or event.preeditString()) or self._may_type():
+            super().inputMethodEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        if event.reason() != Qt.FocusReason.PopupFocusReason:
+            self.left.emit()
+
+    # --- The pointer
+
+    def select_value(self) -> None:
+        """Mark the value at the caret, so that what is typed next takes its place."""
+        cursor = self.textCursor()
+        self._select_value_at(cursor.blockNumber() + 1, cursor.positionInBlock())
+
+    def _select_value_at(self, line: int, column: int) -> bool:
+        span = self._typing.value_span(line, column) if self._typing is not None else None
+        if span is None:
+            if self._typing is not None and not self._typing.under_way:
+                self._typing.may_type(line, line)  # says why, where nothing can be typed
+            return False
+        block = self.document().findBlockByNumber(line - 1)
+        cursor = QTextCursor(block)
+        cursor.setPosition(block.position() + span[0])
+        cursor.setPosition(block.position() + span[1], QTextCursor.MoveMode.KeepAnchor)
+        self.setTextCursor(cursor)
+        return True
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        place = self.cursorForPosition(event.position().toPoint())
+        if not self._select_value_at(place.blockNumber() + 1, place.positionInBlock()):
+            super().mouseDoubleClickEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        copy = menu.addAction("Copy", self.copy)
+        copy.setEnabled(self.textCursor().hasSelection())
+        paste = menu.addAction("Paste", self.paste)
+        paste.setEnabled(self._typing is not None and self.canPaste())
+        menu.addAction("Select All", self.selectAll)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(event.globalPos())

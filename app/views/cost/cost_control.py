@@ -1,0 +1,117 @@
+"""Asks what the network costs once its shapes are known, and shows it: table, inspector, status line, canvas."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Graph
+from app.views.cost.cost_rows import flop_text, note
+from app.views.ui.number_text import share
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.builder.shapes.cost import NetworkCost
+    from app.views.main_window import MainWindow
+
+# Shapes are wanted at every keystroke, costs when the hand rests: they hold up neither the next shapes nor the painting
+# of what comes next, an undo as a rule.
+REST = 300
+OVERLAY = "Cost"
+
+
+def _cost(graph: Graph, ops: Catalog) -> NetworkCost:
+    from app.builder.shapes.cost import cost
+
+    return cost(graph, ops)
+
+
+class CostControl(QObject):
+    """Keeps the costs that are shown those of the open graph."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.cost: NetworkCost | None = None
+        self._of: tuple[Graph, Catalog] | None = None
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(REST)
+        self._rest.timeout.connect(self._ask)
+        window.live.analysed.connect(self._analysed)
+        window.document.changed.connect(self._wait_on)
+        window.place.changed.connect(self._moved)
+        window.overlay.changed.connect(self._paint)
+        window.costs.heat_changed.connect(self._heat_chosen)
+        window.costs.jump_requested.connect(window.jump_to)
+        if window.live.analysis is not None:
+            self._analysed(window.live.analysis)
+
+    def _analysed(self, analysis: Analysis) -> None:
+        if not self._same(self._of):
+            self._rest.start()
+
+    def _wait_on(self, *_projects: object) -> None:
+        if self._rest.isActive():
+            self._rest.start()
+
+    def _same(self, asked: tuple[Graph, Catalog] | None) -> bool:
+        """Whether a question is of what is open now."""
+        window = self._window
+        return asked is not None and asked[0] is window.document.project.graph and asked[1] is window.catalog.now
+
+    def _ask(self) -> None:
+        if self._window.canvas.growth.active:
+            self._rest.start()
+            return
+        asked = (self._window.document.project.graph, self._window.catalog.now)
+        self._window.background.ask("cost", _cost, *asked, on_answer=partial(self._answered, asked))
+
+    def _moved(self, _before: object, _after: object) -> None:
+        """Inside a block nothing is said of its nodes one by one: what an instance costs is said at the instance."""
+        if self.cost is not None:
+            self._window.inspector.set_cost(None if self._window.place.path else self.cost)
+        self._paint()
+
+    def _answered(self, asked: tuple[Graph, Catalog], cost: NetworkCost) -> None:
+        window = self._window
+        if not self._same(asked):
+            return
+        self.cost, self._of = cost, asked
+        window.costs.set_cost(cost)
+        window.inspector.set_cost(None if window.place.path else cost)
+        if cost.flops is None:
+            window.status.set_compute("")
+        else:
+            words = f"Estimated with PyTorch's own formulas; {note(cost)[0].lower()}{note(cost)[1:]}"
+            window.status.set_compute(f"{flop_text(cost.flops)} per sample", words)
+        self._paint()
+
+    # --- The canvas
+
+    def _heat_chosen(self, _what: str) -> None:
+        """Who chooses what the strips show wants to see them."""
+        self._window.overlay.set_value(OVERLAY)
+        self._paint()
+
+    def _paint(self, _overlay: str = "") -> None:
+        """Strips on the nodes that have a part in what is chosen, and their part in words."""
+        canvas, cost = self._window.canvas, self.cost
+        if cost is None or self._window.overlay.value() != OVERLAY or self._window.place.path:
+            canvas.set_costs({}, {})
+            return
+        by_parameters = self._window.costs.controls.value() == "parameters"
+        whole = cost.parameters if by_parameters else cost.multiply_adds
+        parts = {
+            node: (one.parameters if by_parameters else one.multiply_adds) or 0
+            for node, one in cost.nodes.items()
+            if one.live
+        }
+        shares = {node: part / whole for node, part in parts.items() if part and whole}
+        what = "params" if by_parameters else "FLOP"
+        words = {node: f"{share(parts[node], whole or 0)} {what}" for node in shares}
+        caption = "Share of parameters" if by_parameters else "Multiply-adds, estimated"
+        canvas.set_costs(shares, words, caption)

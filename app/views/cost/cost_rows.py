@@ -1,0 +1,208 @@
+"""What a network costs as rows of text, and the numbers behind them. Qt-free."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from app.builder.catalog.catalog import Catalog
+from app.diagram.diagram import bytes_text
+from app.views.ui.number_text import counted, grouped_digits, share
+
+if TYPE_CHECKING:
+    from app.builder.shapes.cost import NetworkCost, NodeCost
+
+COLUMNS = (
+    "Node", "Class", "Parameters", "Share", "Multiply-adds (estimated)", "Share", "Output", "Activation bytes",
+    "Receptive field",
+)  # fmt: skip
+NODE, CLASS, PARAMETERS, PARAMETERS_SHARE, COMPUTE, COMPUTE_SHARE, OUTPUT, BYTES, FIELD = range(9)
+NUMBERS = frozenset({PARAMETERS, PARAMETERS_SHARE, COMPUTE, COMPUTE_SHARE, BYTES})
+NAMES = (
+    "Node", "Class", "Parameters", "Parameters %", "Multiply-adds per sample (estimated)", "Multiply-adds %", "Output",
+    "Activation bytes per sample", "Receptive field",
+)  # fmt: skip
+NOTHING = "–"
+MEANINGS = (
+    "The node, in the order in which the network runs",
+    "Its class or function in PyTorch",
+    "Values of its parameters; those of a frozen node are not trained",
+    "Part of the parameters of the network",
+    "For one sample, by PyTorch's own formulas (torch.utils.flop_counter): matrix products, convolutions and attention."
+    " One multiply-add is 2 FLOP. Biases and everything else have no formula.",
+    "Part of the multiply-adds that are counted",
+    "The shape of what it gives; N is the batch",
+    "Bytes of what it gives, for one sample. Where they are those of its input, as with a view, they count once.",
+    "Places of the input that one value sees, and how many lie between one value's and the next one's:"
+    " along convolutions and poolings",
+)
+
+
+def flop_text(count: int) -> str:
+    """A number of floating-point operations with three figures.
+
+    >>> flop_text(46_100_000), flop_text(1280), flop_text(90), flop_text(999_600)
+    ('46.1 MFLOP', '1.28 kFLOP', '90 FLOP', '1.00 MFLOP')
+    """
+    if count < 1000:
+        return f"{count} FLOP"
+    value = float(count)
+    for unit in ("k", "M", "G", "T", "P"):
+        value /= 1000
+        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+        if round(value, digits) < 1000 or unit == "P":
+            break
+    return f"{value:.{digits}f} {unit}FLOP"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: texts, what to sort and to copy by, and what more is to be said of each cell.
+
+    A key is None where there is nothing to compare; `quiet` are the columns whose text is no number.
+    """
+
+    node: str
+    category: str
+    texts: tuple[str, ...]
+    keys: tuple[float | str | None, ...]
+    tips: tuple[str, ...]
+    quiet: frozenset[int] = frozenset()
+
+
+def rows_of(cost: NetworkCost, catalog: Catalog) -> list[Row]:
+    """A row for each node, in running order."""
+    return [_row(node, one, cost, catalog) for node, one in cost.nodes.items()]
+
+
+def _row(node_id: str, one: NodeCost, cost: NetworkCost, catalog: Catalog) -> Row:
+    node = cost.graph.nodes[node_id]
+    spec = catalog.of(cost.graph, node)
+    parameters, compute = one.parameters if one.live else None, one.multiply_adds if one.live else None
+    known = one.state not in ("unknown", "muted")
+    texts = (
+        node.name,
+        spec.label,
+        _number(one.parameters, one.state),
+        share(parameters, cost.parameters) if parameters else "",
+        NOTHING if one.state == "" else one.state if one.multiply_adds is None else grouped_digits(one.multiply_adds),
+        share(compute, cost.multiply_adds or 0) if compute is not None else "",
+        one.output or (NOTHING if known else one.state),
+        bytes_text(one.activation) if one.activation is not None else NOTHING if known else one.state,
+        str(one.receptive) if one.receptive else NOTHING,
+    )
+    keys = (
+        node.name,
+        spec.label,
+        one.parameters,
+        parameters,
+        one.multiply_adds,
+        compute,
+        one.output or None,
+        one.activation,
+        prod(one.receptive.size) if one.receptive else None,
+    )
+    quiet = {column for column in NUMBERS | {OUTPUT, FIELD} if keys[column] is None}
+    return Row(node_id, spec.category, texts, keys, _tips(one), frozenset(quiet | ({BYTES} if one.shares else set())))
+
+
+def _number(value: int | None, state: str) -> str:
+    return grouped_digits(value) if value is not None else state or NOTHING
+
+
+def _tips(one: NodeCost) -> tuple[str, ...]:
+    tips = [""] * len(COLUMNS)
+    if not one.live:
+        words = "It is muted: the network passes it by." if one.state == "muted" else "No output needs it."
+        tips[NODE] = f"{words} The totals leave it out."
+    if one.parameters and one.frozen:
+        tips[PARAMETERS] = "Frozen: they are not trained."
+    tips[COMPUTE] = gaps_text(one)
+    if one.shares:
+        tips[BYTES] = "It lies in the memory of what arrives, so the total does not count it again."
+    return tuple(tips)
+
+
+def gaps_text(one: NodeCost) -> str:
+    """What of a node's work is not in the count, as a sentence or two; "" where nothing is to be said."""
+    words = []
+    if not one.call.tried:
+        words.append("It would not run while its operations were counted.")
+    elif one.state == "not counted" and not one.call.gaps:
+        words.append("It computes nothing: it moves values, or looks at them in another way.")
+    elif one.call.gaps:
+        also = "PyTorch has no formula for" if one.flops is None else "Not counted in it, as PyTorch has no formula:"
+        words.append(f"{also} {', '.join(one.call.gaps)}.")
+    if not one.call.in_step:
+        words.append("More samples cost more than as many times this: it mixes the samples of a batch.")
+    return " ".join(words)
+
+
+def total_texts(cost: NetworkCost) -> tuple[str, ...]:
+    """The texts of the line under the table."""
+    compute = cost.multiply_adds
+    return (
+        "Total",
+        counted(sum(one.live for one in cost.nodes.values()), "node"),
+        grouped_digits(cost.parameters),
+        "",
+        "not counted" if compute is None else grouped_digits(compute),
+        "",
+        "",
+        bytes_text(cost.activation),
+        "",
+    )
+
+
+def note(cost: NetworkCost) -> str:
+    """What the totals are and what they leave out."""
+    words = ["For one sample; a batch of N takes N times as many multiply-adds and activation bytes."]
+    if cost.frozen:
+        trained = grouped_digits(cost.parameters - cost.frozen)
+        words.append(f"{grouped_digits(cost.frozen)} parameters are frozen, {trained} are trained.")
+    if cost.not_counted:
+        many = cost.not_counted != 1
+        words.append(
+            f"{counted(cost.not_counted, 'node')} {'compute' if many else 'computes'} what PyTorch has no formula for."
+        )
+    if cost.unknown:
+        words.append(f"Left out: {counted(cost.unknown, 'node')} whose shapes are unknown.")
+    return " ".join(words)
+
+
+def sorted_rows(rows: Sequence[Row], column: int, descending: bool) -> list[Row]:
+    """The rows by a column; those without a value there come last either way."""
+    known = [row for row in rows if row.keys[column] is not None]
+    rest = [row for row in rows if row.keys[column] is None]
+    return sorted(known, key=lambda row: _sort_key(row.keys[column]), reverse=descending) + rest
+
+
+def _sort_key(key: float | str | None) -> tuple[float, str]:
+    return (0.0, key.casefold()) if isinstance(key, str) else (float(key or 0), "")
+
+
+def as_text(rows: Iterable[Row], totals: Sequence[str] = ()) -> str:
+    """Rows with tabs between the cells, as they are shown."""
+    lines = [NAMES, *(row.texts for row in rows), *([totals] if totals else [])]
+    return "\n".join("\t".join(line) for line in lines)
+
+
+def as_csv(rows: Iterable[Row], cost: NetworkCost) -> str:
+    """Rows as CSV with the numbers in full; what is not known is empty, what is not counted says so."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(NAMES)
+    for row in rows:
+        line: list[object] = [row.texts[i] if key is None or i == FIELD else key for i, key in enumerate(row.keys)]
+        line[PARAMETERS_SHARE] = _percent(row.keys[PARAMETERS], cost.parameters)
+        line[COMPUTE_SHARE] = _percent(row.keys[COMPUTE], cost.multiply_adds)
+        writer.writerow("" if cell == NOTHING else cell for cell in line)
+    return out.getvalue()
+
+
+def _percent(part: float | str | None, whole: int | None) -> str:
+    return f"{100 * part / whole:.4g}" if isinstance(part, int | float) and whole else ""

@@ -1,0 +1,378 @@
+"""The page "Cost": what each node costs, to be sorted, with the total in a line of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QEvent,
+    QItemSelection,
+    QItemSelectionModel,
+    QMimeData,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QShowEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHeaderView,
+    QMenu,
+    QStackedLayout,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.builder.catalog.catalog import Catalog
+from app.views.cost import cost_rows
+from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, Row
+from app.views.selection import Selection
+from app.views.ui import icons, theme
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import Line, label
+from app.views.ui.widgets.segmented import Segmented
+
+if TYPE_CHECKING:
+    from app.builder.shapes.cost import NetworkCost
+
+Index = QModelIndex | QPersistentModelIndex
+ROW_HEIGHT = 26
+_ARROW = 22
+_SAMPLED = 200  # rows that are measured for the widths of the columns
+
+
+class CostModel(QAbstractTableModel):
+    """Rows in running order, or by a column."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._natural: list[Row] = []
+        self.rows: list[Row] = []
+        self._column, self._descending = -1, False
+
+    def set_rows(self, rows: list[Row]) -> None:
+        """Show other rows, in the order that was asked for."""
+        if rows == self._natural:
+            return
+        same = [row.node for row in rows] == [row.node for row in self._natural]
+        self._natural = rows
+        ordered = self._ordered()
+        if same and [row.node for row in ordered] == [row.node for row in self.rows]:
+            self.rows = ordered
+            self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1))
+            return
+        self.beginResetModel()
+        self.rows = ordered
+        self.endResetModel()
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """By a column; -1 is the order in which the network runs."""
+        self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
+        self.layoutAboutToBeChanged.emit()
+        before = [self.rows[index.row()].node for index in self.persistentIndexList()]
+        old = self.persistentIndexList()
+        self.rows = self._ordered()
+        place = {row.node: i for i, row in enumerate(self.rows)}
+        new = [self.index(place[node], index.column()) for node, index in zip(before, old, strict=True)]
+        self.changePersistentIndexList(old, new)
+        self.layoutChanged.emit()
+
+    def _ordered(self) -> list[Row]:
+        if self._column < 0:
+            return list(self._natural)
+        return cost_rows.sorted_rows(self._natural, self._column, self._descending)
+
+    def rowCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if orientation == Qt.Orientation.Horizontal and 0 <= section < len(COLUMNS):
+            if role == Qt.ItemDataRole.DisplayRole:
+                # The arrow of the sorted column stands at its right end, over the text if there were no room.
+                return COLUMNS[section] + ("\u2003" if section == self._column and section in NUMBERS else "")
+            if role == Qt.ItemDataRole.TextAlignmentRole:
+                return _side(section)
+            if role == Qt.ItemDataRole.ToolTipRole:
+                return MEANINGS[section]
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        row, column = self.rows[index.row()], index.column()
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.texts[column]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _side(column)
+        if role == Qt.ItemDataRole.DecorationRole and column == NODE:
+            return icons.icon(row.category, size=14)
+        if role == Qt.ItemDataRole.ForegroundRole and (column in row.quiet or column not in (NODE, *NUMBERS)):
+            return theme.current().text3 if column in row.quiet else theme.current().text2
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return row.tips[column] or None
+        return None
+
+
+class TotalModel(QAbstractTableModel):
+    """The one line of totals."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.texts: tuple[str, ...] = ("",) * len(COLUMNS)
+
+    def set_texts(self, texts: tuple[str, ...]) -> None:
+        self.texts = texts
+        self.dataChanged.emit(self.index(0, 0), self.index(0, len(COLUMNS) - 1))
+
+    def rowCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else 1
+
+    def columnCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self.texts[index.column()]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _side(index.column())
+        if role == Qt.ItemDataRole.FontRole:
+            return theme.font("section")
+        return None
+
+
+def _side(column: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if column in NUMBERS else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter
+
+
+class _Table(QTableView):
+    """Rows that are chosen whole. Ctrl+C is the table's own while it has the focus."""
+
+    copied = Signal()
+    left = Signal()
+    opened = Signal(QModelIndex)
+
+    def __init__(self, model: QAbstractTableModel) -> None:
+        super().__init__()
+        self.setModel(model)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setMouseTracking(True)
+        self.setTabKeyNavigation(False)
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(max(ROW_HEIGHT, self.fontMetrics().height() + 8))
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            if event.matches(QKeySequence.StandardKey.Copy) or event.matches(QKeySequence.StandardKey.SelectAll):
+                event.accept()
+                return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copied.emit()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.currentIndex().isValid():
+            self.opened.emit(self.currentIndex())
+        else:
+            super().keyPressEvent(event)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.left.emit()
+
+
+class CostTable(QWidget):
+    """The page. `jump_requested(node)` asks to bring a node into sight; `heat_changed` that the strips on the canvas
+    show another share: `heat.value()` is "compute" or "parameters".
+    """
+
+    jump_requested = Signal(str)
+    heat_changed = Signal(str)
+
+    def __init__(self, catalog: Catalog, selection: Selection, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._catalog, self._selection = catalog, selection
+        self._cost: NetworkCost | None = None
+        self._shown: NetworkCost | None = None
+        self._widths = [0] * len(COLUMNS)
+        self._following = False
+        self.model, self.totals = CostModel(self), TotalModel(self)
+        self.table, self.total = _Table(self.model), _Table(self.totals)
+        self.note = label("", "caption", "text3", wrap=True)
+        self.controls = Segmented([("compute", "Multiply-adds"), ("parameters", "Parameters")], "Colours on the canvas")
+        self.controls.setToolTip("What the strips on the canvas show while its overlay is Cost")
+        self.empty = EmptyState("memory", "Not worked out yet", "The cost of each layer stands here once it is known.")
+        self._set_up_tables()
+        self._lay_out()
+        self._connect()
+
+    def _set_up_tables(self) -> None:
+        self.table.setAccessibleName("Cost of each node, for one sample")
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        header = self.table.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.setResizeContentsPrecision(_SAMPLED)
+        header.setStretchLastSection(True)
+        header.setHighlightSections(False)
+        header.setSortIndicatorClearable(True)
+        header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
+        self.table.setSortingEnabled(True)
+        self.total.setAccessibleName("Total for one sample")
+        self.total.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.total.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.total.horizontalHeader().hide()
+        self.total.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.total.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.total.setFixedHeight(self.total.verticalHeader().defaultSectionSize())
+
+    def _lay_out(self) -> None:
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 0, 0, 6)
+        column.setSpacing(0)
+        column.addWidget(self.table, 1)
+        column.addWidget(Line(color="line2"))
+        column.addWidget(self.total)
+        self.note.setContentsMargins(8, 2, 8, 0)
+        column.addWidget(self.note)
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(self.empty)
+        self._stack.addWidget(page)
+
+    def _connect(self) -> None:
+        header = self.table.horizontalHeader()
+        header.sectionResized.connect(self._resized)
+        bars = self.table.horizontalScrollBar(), self.total.horizontalScrollBar()
+        bars[0].valueChanged.connect(bars[1].setValue)
+        self.table.selectionModel().selectionChanged.connect(self._chosen)
+        for signal in (self.table.doubleClicked, self.table.opened):
+            signal.connect(lambda index: self.jump_requested.emit(self.model.rows[index.row()].node))
+        self.table.entered.connect(lambda index: self._selection.hover(self.model.rows[index.row()].node))
+        self.table.left.connect(lambda: self._selection.hover(None))
+        self.table.copied.connect(self.copy)
+        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.table.customContextMenuRequested.connect(self._open_menu)
+        self.controls.changed.connect(self.heat_changed)
+        self._selection.changed.connect(self._follow)
+        self.model.modelReset.connect(self._select)
+        theme.manager().changed.connect(self._retheme)
+
+    # --- What it shows
+
+    def set_cost(self, cost: NetworkCost) -> None:
+        """Show what a network costs; while nobody sees the page it waits."""
+        self._cost = cost
+        if self.isVisible():
+            self._show(cost)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._cost is not None and self._cost is not self._shown:
+            self._show(self._cost)
+
+    def _show(self, cost: NetworkCost) -> None:
+        self._shown = cost
+        self.model.set_rows(cost_rows.rows_of(cost, self._catalog))
+        self.totals.set_texts(cost_rows.total_texts(cost))
+        self.note.setText(cost_rows.note(cost))
+        if not cost.nodes:
+            self.empty.set_text("Nothing on the canvas yet", "The cost of each layer stands here, and their total.")
+        self._stack.setCurrentIndex(1 if cost.nodes else 0)
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
+        """Columns at least as wide as what stands in them; what a person made wider stays so."""
+        header = self.table.horizontalHeader()
+        for column in range(len(COLUMNS)):
+            total = self.total.fontMetrics().horizontalAdvance(self.totals.texts[column]) * 1.1 + 16
+            here = max(self.table.sizeHintForColumn(column) + 10, header.sectionSizeHint(column) + _ARROW)
+            self.table.setColumnWidth(column, int(max(here, total, self._widths[column])))
+
+    def _resized(self, column: int, _old: int, width: int) -> None:
+        self._widths[column] = width
+        self.total.setColumnWidth(column, width)
+
+    def _retheme(self) -> None:
+        self.table.viewport().update()
+        self.total.viewport().update()
+
+    # --- Selection
+
+    def _chosen(self, *_: object) -> None:
+        if not self._following:
+            rows = {index.row() for index in self.table.selectionModel().selectedRows()}
+            self._selection.set((self.model.rows[row].node for row in rows), self)
+
+    def _follow(self, _ids: frozenset[str], origin: object) -> None:
+        if origin is not self:
+            self._select()
+
+    def _select(self) -> None:
+        """Choose the rows of the selected nodes, and have the first in sight."""
+        last = len(COLUMNS) - 1
+        chosen = QItemSelection()
+        first: QModelIndex | None = None
+        for number, row in enumerate(self.model.rows):
+            if row.node in self._selection.ids:
+                first = first or self.model.index(number, 0)
+                chosen.select(self.model.index(number, 0), self.model.index(number, last))
+        self._following = True
+        flags = QItemSelectionModel.SelectionFlag
+        self.table.selectionModel().select(chosen, flags.ClearAndSelect)
+        self._following = False
+        if first is not None:
+            self.table.scrollTo(first)
+
+    # --- Copying
+
+    def copy(self) -> None:
+        """Put the chosen rows on the clipboard, as text and as CSV; all and the total where none is chosen."""
+        chosen = {index.row() for index in self.table.selectionModel().selectedRows()}
+        if chosen:
+            self._copy([row for number, row in enumerate(self.model.rows) if number in chosen], False)
+        else:
+            self.copy_all()
+
+    def copy_all(self) -> None:
+        self._copy(self.model.rows, True)
+
+    def _copy(self, rows: list[Row], totals: bool) -> None:
+        if self._cost is None:
+            return
+        data = QMimeData()
+        data.setText(cost_rows.as_text(rows, self.totals.texts if totals else ()))
+        data.setData("text/csv", cost_rows.as_csv(rows, self._cost).encode())
+        QGuiApplication.clipboard().setMimeData(data)
+
+    def copy_csv(self) -> None:
+        """All rows as CSV text."""
+        if self._cost is not None:
+            QGuiApplication.clipboard().setText(cost_rows.as_csv(self.model.rows, self._cost))
+
+    def _open_menu(self, spot: QPoint) -> None:
+        menu = QMenu(self)
+        index = self.table.indexAt(spot)
+        if index.isValid():
+            row = self.model.rows[index.row()]
+            menu.addAction(icons.icon("frame"), f"Show {row.texts[NODE]}", lambda: self.jump_requested.emit(row.node))
+            menu.addSeparator()
+        copy = menu.addAction(icons.icon("copy"), "Copy", self.copy)
+        copy.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
+        menu.addAction("Copy all", self.copy_all)
+        menu.addAction("Copy all as CSV", self.copy_csv)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self.table.viewport().mapToGlobal(spot))

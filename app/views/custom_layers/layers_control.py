@@ -1,0 +1,227 @@
+"""The open project's own files of layers: read, watched, asked about. Nothing of one runs before it is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.builder.catalog.custom import CustomFile, module_name, read_file, read_files, used_in
+from app.project.document import Document
+from app.project.project import Project
+from app.source import layer_files
+from app.source.trust import FILE, Trust
+from app.views.project_catalog import LiveCatalog
+from app.views.settings import Settings
+
+if TYPE_CHECKING:
+    from app.views.custom_layers.trust_dialog import TrustDialog
+
+FILTER = "Python file (*.py)"
+SETTLED = 150  # ms: who saves a file may write it in several steps
+
+
+class LayersControl(QObject):
+    """Keeps the catalog in step with the files. `changed(files)` comes when one was read anew or is trusted otherwise.
+
+    `waiting(title, reason, action)` asks for a look at the file `asked_about`, for a banner; `refused(title, reason)`
+    tells why something was not done, `said(title, detail)` what was.
+    """
+
+    changed = Signal(object)
+    waiting = Signal(str, str, str)
+    refused = Signal(str, str)
+    said = Signal(str, str)
+
+    def __init__(self, document: Document, catalog: LiveCatalog, settings: Settings, window: QWidget) -> None:
+        super().__init__(window)
+        self._document, self._catalog, self._window = document, catalog, window
+        self.trust = Trust(settings.file.with_name(FILE))
+        self.trust.admit()
+        self.files: tuple[CustomFile, ...] = ()
+        self.asked_about = ""
+        self._watcher = QFileSystemWatcher(self)
+        self._settle = QTimer(self, singleShot=True, interval=SETTLED, timeout=self.read_again)
+        self._watcher.fileChanged.connect(lambda _path: self._settle.start())
+        self._watcher.directoryChanged.connect(lambda _path: self._settle.start())
+        document.changed.connect(self._project_changed)
+        document.replaced.connect(self._project_replaced)
+        self._follow(document.project)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _project_replaced(self, project: Project) -> None:
+        self._follow(project)
+        QTimer.singleShot(0, self, self._ask_about_project)  # once everybody has put away what the last one left
+
+    def _ask_about_project(self) -> None:
+        new = [one for one in self.files if one.file is not None and not one.trusted]
+        missing = [one for one in self.files if one.file is None]
+        if new:
+            names = ", ".join(one.name for one in new)
+            reason = "Nothing of it has been run. Its layers wait until you have looked at it and trust it."
+            self._ask(new[0], f"This project brings layers of its own: {names}", reason, f"Look at {new[0].name}…")
+        elif missing:
+            self.refused.emit(f"{missing[0].name} of this project cannot be read", missing[0].problem)
+
+    def _project_changed(self, before: Project, after: Project) -> None:
+        if before.layer_files != after.layer_files:
+            self._follow(after)
+
+    def _follow(self, project: Project) -> None:
+        self._take(read_files(project.layer_files))
+        self._watch()
+
+    def _take(self, files: tuple[CustomFile, ...]) -> None:
+        if files == self.files:
+            return
+        self.files = files
+        self._catalog.set_custom(spec for one in files for spec in one.specs)
+        self.changed.emit(files)
+
+    def _watch(self) -> None:
+        """The files, and their folders: many editors put a new file in the place of the old."""
+        wanted = {str(one.path) for one in self.files if one.path.is_file()}
+        wanted |= {str(one.path.parent) for one in self.files if one.path.parent.is_dir()}
+        known = {*self._watcher.files(), *self._watcher.directories()}
+        if gone := known - wanted:
+            self._watcher.removePaths(sorted(gone))
+        if new := wanted - known:
+            self._watcher.addPaths(sorted(new))
+
+    def read_again(self) -> None:
+        """Read all files anew, as after an edit; what was trusted and is another text now is asked about."""
+        before = {one.path: one for one in self.files}
+        self._take(read_files(self._document.project.layer_files))
+        self._watch()
+        for one in self.files:
+            old = before.get(one.path)
+            if old is None or old.file == one.file:
+                continue
+            if one.file is not None and not one.trusted:
+                reason = "The new text has not been run. Its layers wait until you trust it."
+                self._ask(one, f"{one.name} was edited", reason, "See what changed…")
+            elif one.problem:
+                self.refused.emit(f"{one.name} cannot be used now", one.problem)
+
+    def _ask(self, one: CustomFile, title: str, reason: str, action: str) -> None:
+        self.asked_about = one.module
+        self.waiting.emit(title, reason, action)
+
+    def note_tried(self) -> None:
+        """Remember which files have run to their end here: the next start need not try them in a child process."""
+        for one in self.files:
+            if one.trusted and one.file is not None and layer_files.has_run(one.file.sha256):
+                self._kept(lambda sha256=one.file.sha256: self.trust.mark_tried(sha256))
+
+    # -- what a person does -------------------------------------------------------------------------------------------
+
+    def file_of(self, module: str) -> CustomFile | None:
+        """The file that is imported as `module`."""
+        return next((one for one in self.files if one.module == module), None)
+
+    def look(self, module: str = "") -> None:
+        """Show a file and ask whether it may run; without a name the one that was asked about."""
+        from app.views.custom_layers.trust_dialog import TrustDialog
+
+        one = self.file_of(module or self.asked_about)
+        if one is None:
+            self.refused.emit("There is no such file in this project", "Add the file that has the class to My layers.")
+        elif one.file is None:
+            self.refused.emit(f"{one.name} cannot be read", one.problem)
+        else:
+            before = self.trust.before(one.path)
+            dialog = TrustDialog(one, before.text if before else "", self._window)
+            dialog.trusted.connect(self.let_run)
+            dialog.revoked.connect(self.stop_trusting)
+            dialog.finished.connect(dialog.deleteLater)
+            dialog.open()
+
+    def look_at(
+        self, path: Path, trusted: Callable[[], None], dialog_of: Callable[..., TrustDialog] | None = None
+    ) -> None:
+        """Show a file that is none of layers, such as one with a Dataset class; `trusted` is called once it may run."""
+        from app.views.custom_layers.trust_dialog import TrustDialog
+
+        one = replace(read_file(path), problem="")
+        if one.file is None:
+            self.refused.emit(f"{path.name} cannot be read", read_file(path).problem)
+            return
+        before = self.trust.before(one.path)
+        dialog = (dialog_of or TrustDialog)(one, before.text if before else "", self._window)
+        dialog.trusted.connect(self.let_run)
+        dialog.trusted.connect(lambda _one: trusted())
+        dialog.revoked.connect(self.stop_trusting)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def let_run(self, one: CustomFile) -> None:
+        """Trust the text that was shown; what lies on the disk by now may be another, and is asked about then."""
+        assert one.file is not None
+        layer_files.allow(one.file.sha256)
+        self._kept(lambda: self.trust.trust(one.file))
+        self.read_again()
+
+    def stop_trusting(self, one: CustomFile) -> None:
+        assert one.file is not None
+        layer_files.disallow(one.file.sha256)
+        self._kept(lambda: self.trust.revoke(one.file.sha256))
+        self._take(read_files(self._document.project.layer_files))
+
+    def _kept(self, write: object) -> None:
+        """Write to the store; what cannot be kept holds for this time."""
+        try:
+            write()  # type: ignore[operator]
+        except OSError as error:
+            reason = f"{error.strerror or error}: {self.trust.file}. It holds until Tapedeck is closed."
+            self.refused.emit("What you trust could not be remembered", reason)
+
+    def choose(self) -> None:
+        """Ask for a file and add it."""
+        start = self._document.path.parent if self._document.path else Path.home()
+        names, _ = QFileDialog.getOpenFileNames(self._window, "Add a file of layers", str(start), FILTER)
+        if names:
+            self.add(map(Path, names))
+
+    def add(self, paths: Iterable[Path]) -> None:
+        """Add files to the project, as one undo step, and show the first that is not trusted yet."""
+        project, added = self._document.project, []
+        for path in paths:
+            path = path.absolute()
+            one = read_file(path)
+            known = [*map(Path, project.layer_files), *(other.path for other in added)]
+            clash = next((other for other in known if module_name(other).casefold() == one.module.casefold()), None)
+            if path in known:
+                self.said.emit(f"{path.name} is here already", "Its layers stand under My layers.")
+            elif clash is not None:
+                reason = f"Both would be imported as {one.module}, as {clash} is. Give one of them another name."
+                self.refused.emit(f"{path.name} was not added", reason)
+            elif one.problem:
+                self.refused.emit(f"{path.name} was not added", one.problem)
+            else:
+                added.append(one)
+        if not added:
+            return
+        names = ", ".join(one.name for one in added)
+        files = (*project.layer_files, *(str(one.path) for one in added))
+        self._document.apply(f"Add {names}", replace(project, layer_files=files))
+        asking = next((one for one in added if not one.trusted), None)
+        if asking is not None:
+            self.look(asking.module)
+
+    def remove(self, module: str) -> None:
+        """Take a file out of the project, as one undo step. Nodes of its classes stay and say what they lack."""
+        one = self.file_of(module)
+        if one is None:
+            return
+        project = self._document.project
+        graphs = [project.graph, *(block.graph for block in project.blocks.values())]
+        count = sum(len(used_in(graph, one)) for graph in graphs)
+        files = tuple(name for name in project.layer_files if Path(name) != one.path)
+        self._document.apply(f"Remove {one.name}", replace(project, layer_files=files))
+        detail = f"{count} node{'s' * (count != 1)} of its classes stay and wait for it." if count else str(one.path)
+        self.said.emit(f"Removed {one.name} from the project", detail)

@@ -1,0 +1,194 @@
+"""Shows a file of layers before anything of it runs, and asks whether it may."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QColor, QTextCursor, QTextFormat
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QStackedWidget, QTextEdit, QWidget
+
+from app.builder.catalog.custom import CustomFile
+from app.builder.catalog.custom_review import difference, hidden_letters, imports
+from app.views.code.code_edit import CodeEdit
+from app.views.ui import theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets import Segmented
+from app.views.ui.widgets.painting import Glyph, label
+
+WARNING = (
+    "Trusting it lets Python run this text in Tapedeck with all that you may do yourself: read and change your files, "
+    "use the network. Trust it if you know what it does. After every edit you are asked again."
+)
+_SHOWN = 6
+
+
+class DiffEdit(QPlainTextEdit):
+    """A unified diff; what came is green, what went is red, with the signs in front so that colour is not alone."""
+
+    def __init__(self, lines: tuple[str, ...], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setReadOnly(True)
+        self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.setFont(theme.font("code"))
+        self.setFrameShape(QPlainTextEdit.Shape.NoFrame)
+        self.setTabChangesFocus(True)
+        self.setAccessibleName("What an edit changed")
+        self.set_lines(lines)
+        theme.manager().changed.connect(self._mark)
+
+    def set_lines(self, lines: tuple[str, ...]) -> None:
+        """Show another difference."""
+        self._lines = lines
+        self.setPlainText("\n".join(lines))
+        self._mark()
+
+    def _mark(self) -> None:
+        colors = theme.current()
+        ground = {"+": theme.mix(colors.sunken, colors.run, 0.22), "-": colors.errorBg, "@": colors.hover}
+        marks = (self._mark_of(number, ground[line[:1]])
+                 for number, line in enumerate(self._lines) if line[:1] in ground)  # fmt: skip
+        self.setExtraSelections(list(marks))
+
+    def _mark_of(self, line: int, color: QColor) -> QTextEdit.ExtraSelection:
+        mark = QTextEdit.ExtraSelection()
+        mark.cursor = QTextCursor(self.document().findBlockByNumber(line))
+        mark.format.setBackground(color)
+        mark.format.setProperty(QTextFormat.Property.FullWidthSelection, True)
+        return mark
+
+
+class TrustDialog(Dialog):
+    """The file's name, place, hash and text, what it holds and what will happen.
+
+    `trusted(file)` comes when the person says that it may run, `revoked(file)` when it may no longer. `before` is the
+    text that was trusted last, for showing what an edit changed.
+    """
+
+    trusted = Signal(object)
+    revoked = Signal(object)
+    warning = WARNING
+    trusted_words = "It is trusted: its classes are layers here."
+    agree = "Trust and load"
+
+    def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
+        assert file.file is not None
+        edited = bool(before) and before != file.file.text and not file.trusted
+        title = f"{file.name} was edited" if edited else file.name if file.trusted else f"Trust {file.name}?"
+        icon, color = ("layers", None) if file.trusted else ("lock", "warn")
+        super().__init__(title, parent, icon=icon, color=color)
+        self.file = file
+        self.setWindowTitle("Layers of your own")
+        self.setMinimumSize(560, 420)
+        self.resize(820, 680)
+        self.body.addWidget(self._place())
+        words = self.trusted_words if file.trusted else self.warning
+        self.body.addWidget(label(words, "body", wrap=True))
+        for icon, color, text in self._facts():
+            self.body.addWidget(_fact(icon, color, text))
+        self.body.addSpacing(4)
+        self._texts(before if edited else "")
+        self._offer()
+
+    def _place(self) -> QWidget:
+        assert self.file.file is not None
+        place = label(f"{self.file.path}\nSHA-256 {self.file.file.sha256}", "formula", "text2", wrap=True)
+        place.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        place.setAccessibleName("Place and hash of the file")
+        return place
+
+    def held(self) -> str:
+        """What of the file can be used, in words; "" if nothing can."""
+        usable = [one.name for one in self.file.classes if not one.reason]
+        return f"Layers: {listed(usable)}" if usable else ""
+
+    def missing(self) -> str:
+        """Why nothing of the file can be used."""
+        return "It has no class of nn.Module or autograd.Function."
+
+    def _facts(self) -> list[tuple[str, str, str]]:
+        """What is to be known of the text, each with an icon."""
+        assert self.file.file is not None
+        text, facts = self.file.file.text, []
+        if held := self.held():
+            facts.append(("layers", "text2", held))
+        for one in [one for one in self.file.classes if one.reason][:_SHOWN]:
+            facts.append(("warning", "warn", f"{one.name} cannot be used: {one.reason}."))
+        if self.file.problem:
+            facts.append(("error", "error", self.file.problem))
+        elif not self._usable():
+            facts.append(("error", "error", self.missing()))
+        if found := imports(text):
+            facts.append(("link", "text2", f"It imports {listed(list(found))}"))
+        if hidden := hidden_letters(text):
+            lines = ", ".join(str(number) for number, _ in hidden[:_SHOWN])
+            words = f"Invisible letters ({hidden[0][1].capitalize()}) stand in line {lines}: "
+            facts.append(("error", "error", words + "the text may not do what it looks like."))
+        return facts
+
+    def _usable(self) -> bool:
+        return bool(self.file.classes or self.held())
+
+    def _texts(self, before: str) -> None:
+        assert self.file.file is not None
+        self.code = CodeEdit()
+        self.code.setAccessibleName(f"Text of {self.file.name}")
+        self.code.show_text(self.file.file.text.rstrip("\n"))
+        self.pages = QStackedWidget()
+        self.pages.addWidget(self.code)
+        self.changes: DiffEdit | None = None
+        if before:
+            self.changes = DiffEdit(difference(before, self.file.file.text))
+            self.pages.addWidget(self.changes)
+            self.choice = Segmented([("changes", "What changed"), ("text", "The whole text")], "Shown")
+            self.choice.changed.connect(self._show)
+            row = QHBoxLayout()
+            row.addWidget(self.choice)
+            row.addStretch(1)
+            self.body.addLayout(row)
+            self._show("changes")
+        self.body.addWidget(self.pages, 1)
+
+    def _show(self, key: str) -> None:
+        self.pages.setCurrentWidget(self.changes if key == "changes" and self.changes else self.code)
+
+    def _offer(self) -> None:
+        """Nothing is trusted by Enter alone: the way out has the focus."""
+        if self.file.trusted:
+            self.revoke_button = self.add_button("Trust it no more", left=True)
+            self.revoke_button.clicked.connect(self._revoke)
+            close = self.add_button("Close", "primary", default=True)
+            close.clicked.connect(self.accept)
+            close.setFocus()
+            return
+        later = self.add_button("Not now")
+        later.clicked.connect(self.reject)
+        self.trust_button = self.add_button(self.agree, "primary")
+        self.trust_button.clicked.connect(self._trust)
+        self.trust_button.setEnabled(self._usable())
+        later.setFocus()
+
+    def _trust(self) -> None:
+        self.trusted.emit(self.file)
+        self.accept()
+
+    def _revoke(self) -> None:
+        self.revoked.emit(self.file)
+        self.accept()
+
+
+def _fact(icon: str, color: str, text: str) -> QWidget:
+    """An icon and a line."""
+    holder = QWidget()
+    row = QHBoxLayout(holder)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(8)
+    row.addWidget(Glyph(icon, color, 14), 0, Qt.AlignmentFlag.AlignTop)
+    row.addWidget(label(text, "label", "" if color == "text2" else color, wrap=True), 1)
+    return holder
+
+
+def listed(words: list[str]) -> str:
+    """The first few, and how many more."""
+    shown = ", ".join(words[:_SHOWN])
+    return shown + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")

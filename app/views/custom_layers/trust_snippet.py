@@ -1,0 +1,28 @@
+"""Shows a file with a snippet before it runs."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QWidget
+
+from app.builder.catalog.custom import CustomFile
+from app.views.custom_layers.trust_dialog import TrustDialog
+
+
+class SnippetTrustDialog(TrustDialog):
+    """As for a file of layers; what it holds are lines to be run."""
+
+    warning = (
+        "A snippet runs in a process of its own, within a time and a memory limit, but with all that you may do "
+        "yourself: read and change your files, use the network. Trust it if you know what it does. It runs when you "
+        "press Run, not before."
+    )
+    agree = "Trust this text"
+
+    def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(file, before, parent)
+        self.setWindowTitle("A snippet of PyTorch")
+
+    def held(self) -> str:
+        assert self.file.file is not None
+        lines = sum(bool(line.strip()) for line in self.file.file.text.splitlines())
+        return f"{lines} line{'s' if lines != 1 else ''} to be run"

@@ -1,0 +1,29 @@
+"""What the pages of the window want and needs no window: imported by a worker while the window stands.
+
+Nothing here may import PySide6, not even pyqtgraph: PySide makes its classes when they are first asked for, and two
+threads that ask at once bring the program down.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+MODULES = """
+    numpy graphviz ssl urllib.request multiprocessing xml.etree.ElementTree
+    app.builder.dimensions.dimensions app.builder.shapes.input_sizes app.builder.search
+    app.builder.code_editing.edits app.data.description app.training.monitoring.gradient_health
+    app.training.monitoring.gradient_verdict app.training.evaluation.evaluator app.training.evaluation.predict
+    app.training.monitoring.snapshots app.training.monitoring.memory_report app.runs.compare
+    app.autograd.pictures.diagram app.autograd.pictures.search app.autograd.forward_modes
+    app.autograd.snippets.snippet app.autograd.pictures.replay_html app.graphviz_export app.engine.snippet_process
+    app.telemetry.gpu app.data.downloads.download
+"""
+
+
+def load() -> None:
+    """Import them, and make the lexer of the Code tab, whose first text takes its making too."""
+    for name in MODULES.split():
+        import_module(name)
+    from pygments.lexers.python import PythonLexer
+
+    list(PythonLexer().get_tokens(""))

@@ -1,0 +1,187 @@
+"""What to take away, and where to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
+
+from app.export.onnx_extra import onnx_missing
+from app.views.ui import theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import label, set_property
+
+
+@dataclass(frozen=True)
+class ExportChoice:
+    """Which files go into `folder`."""
+
+    folder: Path
+    code: bool = True
+    safetensors: bool = True
+    pt: bool = False
+    script: bool = True
+    pt2: bool = False
+    onnx: bool = False
+    certify: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files that will be written."""
+        wanted = (self.code, self.safetensors, self.pt, self.script, self.pt2, self.onnx, self.certify)
+        return tuple(name for name, want in zip(NAMES.values(), wanted, strict=True) if want)
+
+    @property
+    def proves(self) -> bool:
+        """Whether something is made that takes its time, and is compared."""
+        return self.pt2 or self.onnx or self.certify
+
+    @property
+    def takes_weights(self) -> bool:
+        return self.safetensors or self.pt or self.proves
+
+
+NAMES = {
+    "code": "model.py",
+    "safetensors": "weights.safetensors",
+    "pt": "weights.pt",
+    "script": "train.py",
+    "pt2": "model.pt2",
+    "onnx": "model.onnx",
+    "certify": "model.certificate.json",
+}
+_WORDS = {
+    "code": "The class Net(nn.Module), which needs torch alone.",
+    "safetensors": "The state_dict in a file that can hold nothing but tensors.",
+    "pt": "The state_dict for torch.load(path, weights_only=True).",
+    "script": "Repeats the run with the same seed, step by step.",
+    "pt2": "For torch.export.load, without the class. Run once and compared with this net.",
+    "onnx": "For other runtimes. Run once by onnxruntime and compared with this net.",
+    "certify": "Runs model.py with the weights in a clean process: are outputs and gradients those of this net?",
+}
+# Where another kind of thing begins.
+_SECTIONS = {"code": "Files", "pt2": "Other formats, of eval mode", "certify": "Certify"}
+
+
+def folder_problem(folder: Path) -> str:
+    """Why nothing can be written into a folder, "" if it can. The folder need not be there yet."""
+    if folder.exists() and not folder.is_dir():
+        return f"{folder} is a file. Choose a folder."
+    parent = folder
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    if not parent.is_dir():
+        return f"{parent} is a file, so no folder can be made in it."
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return f"You may not write in {parent}. Choose another folder."
+    return ""
+
+
+class ExportDialog(Dialog):
+    """Choose the files and the folder. `chosen(ExportChoice)` comes when Export is pressed.
+
+    Args:
+        folder: Where to, at first.
+        weights: Which weights would be written, in words that follow "Weights": `untrained, drawn with seed 0`.
+    """
+
+    chosen = Signal(object)
+
+    def __init__(self, folder: Path, weights: str, parent: QWidget | None = None) -> None:
+        super().__init__("Export", parent)
+        self.setMinimumWidth(520)
+        self.boxes: dict[str, QCheckBox] = {}
+        self.words: dict[str, QLabel] = {}
+        start = ExportChoice(folder)
+        for key, name in NAMES.items():
+            if key in _SECTIONS:
+                self.body.addWidget(label(_SECTIONS[key], "section"))
+            self._add_box(key, name, getattr(start, key))
+        if missing := onnx_missing():
+            self._disable("onnx", missing)
+        self.weights = label("", "label", "text2", wrap=True)
+        self.set_weights(weights)
+        self.body.addWidget(self.weights)
+        self.body.addSpacing(8)
+        self.body.addWidget(label("Folder", "section"))
+        self.folder = QLineEdit(str(folder))
+        self.folder.setAccessibleName("Folder")
+        self.folder.setMinimumHeight(26)
+        browse = Button("Choose …", icon="folder")
+        browse.clicked.connect(self._browse)
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(self.folder, 1)
+        row.addWidget(browse)
+        self.body.addLayout(row)
+        self.note = label("", "label", "text3", wrap=True)
+        self.body.addWidget(self.note)
+        cancel = self.add_button("Cancel")
+        cancel.clicked.connect(self.reject)
+        self.export_button = self.add_button("Export", "primary", default=True)
+        self.export_button.clicked.connect(self._choose)
+        self.folder.textChanged.connect(self._look)
+        self._look()
+
+    def set_weights(self, weights: str) -> None:
+        """Say which weights would be written, in words that follow "Weights"."""
+        self.weights.setText(f"Weights {weights}.")
+
+    def _add_box(self, key: str, name: str, on: bool) -> None:
+        check = QCheckBox(name)
+        check.setFont(theme.font("code"))
+        check.setChecked(on)
+        check.setAccessibleDescription(_WORDS[key])
+        check.toggled.connect(self._look)
+        self.boxes[key] = check
+        column = QVBoxLayout()
+        column.setSpacing(1)
+        column.addWidget(check)
+        words = label(_WORDS[key], "label", "text3", wrap=True)
+        words.setContentsMargins(21, 0, 0, 2)
+        column.addWidget(words)
+        self.words[key] = words
+        self.body.addLayout(column)
+
+    def _disable(self, key: str, why: str) -> None:
+        """Let nobody tick a box, and say why beneath it."""
+        self.boxes[key].setChecked(False)
+        self.boxes[key].setEnabled(False)
+        self.boxes[key].setAccessibleDescription(why)
+        self.words[key].setText(why)
+
+    def choice(self) -> ExportChoice:
+        """What is chosen at the moment."""
+        folder = Path(self.folder.text().strip()).expanduser()
+        return ExportChoice(folder, **{key: check.isChecked() for key, check in self.boxes.items()})
+
+    def _look(self) -> None:
+        """Say what stands in the way, or what will be replaced."""
+        choice = self.choice()
+        problem = "" if choice.names else "Choose at least one file."
+        if choice.certify and not choice.code:
+            problem = "A certificate is of model.py: choose that too."
+        if not self.folder.text().strip() or not choice.folder.is_absolute():
+            problem = problem or "Type the whole path of a folder, or choose one."
+        problem = problem or folder_problem(choice.folder)
+        there = [name for name in choice.names if not problem and (choice.folder / name).exists()]
+        note = f"Will be replaced: {', '.join(there)}." if there else ""
+        if not problem and not note and not choice.folder.exists():
+            note = "The folder will be made."
+        self.note.setText(problem or note)
+        set_property(self.note, "tone", "error" if problem else "warn" if there else "text3")
+        self.weights.setVisible(choice.takes_weights)
+        self.export_button.setEnabled(not problem)
+
+    def _browse(self) -> None:
+        found = QFileDialog.getExistingDirectory(self, "Export to", self.folder.text())
+        if found:
+            self.folder.setText(found)
+
+    def _choose(self) -> None:
+        self.chosen.emit(self.choice())
+        self.accept()

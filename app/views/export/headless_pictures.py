@@ -1,0 +1,121 @@
+"""Pictures for commands that have no window: the drawing, the curves of a run, the graph of its backward pass."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QMessageLogContext, QSize, Qt, QtMsgType, qInstallMessageHandler
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+
+from app import graphviz_export
+from app.diagram.diagram import Drawing
+from app.engine.tasks import capture
+from app.project.custom_layers import ops_of
+from app.project.document import Document
+from app.project.project import Project
+from app.training.history import History
+from app.training.job import Job
+from app.util import atomic
+from app.views.export.picture import png_bytes
+from app.views.selection import Selection
+from app.views.ui import theme
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CANVAS = QSize(1600, 600)
+CURVES = QSize(1600, 360)
+
+
+def application() -> QApplication:
+    """The QApplication of a command: no display is asked for."""
+    existing = QApplication.instance()
+    if isinstance(existing, QApplication):
+        return existing
+    os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    qInstallMessageHandler(_say)
+    made = QApplication(["tapedeck"])
+    theme.apply(made, "light")
+    return made
+
+
+def _say(_kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
+    """What Qt has to say, but for what a platform without a screen says of every window."""
+    if "propagateSizeHints" not in text:
+        print(text, file=sys.stderr)
+
+
+def offscreen_painter() -> Callable[[Drawing, Path], None]:
+    """What draws a graph where Graphviz is not installed."""
+    application()
+    from app.views.export.picture import paint
+
+    return paint
+
+
+def run_pictures(
+    project: Project,
+    job: Job,
+    weights: Mapping[str, Tensor],
+    history: History,
+    folder: Path,
+    part: Callable[[str, Callable[[], object]], None],
+) -> None:
+    """Draw the network, the curves and the autograd graph of a run into a folder; `part(name, draw)` calls each."""
+    application()
+    part("network.png", lambda: _network(project, folder / "network.png"))
+    part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
+    part("autograd.svg", lambda: _autograd(project, job, weights, folder / "autograd.svg"))
+
+
+def _autograd(project: Project, job: Job, weights: Mapping[str, Tensor], path: Path) -> None:
+    labels = capture.node_labels(project.graph, ops_of(project))
+    tape = capture.capture_batch(job, labels, weights=lambda: weights)
+    from app.autograd.pictures.diagram import to_drawing
+
+    painter = None if graphviz_export.has_dot() else offscreen_painter()
+    graphviz_export.export(to_drawing(tape), path, painter)
+
+
+def _network(project: Project, path: Path) -> None:
+    from app.builder.analysis import analyse
+    from app.views.canvas.canvas import Canvas
+
+    ops = ops_of(project)
+    canvas = Canvas(Document(project), Selection(), ops)
+    analysis = analyse(project.graph, ops)
+    canvas.set_analysis(analysis)
+
+    def ready() -> None:
+        for control in (canvas.minimap, canvas.zoom_control, canvas.breadcrumb):
+            control.hide()
+        canvas.frame_all()
+
+    _grab(canvas, CANVAS, path, ready)
+
+
+def _curves(history: History, job: Job, path: Path) -> None:
+    from app.views.training.charts.curves import Curves
+
+    curves = Curves()
+    curves.set_history(history, job.source)
+    curves.controls.hide()
+    _grab(curves, CURVES, path, curves.refresh)
+
+
+def _grab(widget: Any, size: QSize, path: Path, ready: Callable[[], object]) -> None:
+    """Write the widget as a picture, once it has its size."""
+    widget.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen)
+    widget.resize(size)
+    widget.show()
+    QGuiApplication.processEvents()
+    ready()
+    QGuiApplication.processEvents()
+    picture = png_bytes(widget.grab())
+    widget.close()
+    atomic.write_bytes(path, picture)

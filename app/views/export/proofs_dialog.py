@@ -1,0 +1,118 @@
+"""How an export is proved: what goes on, then the figures, and what they mean. The window stays free meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QVBoxLayout, QWidget
+
+from app.views.export.proofs import Proofs, ToProve, prove
+from app.views.ui.background import Failure
+from app.views.ui.dialogs.progress import WorkingDialog
+from app.views.ui.widgets.painting import Glyph, label, set_property
+
+WIDE = 48  # letters of a figure that fit beside the other columns
+COLUMNS = ("Compared", "Mode", "Precision", "Tensors", "Largest relative difference")
+MEANS = (
+    "Without Tapedeck these files give the numbers that this net gives, and they learn by the same gradients. It says "
+    "nothing of how good the net is, nor of another version of torch."
+)
+DIFFERS = "Do not rely on these files: what was certified is not what is on the canvas. Export them anew."
+
+
+class ProofsDialog(WorkingDialog):
+    """Proves at once when it is shown. `proved(Proofs)` comes when it is done, also when something does not pass."""
+
+    proved = Signal(object)
+
+    def __init__(self, wanted: ToProve, parent: QWidget | None = None) -> None:
+        names = " and ".join(filter(None, (", ".join(wanted.names[:-1]), wanted.names[-1])))
+        super().__init__(f"Making {names}", parent)
+        self.setWindowTitle("Export")
+        self.setModal(False)
+        self.setMinimumWidth(600)
+        self.finished.connect(self.deleteLater)
+        # Wrapped labels ask for the height that they would need in a dialog narrower than it can be.
+        self.layout().setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        self.bar = QProgressBar()
+        self.bar.setRange(0, 0)
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the export")
+        self.state = label("", "label", "text2", wrap=True)
+        self.results = QVBoxLayout()
+        self.results.setSpacing(10)
+        self.body.addLayout(self.results)
+        self.body.addWidget(self.bar)
+        self.body.addWidget(self.state)
+        self.body.addStretch(1)
+        self.stop_button = self.add_button("Cancel")
+        self.stop_button.clicked.connect(self.reject)
+        self.begin(partial(prove, wanted))
+
+    def told(self, words: str) -> None:
+        self.state.setText(words)
+
+    def answered(self, answer: Proofs | Failure, cancelled: bool) -> None:
+        self.bar.hide()
+        self.stop_button.setText("Close")
+        self.stop_button.setEnabled(True)
+        if cancelled:
+            self.reject()
+        elif isinstance(answer, Failure):
+            self.heading.setText("The export is not complete")
+            self.state.setText(str(answer.error))
+            self.state.setToolTip(answer.traceback)
+            set_property(self.state, "tone", "error")
+        else:
+            self._show(answer)
+            self.proved.emit(answer)
+        QTimer.singleShot(0, self, self._fit)  # what is new here tells its height once it has been shown
+
+    def _fit(self) -> None:
+        self.layout().activate()
+        self.resize(self.width(), self.layout().totalHeightForWidth(self.width()))
+
+    def _show(self, proofs: Proofs) -> None:
+        self.heading.setText("What was exported is this net" if proofs.passed else "Not all of it passed")
+        for one in proofs.written:
+            self._line(one.passed, one.message)
+        for words in proofs.refused:
+            self._line(False, words)
+        certificate = proofs.certificate
+        self.state.setVisible(certificate is not None)
+        if certificate is None:
+            return
+        self._line(certificate.passed, certificate.message)
+        if certificate.checks:
+            self.results.addLayout(self._table(proofs))
+        where = f" The figures are in {proofs.path.name}, beside the code." if proofs.path else ""
+        self.state.setText((MEANS if certificate.passed else DIFFERS) + where)
+        set_property(self.state, "tone", "text3" if certificate.passed else "error")
+
+    def _line(self, passed: bool, words: str) -> None:
+        row = QGridLayout()
+        row.setHorizontalSpacing(8)
+        row.setColumnStretch(1, 1)
+        glyph = Glyph("check", "run") if passed else Glyph("error", "error")
+        glyph.setAccessibleName("Passed" if passed else "Failed")
+        row.addWidget(glyph, 0, 0, Qt.AlignmentFlag.AlignTop)
+        row.addWidget(label(words, "body", "text" if passed else "error", wrap=True), 0, 1)
+        self.results.addLayout(row)
+
+    def _table(self, proofs: Proofs) -> QGridLayout:
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(4)
+        grid.setColumnStretch(len(COLUMNS) - 1, 1)
+        for column, title in enumerate(COLUMNS):
+            grid.addWidget(label(title, "label", "text3"), 0, column)
+        assert proofs.certificate is not None
+        for row, check in enumerate(proofs.certificate.checks, 1):
+            tone = "text2" if check.passed else "error"
+            count = str(check.count) if check.count else ""
+            what = f"{check.what}, source model" if check.source else check.what
+            for column, words in enumerate((what, check.mode, check.dtype, count)):
+                grid.addWidget(label(words, "label", tone), row, column, Qt.AlignmentFlag.AlignTop)
+            grid.addWidget(label(check.figure, "label", tone, wrap=len(check.figure) > WIDE), row, len(COLUMNS) - 1)
+        return grid

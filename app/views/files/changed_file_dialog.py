@@ -1,0 +1,135 @@
+"""The file of the open project was changed by somebody else: what differs, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from app.project import file
+from app.project.file import ProjectFileError
+from app.project.project import Project
+from app.views.custom_layers.trust_dialog import DiffEdit
+from app.views.files.project_difference import differences, lines
+from app.views.ui.background import Failure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.thread_task import Errand
+from app.views.ui.widgets.painting import label
+
+LEGEND = "+ is in the file alone, - is here alone, ~ differs: here → in the file. Reload can be undone."
+MOST = 400  # lines that are shown
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """What the file of an open project is now. `digest` is "" if it is gone, None if it cannot be read at all.
+
+    `project` is None where it is no project that can be read, and `problem` says why. `same`: it is the open project.
+    """
+
+    digest: str | None
+    project: Project | None = None
+    problem: str = ""
+    same: bool = False
+
+
+def look(path: Path, opened: Project, known: str | None = None) -> OnDisk:
+    """Read what a file is now, unless it still has the digest that is `known`. For a worker."""
+    digest: str | None = None
+    try:
+        digest = file.digest(path)
+        if digest in ("", known):
+            return OnDisk(digest)
+        project, digest = file.read_with_digest(path)
+    except ProjectFileError as error:
+        return OnDisk(digest, problem=str(error))
+    except OSError as error:
+        return OnDisk(None, problem=f"{path}: {error.strerror or error}")
+    return OnDisk(digest, project, same=file.dumps(project) == file.dumps(opened))
+
+
+class Choice(Enum):
+    """What becomes of the two versions."""
+
+    KEEP = "keep"
+    RELOAD = "reload"
+    OVERWRITE = "overwrite"
+    SAVE_AS = "save as"
+
+
+class ChangedFileDialog(Dialog):
+    """Shows what the file has that the open project has not; `choice` is the answer, and `on_disk` what was seen.
+
+    Esc keeps both as they are.
+    """
+
+    def __init__(self, path: Path, opened: Project, parent: QWidget | None = None) -> None:
+        super().__init__(f"{path.name} was changed on the disk", parent, icon="warning")
+        self.setWindowTitle("Tapedeck")
+        self.setMinimumSize(560, 380)
+        self.resize(640, 460)
+        self.choice = Choice.KEEP
+        self.on_disk: OnDisk | None = None
+        self._opened = opened
+        self.words = label("Reading the file…", "body", "text2", wrap=True)
+        self.changes = DiffEdit(())
+        self.changes.setAccessibleName("What differs")
+        self.legend = label(LEGEND, "label", "text3", wrap=True)
+        self.body.addWidget(self.words)
+        self.body.addWidget(self.changes, 1)
+        self.body.addWidget(self.legend)
+        self.overwrite_button = self.add_button("Overwrite the file", left=True)
+        self.keep_button = self.add_button("Keep mine")
+        self.keep_button.setToolTip("Go on with what is open. The file stays as it is until you save.")
+        self.save_as_button = self.add_button("Save as…")
+        self.reload_button = self.add_button("Reload", "primary")
+        buttons = ((self.overwrite_button, Choice.OVERWRITE), (self.keep_button, Choice.KEEP),
+                   (self.save_as_button, Choice.SAVE_AS), (self.reload_button, Choice.RELOAD))  # fmt: skip
+        for button, choice in buttons:
+            button.clicked.connect(lambda _=False, choice=choice: self._choose(choice))
+        self.reload_button.setEnabled(False)
+        self.overwrite_button.setEnabled(False)
+        self.keep_button.setFocus()  # nothing is given up by Enter alone
+        self._errand = Errand(lambda _tell: _compared(path, opened))
+        self._errand.ended.connect(self._read, Qt.ConnectionType.QueuedConnection)
+        self.finished.connect(self._errand.cancel)
+        self._errand.begin()
+
+    def _read(self, answer: tuple[OnDisk, tuple[str, ...]] | Failure) -> None:
+        if isinstance(answer, Failure):
+            self.words.setText(f"The file cannot be read: {answer.error}.")
+            return
+        self.on_disk, found = answer
+        self.reload_button.setEnabled(self.on_disk.project is not None)
+        self.overwrite_button.setEnabled(True)
+        self.changes.set_lines(found)
+        self.changes.setVisible(bool(found))
+        self.legend.setVisible(bool(found))
+        self.words.setText(_words(self.on_disk, bool(found)))
+
+    def _choose(self, choice: Choice) -> None:
+        self.choice = choice
+        self.accept()
+
+
+def _words(on_disk: OnDisk, differs: bool) -> str:
+    if on_disk.digest == "":
+        return "The file is gone: it was moved or deleted. What is open can be saved there again."
+    if on_disk.project is None:
+        return f"What is there now cannot be opened: {on_disk.problem}"
+    if not differs:
+        return "It holds the same project, written in another way."
+    return "Another window or program saved it. What differs between what is open here and the file:"
+
+
+def _compared(path: Path, opened: Project) -> tuple[OnDisk, tuple[str, ...]]:
+    """What the file is, and what differs, as lines; for a worker."""
+    now = look(path, opened)
+    if now.project is None:
+        return now, ()
+    found = lines(differences(opened, now.project))
+    more = (f"  and {len(found) - MOST:,} more",) if len(found) > MOST else ()
+    return now, (*found[:MOST], *more)

@@ -1,0 +1,311 @@
+"""The file of the open project: who else has it open, and what becomes of changes from outside and of failed saves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QFileSystemWatcher, QObject, Qt, QTimer
+from PySide6.QtGui import QGuiApplication
+
+from app.project import file_lock
+from app.project.project import Project
+from app.util.resources import path as resource_path
+from app.views.files.autosave import Autosave
+from app.views.files.changed_file_dialog import ChangedFileDialog, Choice, OnDisk, look
+from app.views.files.project_difference import differences, summary
+from app.views.ui.background import Failure
+from app.views.ui.dialogs.message import Answer, QuestionDialog
+from app.views.ui.thread_task import Errand
+from app.views.ui.widgets.banner import Banner
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+SETTLED = 100  # ms: who saves a file may write it in several steps
+UNSAVED, CHANGED, OPEN = "unsaved", "changed", "open"  # what there is to say, the first of these first
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A message with what can be done, by the words on the buttons; `closed` is called when it is closed unanswered."""
+
+    kind: str
+    title: str
+    reason: str
+    actions: dict[str, Callable[[], object]]
+    closed: Callable[[], object] | None = None
+
+
+class FileControl(QObject):
+    """Marks the file as open, watches it, and asks before somebody's work would be written over."""
+
+    def __init__(self, window: MainWindow, autosave: Autosave) -> None:
+        super().__init__(window)
+        self._window, self._document, self._autosave = window, window.document, autosave
+        self._notices: dict[str, Notice] = {}
+        self._lock: file_lock.Lock | None = None
+        self._locked: Path | None = None  # the lock file that is held, or that somebody else holds
+        self._ignored: str | None = None  # the digest of a change that the person has let be
+        self._looking: Errand | None = None
+        self.banner = Banner(parent=window)
+        self.banner.hide()
+        window.centralWidget().layout().insertWidget(0, self.banner)
+        self.banner.chosen.connect(self._chosen)
+        self.banner.closed.connect(self._closed)
+        self._watcher = QFileSystemWatcher(self)
+        self._settle = QTimer(self, singleShot=True, interval=SETTLED, timeout=self.look)
+        self._watcher.fileChanged.connect(lambda _path: self._settle.start())
+        self._watcher.directoryChanged.connect(lambda _path: self._settle.start())
+        application = QGuiApplication.instance()
+        assert isinstance(application, QGuiApplication)
+        application.applicationStateChanged.connect(self._activated)
+        self._document.replaced.connect(self._replaced)
+        self._document.path_changed.connect(self._path_changed)
+        files = window.files
+        files.not_saved.connect(self._not_saved)
+        files.saved.connect(lambda _path: self._drop(UNSAVED))
+        files.settle = self.settle
+        files.may_replace = self.may_replace
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._settle.stop()
+        self._release()
+
+    # -- the lock -----------------------------------------------------------------------------------------------------
+
+    def _replaced(self, _project: object) -> None:
+        self._ignored = None
+        for key in (UNSAVED, CHANGED, OPEN):
+            self._drop(key)
+        self._release()  # taken anew, also for the same file: whether somebody else has it open is said again
+
+    def _path_changed(self, path: Path | None) -> None:
+        wanted = file_lock.lock_beside(path) if path is not None and not _is_example(path) else None
+        if wanted != self._locked:
+            self._release()
+            self._drop(OPEN)
+            self._locked = wanted
+            if path is not None and wanted is not None:
+                self._mark(path)
+        self._drop(CHANGED)
+        self._watch()
+
+    def _mark(self, path: Path, *, quietly: bool = False, force: bool = False) -> None:
+        """Mark the file as open here; unless `quietly`, say who else has it."""
+        try:
+            self._autosave.note_open(file_lock.lock_beside(path))
+        except OSError:
+            pass  # autosave says so once there is something to keep
+        try:
+            self._lock = file_lock.mark_open(path, force=force)
+        except file_lock.Taken as error:
+            if not quietly:
+                self._put(OPEN, self._open_notice(path, error.owner))
+        except OSError:
+            pass  # a folder that cannot be written: what is read there cannot be saved there either
+        else:
+            self._drop(OPEN)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.remove()
+            self._lock = None
+            try:
+                self._autosave.note_open(None)
+            except OSError:
+                pass
+        self._locked = None
+
+    def _open_notice(self, path: Path, owner: file_lock.Owner) -> Notice:
+        here = owner.pid == os.getpid() and not owner.elsewhere
+        who = "in this program" if here else owner.words or "by a program that does not say who it is"
+        reason = f"Open: {who}. Changes made in both may collide; whoever saves second is asked."
+        actions: dict[str, Callable[[], object]] = {
+            "Read-only": self._read_only,
+            "Open a copy": self._open_copy,
+            "Go on": partial(self._go_on, path),
+        }
+        return Notice("warning", f"{path.name} is open in another window", reason, actions)
+
+    def _read_only(self) -> None:
+        self._document.set_read_only()
+        self._drop(OPEN)
+
+    def _open_copy(self) -> None:
+        """What is open has no file from now on; undo goes on, and saving asks where."""
+        self._document.detach()
+
+    def _go_on(self, path: Path) -> None:
+        self._drop(OPEN)
+        self._mark(path, quietly=True, force=True)
+
+    # -- changes from outside -----------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """The file, and its folder: most programs put a new file in the place of the old."""
+        path = self._document.path
+        wanted = {str(one) for one in (path, path.parent) if one.exists()} if path is not None else set()
+        known = {*self._watcher.files(), *self._watcher.directories()}
+        if gone := known - wanted:
+            self._watcher.removePaths(sorted(gone))
+        if new := wanted - known:
+            self._watcher.addPaths(sorted(new))
+
+    def _activated(self, state: Qt.ApplicationState) -> None:
+        """Some file systems tell of no changes, so the file is looked at when the person comes back."""
+        if state == Qt.ApplicationState.ApplicationActive:
+            self._settle.start()
+
+    def look(self) -> None:
+        """Hold the file against what it was, beside the window."""
+        path, known = self._document.path, self._document.on_disk
+        if path is None or known is None:
+            return
+        self._watch()
+        if self._looking is not None:
+            self._looking.cancel()
+        opened = self._document.project
+        self._looking = Errand(lambda _tell: (path, known, opened, look(path, opened, known)))
+        self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
+        self._looking.begin()
+
+    def _looked(self, answer: tuple[Path, str, Project, OnDisk] | Failure) -> None:
+        self._looking = None
+        if isinstance(answer, Failure):
+            raise answer.error
+        path, known, opened, now = answer
+        if path != self._document.path or known != self._document.on_disk:
+            return  # of a file that was left, or saved meanwhile
+        if now.digest == known:
+            self._drop(CHANGED)
+            if self._lock is None and self._locked is not None:
+                self._mark(path, quietly=True)  # the other window may have closed
+        elif now.digest == "":
+            self._gone(path)
+        elif now.same and now.digest is not None and opened is self._document.project:
+            self._document.on_disk = now.digest
+            self._document.undo_stack.setClean()
+            self._drop(CHANGED)
+        elif now.digest != self._ignored or now.digest is None:
+            self._say_changed(path, now)
+
+    def _gone(self, path: Path) -> None:
+        if self._ignored == "":
+            return
+        self._document.mark_unsaved()
+        reason = f"It was moved or deleted: {path}. What is open here is the only version until you save it."
+        save = {"Save it there again": self._window.files.save, "Save as…": self._window.files.save_as}
+        closed = partial(setattr, self, "_ignored", "")
+        self._put(CHANGED, Notice("warning", f"{path.name} is gone", reason, dict(save), closed))
+
+    def _say_changed(self, path: Path, now: OnDisk) -> None:
+        keep = partial(self._keep, now)
+        if now.project is None:
+            title, reason = f"{path.name} was changed and can no longer be opened", now.problem
+            actions: dict[str, Callable[[], object]] = {"Save as…": self._window.files.save_as, "Keep mine": keep}
+        else:
+            found = summary(differences(self._document.project, now.project))
+            title = f"{path.name} was changed on the disk"
+            reason = f"In the file: {found}." if found else "The same project, written in another way."
+            actions = {"See what differs…": self._ask, "Reload": partial(self._reload, now), "Keep mine": keep}
+        self._put(CHANGED, Notice("warning", title, reason, actions, keep))
+
+    def _keep(self, now: OnDisk) -> None:
+        """Go on with what is open: the file does not have it. Saving asks once more."""
+        self._ignored = now.digest
+        self._document.mark_unsaved()
+        self._drop(CHANGED)
+
+    def _reload(self, now: OnDisk) -> None:
+        assert now.project is not None and now.digest is not None
+        self._document.reload(now.project, now.digest)
+        self._drop(CHANGED)
+        self._watch()
+
+    def _ask(self) -> None:
+        path = self._document.path
+        if path is not None:
+            self.settle(path)
+
+    def settle(self, path: Path) -> bool:
+        """Ask what becomes of the file's version and the open one; whether the open one was saved."""
+        dialog = ChangedFileDialog(path, self._document.project, self._window)
+        dialog.exec()
+        dialog.deleteLater()
+        seen, files = dialog.on_disk, self._window.files
+        if dialog.choice is Choice.SAVE_AS:
+            return files.save_as()
+        if seen is None:
+            return False
+        if dialog.choice is Choice.OVERWRITE:
+            self._document.on_disk = seen.digest  # what was shown, and no later version
+            return files.save_to(path)
+        if dialog.choice is Choice.RELOAD and seen.project is not None:
+            self._reload(seen)
+        elif seen.digest != self._document.on_disk:
+            self._keep(seen)
+        return False
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    def may_replace(self, path: Path, asked: bool) -> bool:
+        """Ask before another file is written over that somebody has open, or that nobody was `asked` about."""
+        mine = self._lock is not None and file_lock.lock_beside(path) == self._locked
+        owner = None if mine else file_lock.holder(path)
+        if owner is not None:
+            title = f"Replace {path.name}, which is open in another window?"
+            words = f"Open: {owner.words or 'by another program'}. That window will be told that the file has changed."
+        elif not asked and path.exists():
+            title, words = f"Replace {path.name}?", f"It is there already, in {path.parent}."
+        else:
+            return True
+        dialog = QuestionDialog(title, words, self._window)
+        dialog.offer("Replace it", Answer.DISCARD, left=True)
+        dialog.offer("Cancel", Answer.CANCEL, "primary", default=True)
+        dialog.exec()
+        dialog.deleteLater()
+        return dialog.answer is Answer.DISCARD
+
+    def _not_saved(self, title: str, reason: str) -> None:
+        self._put(UNSAVED, Notice("error", title, reason, {"Save as…": self._window.files.save_as}))
+
+    # -- the banner ---------------------------------------------------------------------------------------------------
+
+    def _put(self, key: str, notice: Notice) -> None:
+        self._notices[key] = notice
+        self._show()
+
+    def _drop(self, key: str) -> None:
+        if self._notices.pop(key, None) is not None:
+            self._show()
+
+    def _front(self) -> str:
+        return next((key for key in (UNSAVED, CHANGED, OPEN) if key in self._notices), "")
+
+    def _show(self) -> None:
+        notice = self._notices.get(self._front())
+        if notice is not None:
+            self.banner.set(notice.kind, notice.title, notice.reason, *notice.actions)
+        self.banner.setVisible(notice is not None)
+
+    def _chosen(self, text: str) -> None:
+        notice = self._notices.get(self._front())
+        if notice is not None and text in notice.actions:
+            notice.actions[text]()
+
+    def _closed(self) -> None:
+        notice = self._notices.pop(self._front(), None)
+        if notice is not None and notice.closed is not None:
+            notice.closed()
+        self._show()
+
+
+def _is_example(path: Path) -> bool:
+    """Whether it is one of the program's own projects, which any number of windows look at."""
+    return path.resolve().parent == resource_path("examples").resolve()

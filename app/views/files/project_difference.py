@@ -1,0 +1,167 @@
+"""What differs between two versions of a project, line by line: nodes, wires, blocks and settings. Qt-free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from app.builder.blocks import Block
+from app.builder.graph import Edge, Graph
+from app.builder.sheet import Sheet
+from app.project.project import Project
+from app.views.canvas.difference import differing, moved
+from app.views.ui.number_text import counted
+
+ADDED, REMOVED, CHANGED = "+", "-", "~"
+VERBS = {ADDED: "added", REMOVED: "removed", CHANGED: "changed"}
+NETWORK, SETTINGS = "Network", ("data", "training")
+LONGEST = 60  # letters of a value that is shown
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that was added, removed or changed: `part` is where, `noun` its kind, `text` which one and how."""
+
+    mark: str
+    part: str
+    noun: str
+    text: str
+
+
+def differences(before: Project, after: Project) -> tuple[Difference, ...]:
+    """What turns `before` into `after`, in the order of the parts of a project; empty if nothing does."""
+    return tuple(_found(before, after))
+
+
+def summary(found: tuple[Difference, ...]) -> str:
+    """How many things of each kind: `2 nodes added, 1 setting changed`; "" for none."""
+    counts = Counter((one.noun, one.mark) for one in found)
+    return ", ".join(f"{counted(count, noun)} {VERBS[mark]}" for (noun, mark), count in counts.items())
+
+
+def lines(found: tuple[Difference, ...]) -> tuple[str, ...]:
+    """A line for each, below a line that begins with @ for each part."""
+    told: list[str] = []
+    part = ""
+    for one in found:
+        if one.part != part:
+            part = one.part
+            told.append(f"@ {part}")
+        told.append(f"{one.mark} {one.text}")
+    return tuple(told)
+
+
+def _found(before: Project, after: Project) -> Iterator[Difference]:
+    if before.name != after.name:
+        yield Difference(CHANGED, "Project", "name", f"name {_shown(before.name)} → {_shown(after.name)}")
+    yield from _sheet(NETWORK, before, after)
+    for name in _ordered(before.blocks, after.blocks):
+        old, new = before.blocks.get(name), after.blocks.get(name)
+        if old is None or new is None:
+            yield Difference(ADDED if old is None else REMOVED, "Blocks", "block", name)
+        else:
+            yield from _block(f"Block {name}", old, new)
+    yield from _layer_files(before.layer_files, after.layer_files)
+    for key in SETTINGS:
+        for name, text in _values(getattr(before, key), getattr(after, key)):
+            yield Difference(CHANGED, key.capitalize(), "setting", f"{name} {text}")
+    if before.origin != after.origin:
+        models = [one.model if one is not None else "no model" for one in (before.origin, after.origin)]
+        how = f"{models[0]} → {models[1]}" if models[0] != models[1] else f"{models[1]}, imported or checked anew"
+        yield Difference(CHANGED, "Project", "origin", f"imported from {how}")
+    if before.notes != after.notes:
+        yield Difference(CHANGED, "Project", "note", f"notes {_shown(before.notes)} → {_shown(after.notes)}")
+
+
+def _layer_files(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Difference]:
+    for name in _ordered(dict.fromkeys(before), dict.fromkeys(after)):
+        if name not in before or name not in after:
+            yield Difference(REMOVED if name in before else ADDED, "Layer files", "layer file", name)
+
+
+def _block(part: str, before: Block, after: Block) -> Iterator[Difference]:
+    yield from _sheet(part, before, after)
+    if before.params != after.params:
+        yield Difference(CHANGED, part, "block", "its parameters")
+    if before.note != after.note:
+        yield Difference(CHANGED, part, "block", f"its note {_shown(before.note)} → {_shown(after.note)}")
+
+
+def _sheet(part: str, before: Sheet, after: Sheet) -> Iterator[Difference]:
+    yield from _nodes(part, before.graph, after.graph)
+    gone, came = moved(before.graph.edges, after.graph.edges)
+    for mark, wires, graph in ((REMOVED, gone - came, before.graph), (ADDED, came - gone, after.graph)):
+        for wire in sorted(wires):
+            yield Difference(mark, part, "wire", f"wire {_wire(wire, graph)}")
+    for key in _only(differing(before.comments, after.comments), before.comments, after.comments):
+        old, new = before.comments.get(key), after.comments.get(key)
+        one = new or old
+        assert one is not None
+        mark = ADDED if old is None else REMOVED if new is None else CHANGED
+        was = f"{_shown(old.text)} → " if old is not None and new is not None and old.text != new.text else ""
+        yield Difference(mark, part, one.kind, f"{one.kind} {was}{_shown(one.text)}")
+    both = before.graph.nodes.keys() & after.graph.nodes.keys()
+    places = differing(before.positions, after.positions) & both
+    if places:
+        yield Difference(CHANGED, part, "layout", f"{counted(len(places), 'node')} moved")
+    if before.bends != after.bends and not gone and not came:
+        yield Difference(CHANGED, part, "layout", "bends of wires")
+    if before.unfolded != after.unfolded:
+        yield Difference(CHANGED, part, "layout", "which blocks are unfolded")
+
+
+def _nodes(part: str, before: Graph, after: Graph) -> Iterator[Difference]:
+    keys = differing(before.nodes, after.nodes)
+    for key in _only(keys, before.nodes, after.nodes):
+        old, new = before.nodes.get(key), after.nodes.get(key)
+        if new is None or old is None:
+            node = old or new
+            assert node is not None
+            yield Difference(ADDED if old is None else REMOVED, part, "node", f"{node.name} ({node.op})")
+        else:
+            changes = ", ".join(f"{name} {text}" for name, text in _values(old, new))
+            yield Difference(CHANGED, part, "node", f"{new.name}: {changes}")
+
+
+def _values(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The fields in which two values of one kind differ, by their path, and how."""
+    if type(before) is type(after) and is_dataclass(before):
+        for field in fields(before):
+            name = path if field.name == "params" else f"{path}.{field.name}" if path else field.name
+            yield from _values(getattr(before, field.name), getattr(after, field.name), name)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in _ordered(before, after):
+            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+            yield from _values(old, new, f"{path}.{key}" if path else str(key))
+    elif before != after or repr(before) != repr(after):
+        yield path, f"{_shown(before)} → {_shown(after)}"
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "default"
+
+
+_ABSENT = _Absent()
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if not isinstance(value, str) else f"“{value}”"
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _wire(edge: Edge, graph: Graph) -> str:
+    names = [graph.nodes[key].name if key in graph.nodes else key for key in (edge.source, edge.target)]
+    return " → ".join(names)
+
+
+def _ordered(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> list[Any]:
+    """The keys of both, each once, in their order."""
+    return list(dict.fromkeys((*before, *after)))
+
+
+def _only(keys: set[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [key for key in _ordered(before, after) if key in keys]

@@ -1,0 +1,87 @@
+"""Reads a project beside the window, so that a large file holds nothing up; a dialog comes if it takes long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEventLoop, QObject, Qt, QTimer, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.builder.blocks import with_blocks
+from app.builder.catalog.catalog import catalog
+from app.builder.placing import with_places
+from app.project import file
+from app.project.project import Project
+from app.util import gc_pause, regular_files
+from app.views.ui.background import Failure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.thread_task import Errand
+from app.views.ui.widgets.painting import label
+
+SMALL = 64 * 1024  # bytes of a file that is read at once
+PATIENCE = 300  # milliseconds before the dialog comes
+
+
+class ReadingDialog(Dialog):
+    """Stands while a large file is read. Cancel lets the file be."""
+
+    def __init__(self, name: str, parent: QWidget) -> None:
+        super().__init__(f"Opening {name}", parent)
+        self.body.addWidget(label("The file is large: its network is read and checked.", "label", "text2", wrap=True))
+        self.add_button("Cancel").clicked.connect(self.reject)
+
+
+class _Reader(QObject):
+    """Waits for a file that is read on a thread of its own."""
+
+    def __init__(self, path: Path, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._path, self._parent = path, parent
+        self._answer: tuple[Project, str] | Failure | None = None
+        self._loop = QEventLoop(self)
+        self._dialog: ReadingDialog | None = None
+        self._errand = Errand(lambda _tell: _prepared(path))
+        self._errand.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+
+    def wait(self) -> tuple[Project, str] | Failure | None:
+        self._errand.begin()
+        QTimer.singleShot(PATIENCE, self._loop, self._loop.quit)
+        self._loop.exec(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
+        if self._answer is None:
+            self._dialog = ReadingDialog(self._path.name, self._parent)
+            self._dialog.exec()
+            self._dialog.deleteLater()
+        if self._answer is None:
+            self._errand.cancel()
+        return self._answer
+
+    @Slot(object)
+    def _ended(self, answer: tuple[Project, str] | Failure) -> None:
+        self._answer = answer
+        self._loop.quit()
+        if self._dialog is not None:
+            self._dialog.accept()
+
+
+def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
+    """The project in a file and the digest of the file; None if the person did not wait for it.
+
+    Nodes of large sheets have places, whether or not the file has some. Raises ProjectFileError and OSError.
+    """
+    if regular_files.check(path) <= SMALL:
+        return file.read_with_digest(path)
+    reader = _Reader(path, parent)
+    answer = reader.wait()
+    reader.deleteLater()
+    if isinstance(answer, Failure):
+        raise answer.error
+    return answer
+
+
+def _prepared(path: Path) -> tuple[Project, str]:
+    """Read a file, and work out what the window would have to wait for: places, and what its blocks are as ops."""
+    with gc_pause.put_off():  # a search of all that is made here for garbage would hold every thread
+        project, digest = file.read_with_digest(path)
+        project = with_places(project)
+        with_blocks(catalog(), project.blocks)
+    return project, digest

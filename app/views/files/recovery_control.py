@@ -1,0 +1,179 @@
+"""Unsaved work and the window: autosave, the file that is open, and what is offered after a crash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt
+
+from app.builder.placing import with_places
+from app.engine.child_process import ROOT
+from app.project import custom_layers, file, file_lock, journal
+from app.project.journal import Entry, Findings, Found
+from app.views.files.autosave import Autosave
+from app.views.files.file_control import FileControl
+from app.views.ui.background import Failure
+from app.views.ui.thread_task import Errand
+
+if TYPE_CHECKING:
+    from app.builder.catalog.catalog import Catalog
+    from app.views.files.recovery_dialog import RecoveryDialog
+    from app.views.main_window import MainWindow
+
+GONE = "Its file is no longer there."
+CHANGED = "Its file has been changed since; restoring shows what differs."
+
+
+class RecoveryControl(QObject):
+    """One per window: keeps its work, and offers that of windows that crashed."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        runs = window.runs_keeper
+        self.autosave = Autosave(
+            window.document, window.settings.journal_folder, lambda: runs.unsaved, window.status, self
+        )
+        self.files = FileControl(window, self.autosave)
+        window.session.before_run = self.autosave.before_run
+        self.dialog: RecoveryDialog | None = None
+        self._found: list[Found] = []
+        self._looking: Errand | None = None
+        self._asked = False
+        self._opening: Errand | None = None
+
+    def look(self, asked: bool = False) -> None:
+        """Offer what windows that crashed have left; with `asked`, say so if there is nothing."""
+        if self.dialog is not None or self._looking is not None:
+            return
+        folder = self._window.settings.journal_folder
+        self._asked = asked
+        self._looking = Errand(lambda _tell: _offers(folder))
+        self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
+        self._looking.begin()
+
+    def open(self, path: Path) -> None:
+        """Restore one journal: another window has offered it, and this one was started for it."""
+        self._opening = Errand(lambda _tell: _placed(journal.open_one(path)))
+        self._opening.ended.connect(self._opened, Qt.ConnectionType.QueuedConnection)
+        self._opening.begin()
+
+    def _opened(self, answer: Found | Failure) -> None:
+        self._opening = None
+        if not isinstance(answer, Failure):
+            self.restore(answer)
+        elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.Busy)):
+            self._window.refuse("The unsaved work cannot be restored", str(answer.error))
+        else:
+            raise answer.error
+
+    def restore(self, found: Found) -> None:
+        """Open what a journal holds, here, or in a window of its own if this one has work or a run."""
+        window, entry = self._window, found.entry
+        assert entry is not None
+        if window.document.dirty or window.session.active:
+            self._restore_elsewhere(found)
+            return
+        window.document.restore(entry.project, entry.file, entry.on_disk)
+        self.autosave.adopt(found)
+        window.runs_keeper.take_over(entry.runs)
+        if entry.file is not None:
+            window.settings.add_recent(entry.file)
+        self.files.look()
+        where = f"It is not in {entry.file.name} yet." if entry.file is not None else "It has no file yet."
+        window.say(f"Restored {entry.project.name}", f"As it was at {file_lock.clock(entry.saved)}. {where} Save it.")
+
+    def close(self) -> None:
+        """The window closes: what it had is saved or given up, and what was not decided is offered again."""
+        for errand in (self._looking, self._opening):
+            if errand is not None:
+                errand.cancel()
+        self._leave()
+        self.files.close()
+        self.autosave.close()
+
+    def _looked(self, answer: tuple[Findings, tuple[tuple[Found, Catalog | None, str], ...]] | Failure) -> None:
+        from app.views.files.recovery_dialog import Offer, RecoveryDialog
+
+        self._looking = None
+        if isinstance(answer, Failure):
+            folder = self._window.settings.journal_folder
+            self._window.refuse("Unsaved work cannot be looked for", f"{folder} cannot be read: {answer.error}")
+            return
+        findings, offers = answer
+        self._found = list(findings.found)
+        for path, reason in findings.damaged[:1]:
+            words = f"{reason} It is not offered again; the file is kept at {path}."
+            self._window.refuse("Unsaved work was found that cannot be restored", words)
+        if offers:
+            self.dialog = RecoveryDialog(tuple(Offer(*one) for one in offers), self._window)
+            self.dialog.restored.connect(self._restored)
+            self.dialog.discarded.connect(self._discarded)
+            self.dialog.finished.connect(self._leave)
+            self.dialog.open()
+        elif self._asked and not findings.damaged:
+            self._window.say("There is no unsaved work to recover", "Every window was closed, or its work was saved.")
+
+    def _restored(self, found: Found) -> None:
+        self._found.remove(found)
+        self.restore(found)
+
+    def _discarded(self, found: Found) -> None:
+        self._found.remove(found)
+        try:
+            found.discard()
+        except OSError as error:
+            found.leave()
+            self._window.refuse("The unsaved work could not be discarded", f"{error.strerror or error}: {found.path}")
+
+    def _leave(self, _answer: int = 0) -> None:
+        found, self._found = self._found, []
+        for one in found:
+            one.leave()
+        dialog, self.dialog = self.dialog, None
+        if dialog is not None:
+            dialog.deleteLater()
+
+    def _restore_elsewhere(self, found: Found) -> None:
+        found.leave()
+        paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        try:
+            subprocess.Popen(
+                [sys.executable, "-m", "app.main", str(found.path)],
+                env={**os.environ, "PYTHONPATH": paths},
+                start_new_session=os.name == "posix",
+            )
+        except OSError as error:
+            self._window.refuse("No other window could be opened", f"{error.strerror or error}. It is offered again.")
+
+
+def _offers(folder: Path) -> tuple[Findings, tuple[tuple[Found, Catalog | None, str], ...]]:
+    """What crashed windows have left, the ops of each project, and what is said of it; for a worker."""
+    findings = journal.find(folder)
+    offers: list[tuple[Found, Catalog | None, str]] = []
+    for found in findings.found:
+        entry = _placed(found).entry
+        offers.append((found, custom_layers.ops_of(entry.project) if entry else None, _remark(entry) if entry else ""))
+    return findings, tuple(offers)
+
+
+def _placed(found: Found) -> Found:
+    """With a place for every node of large sheets: the window would stand still while it makes them."""
+    if found.entry is not None:
+        found.entry = replace(found.entry, project=with_places(found.entry.project))
+    return found
+
+
+def _remark(entry: Entry) -> str:
+    if entry.file is None:
+        return ""
+    try:
+        now = file.digest(entry.file)
+    except OSError:
+        now = ""
+    return GONE if not now else CHANGED if entry.on_disk not in (None, now) else ""

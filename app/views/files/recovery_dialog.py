@@ -1,0 +1,195 @@
+"""Offers unsaved work of windows that crashed: each with a picture of its net, its file and the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPaintEvent, QPixmap
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from app.builder.catalog.catalog import Catalog
+from app.project import file_lock
+from app.project.journal import Found
+from app.views.ui import theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.number_text import counted
+from app.views.ui.thumbnails import Thumbnails, Wanted
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import box, elided, label, start
+
+PICTURE = QSize(216, 108)
+MOST = 4  # cards that are seen without scrolling
+WORDS = (
+    "Tapedeck was ended before these changes were saved. Restoring opens them as they were last autosaved; "
+    "no file is changed until you save."
+)
+NO_PICTURE = "No picture: Tapedeck ended while it was painted"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A journal, the ops of its project for the picture, and what is to be said beside it."""
+
+    found: Found
+    ops: Catalog | None
+    remark: str = ""
+
+    @property
+    def title(self) -> str:
+        entry = self.found.entry
+        if entry is None:
+            return "Unsaved work"
+        return entry.file.name if entry.file is not None else f"{entry.project.name} (not saved to a file yet)"
+
+    @property
+    def size(self) -> str:
+        """`12 nodes, 2 blocks, autosaved at 14:02`."""
+        entry = self.found.entry
+        if entry is None:
+            return ""
+        blocks, runs = len(entry.project.blocks), len(entry.runs)
+        parts = [counted(len(entry.project.graph.nodes), "node")]
+        parts += [counted(blocks, "block")] if blocks else []
+        parts += [counted(runs, "run")] if runs else []
+        return f"{', '.join(parts)}, autosaved {file_lock.clock(entry.saved)}"
+
+
+class RecoveryDialog(Dialog):
+    """A card for each journal. `restored(Found)` and `discarded(Found)` say what was chosen; Esc leaves the rest."""
+
+    restored = Signal(object)
+    discarded = Signal(object)
+
+    def __init__(self, offers: tuple[Offer, ...], parent: QWidget | None = None) -> None:
+        title = "Restore unsaved work?" if len(offers) == 1 else f"Restore unsaved work of {len(offers)} windows?"
+        super().__init__(title, parent, icon="info")
+        self.setWindowTitle("Tapedeck")
+        self.thumbnails = Thumbnails(PICTURE, self)
+        self.thumbnails.made.connect(self._painted)
+        self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
+        self.cards = [Card(offer, self) for offer in offers]
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(0, 0, 8, 0)
+        column.setSpacing(8)
+        for card in self.cards:
+            column.addWidget(card)
+            card.restore_button.clicked.connect(lambda _=False, card=card: self._restore(card))
+            card.discarded.connect(lambda card=card: self._discard(card))
+        column.addStretch(1)
+        area = QScrollArea()
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(inside)
+        self.body.addWidget(area, 1)
+        later = self.add_button("Later")
+        later.setToolTip("Ask again at the next start. File, Recover unsaved work… asks sooner.")
+        later.clicked.connect(self.reject)
+        shown = min(len(self.cards), MOST)
+        self.setMinimumSize(680, 250)
+        self.resize(720, 152 + shown * (self.cards[0].minimumHeight() + 8))
+        self.cards[0].restore_button.setFocus()
+        self._ask_pictures()
+        theme.manager().changed.connect(self._ask_pictures)
+        self.finished.connect(self._leave)
+
+    def _ask_pictures(self) -> None:
+        """A net whose painting ended the program is not painted at the next start: it would end that too."""
+        for card in self.cards:
+            found, entry = card.offer.found, card.offer.found.entry
+            if entry is None or card.offer.ops is None:
+                continue
+            if card.picture is None and not found.begin_painting():
+                card.words = NO_PICTURE
+            elif not card.words:
+                self.thumbnails.ask(Wanted((found.path, entry.saved), entry.project, card.offer.ops))
+
+    def _painted(self, key: tuple[Path, object], picture: QPixmap) -> None:
+        for card in self.cards:
+            if card.offer.found.path == key[0]:
+                card.picture = picture
+                card.offer.found.end_painting()
+                card.update()
+
+    def _leave(self) -> None:
+        self.thumbnails.forget()
+        for card in self.cards:
+            card.offer.found.end_painting()
+
+    def _restore(self, card: Card) -> None:
+        self.restored.emit(card.offer.found)
+        self._take_away(card)
+
+    def _discard(self, card: Card) -> None:
+        self.discarded.emit(card.offer.found)
+        self._take_away(card)
+
+    def _take_away(self, card: Card) -> None:
+        card.offer.found.end_painting()
+        self.cards.remove(card)
+        card.hide()
+        if not self.cards:
+            self.accept()
+
+
+class Card(QFrame):
+    """Picture, name, place and time of one journal. `discarded` comes after a second press: it is for good."""
+
+    discarded = Signal()
+
+    def __init__(self, offer: Offer, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.offer = offer
+        self.picture: QPixmap | None = None
+        self.words = ""
+        entry = offer.found.entry
+        self.setAccessibleName(f"{offer.title}, {offer.size}")
+        self.restore_button = Button("Restore", "primary")
+        self.restore_button.setAccessibleName(f"Restore {offer.title}")
+        self.restore_button.setEnabled(entry is not None)
+        self.discard_button = Button("Discard", "flat")
+        self.discard_button.setAccessibleName(f"Discard {offer.title}")
+        self.discard_button.clicked.connect(self._discard)
+        words = QVBoxLayout()
+        words.setSpacing(3)
+        words.addWidget(label(offer.title, "node", wrap=True))
+        place = str(entry.file.parent) if entry is not None and entry.file is not None else ""
+        lines = ((place, "text3"), (offer.size, "text2"), (offer.found.problem, "error"), (offer.remark, "warn"))
+        for text, tone in lines:
+            if text:
+                words.addWidget(label(text, "caption", tone, wrap=True))
+        words.addStretch(1)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addStretch(1)
+        buttons.addWidget(self.discard_button)
+        buttons.addWidget(self.restore_button)
+        words.addLayout(buttons)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(PICTURE.width() + 16, 10, 12, 10)
+        row.addLayout(words, 1)
+        self.setMinimumHeight(PICTURE.height() + 4)
+
+    def _discard(self) -> None:
+        if self.discard_button.text() == "Discard":
+            self.discard_button.setText("Discard for good")
+            return
+        self.discarded.emit()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        colors = theme.current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 6, colors.raised, colors.line2)
+        stage = QRectF(1, 1, PICTURE.width(), self.height() - 2)
+        box(painter, stage, 5, colors.canvas)
+        if self.picture is not None:
+            area = QRectF(0, 0, PICTURE.width(), PICTURE.height())
+            area.moveCenter(stage.center())
+            painter.drawPixmap(area, self.picture, QRectF(self.picture.rect()))
+        elif self.words:
+            line = elided(self.words, "caption", stage.width() - 16)
+            line.draw_in(painter, stage.left() + 8, stage, colors.text3)
+        painter.end()

@@ -1,0 +1,49 @@
+"""A run whose checkpoints cannot be written: said at the first one, when it works again, and at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from app.training.checkpoints.save_report import SaveReport
+from app.training.events import Event, Saved
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+FAILING = "Checkpoints cannot be written"
+NOT_ALL = "Not everything of this run could be kept"
+
+
+class SavingControl(QObject):
+    """Shows in the banner of the window what `SaveReport` says of the run under way."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window, self._report = window, SaveReport()
+        window.session.runStarted.connect(self._started)
+        window.session.told.connect(self._told)
+        window.session.finished.connect(self._ended)
+
+    def _started(self, _run: object) -> None:
+        self._report = SaveReport()
+
+    def _told(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Saved) and (words := self._report.hear(event)):
+                self._say(event, words)
+
+    def _say(self, event: Saved, words: str) -> None:
+        if event.problem:
+            self._window.banner.set("warning", FAILING if event.step else NOT_ALL, words)
+            self._window.banner.show()
+        else:
+            if self._window.banner.title() == FAILING:
+                self._window.banner.hide()
+            self._window.say("Checkpoints are written again", words.partition(": ")[2].capitalize())
+
+    def _ended(self, _ending: object) -> None:
+        if words := self._report.at_end():
+            self._window.banner.set("warning", NOT_ALL, words)
+            self._window.banner.show()

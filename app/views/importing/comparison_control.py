@@ -1,0 +1,130 @@
+"""An imported drawing that is shown while it is compared with its model: how far that is, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt, QTimer
+
+from app.engine.tasks.import_model import UNCHECKED, remarks
+from app.project.project import Project
+from app.views.importing.importing import Drawn, Wanted
+from app.views.ui.background import Failure
+from app.views.ui.widgets.banner import Banner
+from app.views.ui.work import Work
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+LOOK = 200  # ms between two looks at the progress
+STOP, OPEN = "Stop comparing", "Open the corrected drawing"
+
+
+class ComparingControl(QObject):
+    """Waits for the comparison of the drawing that was opened last.
+
+    Until it has ended, and for good if it is stopped, the project's notes say that the drawing was not checked.
+    """
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._work: Work | None = None
+        self._early = self._corrected = Project()
+        self._wanted: Wanted | None = None
+        self.banner = Banner(parent=window)
+        self.banner.hide()
+        layout = window.centralWidget().layout()
+        assert layout is not None
+        layout.insertWidget(0, self.banner)
+        self.banner.chosen.connect(self._chosen)
+        self.banner.closed.connect(self.stop)
+        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+        window.document.replaced.connect(lambda _project: self._forget())
+
+    @property
+    def running(self) -> bool:
+        return self._work is not None
+
+    def begin(self, drawn: Drawn, wanted: Wanted) -> None:
+        """Wait for what comes of the project that was just opened."""
+        assert drawn.rest is not None
+        self._early, self._wanted = drawn.project, wanted
+        self._work = Work(drawn.rest)
+        self._work.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._look()
+        self.banner.show()
+        self._work.start()
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Break the comparison off, if one goes on; its answer is not waited for."""
+        if self.running:
+            self._window.say("The comparison was stopped", UNCHECKED)
+        self._forget()
+
+    def _forget(self) -> None:
+        work, self._work = self._work, None
+        self._timer.stop()
+        if work is not None:
+            work.ended.disconnect(self._ended)
+            work.cancel()
+        self.banner.hide()
+
+    def _look(self) -> None:
+        if self._work is not None and self._wanted is not None:
+            reason = f"{self._work.progress or 'Starting'}. Until it ends, the drawing counts as not checked."
+            self.banner.set("info", f"{self._wanted.source.name} is being compared with its model", reason, STOP)
+
+    def _ended(self, answer: Project | Failure) -> None:
+        wanted, document = self._wanted, self._window.document
+        assert wanted is not None
+        self._work = None
+        self._timer.stop()
+        early, name = self._early, wanted.source.name
+        if isinstance(answer, Failure):
+            words = str(answer.error).strip() or type(answer.error).__name__
+            self._told(None, words)
+            self.banner.set("error", f"This drawing is not known to be {name}", words)
+        elif _drawing(answer) != _drawing(early):
+            words = " ".join(remarks(answer))
+            self._corrected = answer
+            self._told(None, "The drawing is another net than the model.")
+            self.banner.set("error", f"This drawing is another net than {name}", words, OPEN)
+        else:
+            more = [one for one in remarks(answer) if one not in remarks(early)]
+            checked = answer.origin.checked if answer.origin else ""
+            self._told(answer, checked)
+            self.banner.hide()
+            self._window.say(f"Compared {name}", " ".join(filter(None, (checked, *more))))
+        document.mark_unsaved()
+
+    def _told(self, compared: Project | None, words: str) -> None:
+        """Let the project, and every step of its undo stack, know what came of the comparison: what `compared` says if
+        it is the model, else the words alone."""
+        early = self._early
+
+        def revised(project: Project) -> Project:
+            if project.origin is None or _drawing(project) != _drawing(early):
+                return project
+            if compared is None or compared.origin is None:
+                return replace(project, notes=project.notes.replace(UNCHECKED, words))
+            known = compared.origin
+            origin = replace(project.origin, checked=known.checked, reference=known.reference, inits=known.inits)
+            whole = early.notes in project.notes  # else somebody has written in them
+            told = (early.notes, compared.notes) if whole else (UNCHECKED, words)
+            return replace(project, origin=origin, notes=project.notes.replace(*told))
+
+        self._window.document.revise(revised)
+
+    def _chosen(self, text: str) -> None:
+        if text == STOP:
+            self.stop()
+        elif text == OPEN and self._wanted is not None:
+            self._window.import_control.show(Drawn(self._corrected), self._wanted)
+
+
+def _drawing(project: Project) -> str:
+    """The digest of the net as it was imported."""
+    return project.origin.drawing if project.origin else ""

@@ -1,0 +1,146 @@
+"""Importing a model: the dialog, and the project that comes of it, laid out as the canvas will draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.layout.arrange import Size, arrange
+from app.builder.layout.uncalled_modules import used_part, with_kept
+from app.builder.sheet import Positions, S, changed
+from app.project import custom_layers
+from app.project.project import Project
+from app.util.frozen import FrozenMap
+from app.views.canvas.items.faces import face_of
+from app.views.canvas.items.geometry import shape_of
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.views.importing.comparison_control import ComparingControl
+    from app.views.importing.import_dialog import ImportDialog
+    from app.views.importing.importing import Drawn, Spare, Wanted
+    from app.views.main_window import MainWindow
+
+NARROWEST, LOWEST = 640.0, 320.0
+MARGIN = 96.0
+WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of the room; of two as good the first is taken
+
+
+def laid_out(project: Project, room: Size) -> Project:
+    """The project with every sheet laid out anew by the sizes that its nodes are drawn with, to be seen in `room`."""
+    ops = custom_layers.ops_of(project)
+    blocks = {name: _with_places(block, ops, room) for name, block in project.blocks.items()}
+    laid = replace(_with_places(project, ops, room), blocks=FrozenMap(blocks))
+    custom_layers.ops_of(laid)  # remembered: the window asks for the same, and is not held up by it
+    return laid
+
+
+def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
+    """The rows of that width with which the sheet is seen largest; what is kept stands under them."""
+    graph = sheet.graph
+    sizes = {node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes}
+    found = [arrange(used_part(graph), sizes, room.width * times) for times in WIDTHS]
+    positions, comments = with_kept(graph, max(found, key=lambda places: _zoom(places, sizes, room)), sizes)
+    return changed(sheet, positions=positions, comments=comments)
+
+
+def _zoom(places: Positions, sizes: Mapping[str, Size], room: Size) -> float:
+    """How large a sheet is seen in a room, 1 at most."""
+    if not places:
+        return 1.0
+    width = max(x + sizes[node].width for node, (x, _) in places.items()) - min(x for x, _ in places.values())
+    height = max(y + sizes[node].height for node, (_, y) in places.items()) - min(y for _, y in places.values())
+    return min(room.width / width, room.height / height, 1.0)
+
+SHOWN = 50  # milliseconds that the drawing has to be painted in, before more is said of it
+
+
+class ImportControl(QObject):
+    """Asks what to import, and opens it."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._telling: Wanted | None = None
+        self.spare: Spare | None = None
+        self.comparing: ComparingControl | None = None
+        window.live.analysed.connect(self._analysed)
+        window.document.replaced.connect(self._replaced)
+
+    def ask(self, file: Path | None = None) -> ImportDialog:
+        """Show the dialog, with a Python file already chosen if there is one."""
+        from app.views.importing.import_dialog import ImportDialog
+        from app.views.importing.importing import Spare
+
+        window, lay_out = self._window, partial(laid_out, room=self._room())
+        self.spare = self.spare or Spare(self)
+        dialog = ImportDialog(window.background, window.layers, lay_out, self.show, self.spare, window)
+        if file is not None:
+            dialog.choose_file(file)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def _room(self) -> Size:
+        """What of the canvas a drawing is to be seen in."""
+        canvas = self._window.canvas
+        return Size(max(canvas.width() - MARGIN, NARROWEST), max(canvas.height() - MARGIN, LOWEST), 0.0)
+
+    def open(self, project: Project, wanted: Wanted) -> bool:
+        """Lay out what was imported, and show it."""
+        from app.views.importing.importing import Drawn
+
+        return self.show(Drawn(laid_out(project, self._room())), wanted)
+
+    def show(self, drawn: Drawn, wanted: Wanted) -> bool:
+        """Open what is laid out, once unsaved work is cared for; False if the person would rather stay."""
+        window = self._window
+        if not window.files.may_leave():
+            return False
+        window.document.new(drawn.project)
+        window.document.undo_stack.resetClean()  # it stands in no file yet, so leaving it is asked about
+        window.show_page("network")
+        self._telling = wanted
+        if drawn.rest is not None:
+            self._compare(drawn, wanted)
+        return True
+
+    def _compare(self, drawn: Drawn, wanted: Wanted) -> None:
+        from app.views.importing.comparison_control import ComparingControl
+
+        self.comparing = self.comparing or ComparingControl(self._window)
+        self.comparing.begin(drawn, wanted)
+
+    def _replaced(self, _project: Project) -> None:
+        self._telling = None
+
+    def _analysed(self, analysis: Analysis) -> None:
+        """Say what came of it once its parameters are counted."""
+        wanted, self._telling = self._telling, None
+        if wanted is None:
+            return
+        project = self._window.document.project
+        nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
+        told = [_many(nodes, "node"), _many(len(project.blocks), "block"),
+                _many(analysis.total_parameters, "parameter")]  # fmt: skip
+        origin, start = project.origin, project.training.start
+        kept = "A run starts from its own weights." if start is not None and not start.keys else ""
+        words = " ".join(filter(None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)))
+        QTimer.singleShot(0, self, self._put_callout_away)  # once the canvas has heard of it too
+        QTimer.singleShot(SHOWN, self, lambda: self._window.say(f"Imported {wanted.source.name}", words))
+
+    def _put_callout_away(self) -> None:
+        """The first look is at the whole drawing; what the data have against it stands among the problems."""
+        callout = self._window.canvas.callout
+        if callout.problem is not None:
+            callout.dismissed.emit(callout.problem)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"

@@ -1,0 +1,240 @@
+"""Choose a model that is there already: one of torchvision's, or one of a file of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
+
+from app.engine.import_advice import cure_of
+from app.engine.import_process import Child, Known
+from app.engine.tasks.import_model import UNCHECKED, remarks
+from app.engine.tasks.model_inits import LOSES
+from app.project.project import Project
+from app.source.layer_files import allowed
+from app.views.custom_layers.layers_control import LayersControl
+from app.views.importing.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
+from app.views.importing.import_result import ResultPage
+from app.views.importing.importing import Drawn, Spare, Wanted, import_model
+from app.views.ui.background import Background, Failure
+from app.views.ui.dialogs.progress import WorkingDialog
+from app.views.ui.widgets import Segmented
+from app.views.ui.widgets.painting import announce, label, set_property
+
+KEY = "import.models"
+KEPT = (
+    "Training starts from them, an export writes them, and saving puts them beside the project. Its buffers are kept "
+    "either way."
+)
+
+Open = Callable[[Drawn, Wanted], bool]
+_listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
+
+
+class ImportDialog(WorkingDialog):
+    """Two pages, and whether the weights come along. `lay_out` is called beside the window's thread; `open_project` is
+    handed what came of it, and says whether it was opened."""
+
+    def __init__(
+        self,
+        background: Background,
+        layers: LayersControl,
+        lay_out: Callable[[Project], Project],
+        open_project: Open,
+        spare: Spare,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__("Import a model", parent)
+        self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
+        self._wanted: Wanted | None = None
+        self._read: Drawn | None = None  # what was imported and is not opened yet
+        self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
+        self.torchvision, self.file = TorchvisionPage(), FilePage()
+        self.pages = QStackedWidget()
+        self.weights = QCheckBox("Keep the weights of the model")
+        self.weights.setChecked(True)
+        self.weights_entry = Entry("Start weights", self.weights, KEPT)
+        self.form = (self.choice, self.pages, self.weights_entry)
+        self.state = label("", "label", "text3", wrap=True)
+        for page in (self.torchvision, self.file):
+            self.pages.addWidget(page)
+            page.changed.connect(self._ask_ready)
+            page.asked.connect(self.start)
+        self.body.addWidget(self.choice)
+        self.body.addSpacing(2)
+        self.body.addWidget(self.pages, 1)
+        self.body.addWidget(self.weights_entry)
+        self.body.addWidget(self.state)
+        self.stop_button = self.add_button("Cancel")
+        self.stop_button.clicked.connect(self.reject)
+        self.import_button = self.add_button("Import", "primary", default=True)
+        self.import_button.clicked.connect(self.start)
+        self.choice.changed.connect(self._turn)
+        room = parent.height() if parent is not None else 800
+        self.setMinimumSize(520, 480)
+        self.resize(640, min(660, max(room - 60, 480)))
+        self._spare = spare
+        self._child: Child | None = spare.take(listing=not _listed)  # torch is there when somebody presses Import
+        if _listed:
+            self.torchvision.show_models(_listed)
+        else:
+            background.ask(KEY, self._child.models, on_answer=self._listed, on_error=self._not_listed)
+        self.finished.connect(self._leave)
+        self.torchvision.search.setFocus()
+        self._ask_ready()
+
+    @property
+    def page(self) -> TorchvisionPage | FilePage:
+        return self.torchvision if self.choice.value() == "torchvision" else self.file
+
+    def choose_file(self, path: Path) -> None:
+        """Come to the front with a file."""
+        self.choice.set_value("file")
+        self.file.choose(path)
+
+    def _turn(self, key: str) -> None:
+        self.pages.setCurrentWidget(self.page)
+        (self.torchvision.search if key == "torchvision" else self.file.path).setFocus()
+        self._ask_ready()
+
+    def _leave(self, _result: int) -> None:
+        self._background.forget(KEY)
+        if self._read is not None:
+            self._read.let_go()
+        child, self._child = self._child, None
+        if child is not None and not _listed:  # somebody waits for its list, and nobody wants it any more
+            child.close()
+        else:
+            self._spare.keep(child)
+
+    def _listed(self, models: tuple[Known, ...]) -> None:
+        global _listed
+        _listed = models
+        self.torchvision.show_models(models)
+        self._ask_ready()
+
+    def _not_listed(self, failure: Failure) -> None:
+        words = "Install a torchvision that fits your torch, or import a model of a Python file."
+        self.torchvision.show_failure(f"torchvision cannot be imported: {failure.error}. {words}")
+        self._ask_ready()
+
+    # --- What stands in the way
+
+    def _ask_ready(self) -> None:
+        """Say what is missing, and let Import be pressed when nothing is."""
+        if self.running or self._read is not None:
+            return
+        missing = self.page.ready()
+        self.import_button.setEnabled(not missing)
+        self._say(missing.strip())
+
+    def _say(self, words: str, tone: str = "text3") -> None:
+        self.state.setText(words)
+        set_property(self.state, "tone", tone)
+
+    # --- Importing
+
+    def start(self) -> None:
+        """Import; a file that is not trusted is shown first."""
+        if self.running or not self.import_button.isEnabled():
+            return
+        if self._read is not None and self._wanted is not None:
+            self._open_it(self._read, self._wanted)
+            return
+        self.page.forgive()
+        wanted = self.page.wanted()
+        if wanted is None:
+            return
+        wanted = replace(wanted, keep_weights=self.weights.isChecked())
+        if wanted.source.file and not allowed(wanted.sha256):
+            self._ask_trust(wanted)
+        else:
+            self._begin(wanted)
+
+    def _ask_trust(self, wanted: Wanted) -> None:
+        file = self.file.shown_file()
+        before = self._layers.trust.before(file.path)
+        dialog = ModelTrustDialog(file, before.text if before else "", self)
+        dialog.trusted.connect(self._layers.let_run)
+        dialog.trusted.connect(lambda _file: self._begin(wanted))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _begin(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        child, self._child = self._child, None
+        self._enable(False)
+        self.begin(partial(import_model, wanted, self._lay_out, child))
+
+    def _enable(self, on: bool) -> None:
+        for part in self.form:
+            part.setEnabled(on)
+        self.import_button.setEnabled(on)
+        self.stop_button.setEnabled(True)
+        self.stop_button.setText("Cancel" if on else "Stop")
+
+    def told(self, words: str) -> None:
+        self._say(words, "text2")
+
+    def answered(self, answer: Drawn | Failure, cancelled: bool) -> None:
+        wanted = self._wanted
+        assert wanted is not None
+        self._enable(True)
+        self._ask_ready()
+        if cancelled or isinstance(answer, Failure):
+            self._child = self._spare.take()
+        if cancelled:
+            self._say("Stopped. Your project is as it was.")
+        elif isinstance(answer, Failure):
+            self._refuse(answer)
+        elif found := _worth_reading(answer.project, wanted):
+            self._show_result(answer, found)
+        else:
+            self._open_it(answer, wanted)
+
+    def _show_result(self, drawn: Drawn, found: tuple[str, ...]) -> None:
+        """The last page: what of the model is not drawn call by call, and what holds for its example alone."""
+        for part in self.form:
+            part.hide()
+        self.result, self._read = ResultPage(found), drawn
+        self.body.insertWidget(0, self.result, 1)
+        self._say("")
+        self.import_button.setText("Open")
+        self.import_button.setEnabled(True)
+        self.import_button.setFocus()
+        announce(self, " ".join(found))
+
+    def _open_it(self, drawn: Drawn, wanted: Wanted) -> None:
+        if self._open(drawn, wanted):
+            self._read = None
+            self.import_button.setEnabled(False)
+            QTimer.singleShot(0, self, self.accept)  # the drawing goes before
+        else:
+            if self._read is None:
+                drawn.let_go()
+            self._say("It was not opened: your project is as it was.")
+
+    def _refuse(self, failure: Failure) -> None:
+        """Say it at the field that it is about, else at the foot."""
+        words = str(failure.error).strip() or type(failure.error).__name__
+        known = cure_of(words)
+        if isinstance(failure.error, OSError) or "cannot be written" in words:
+            known = ("", "Make room on the disk, or import the model without its weights.")
+        entry, cure = known
+        told = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
+        self.state.setToolTip(failure.traceback)
+        announce(self, told)
+        if self.page.blame(entry, told):
+            self._say("Nothing was imported.", "error")
+        else:
+            self._say(told, "error")
+
+
+def _worth_reading(project: Project, wanted: Wanted) -> tuple[str, ...]:
+    """The remarks to be read before an import is opened: what random weights lose matters where none are kept."""
+    usual = (UNCHECKED, *((LOSES,) if wanted.keep_weights else ()))
+    return tuple(one for one in remarks(project) if not one.startswith(usual))

@@ -1,0 +1,336 @@
+"""The two pages of the import dialog: one of torchvision's models, or a class or function of a Python file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QKeyEvent
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QFileDialog,
+    QHBoxLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.builder.catalog.custom import CustomFile, module_name, read_text
+from app.engine.import_process import Known
+from app.engine.tasks.import_model import ImportFailed, ModelSource, names_in, parse_arguments, parse_input
+from app.source.layer_files import LayerFile, LayerFileError, allowed
+from app.views.custom_layers.trust_dialog import TrustDialog, listed
+from app.views.importing.importing import Wanted, sizes_of
+from app.views.ui import theme
+from app.views.ui.widgets import Button, SearchField
+from app.views.ui.widgets.painting import label, set_property
+
+ARGUMENTS = '{"num_classes": 10}'
+NOT_CHOSEN = "Choose a model in the list."
+NOTHING = "There is no class in it, and no function that can be called without arguments."
+
+
+class Entry(QWidget):
+    """A field under its name; what is wrong with it stands beneath."""
+
+    def __init__(self, title: str, field: QWidget, words: str = "", beside: QWidget | None = None) -> None:
+        super().__init__()
+        self.field = field
+        field.setAccessibleName(title)
+        self._words = words
+        self.note = label(words, "caption", "text3", wrap=True)
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(field, 1)
+        if beside is not None:
+            row.addWidget(beside)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(3)
+        column.addWidget(label(title, "label", "text2"))
+        column.addLayout(row)
+        column.addWidget(self.note)
+        self.complain("")
+
+    def complain(self, words: str, tone: str = "error") -> None:
+        """Say what is wrong, "" for nothing."""
+        set_property(self.field, "invalid", bool(words) and tone == "error")
+        set_property(self.note, "tone", tone if words else "text3")
+        self.note.setText(words or self._words)
+        self.note.setVisible(bool(words or self._words))
+        self.field.setAccessibleDescription(words or self._words)
+
+
+class Page(QWidget):
+    """What the pages share: entries by name. `blame(entry, words)` says what is wrong with one of them.
+
+    Each page says by `ready()` what is missing still, and reads itself by `wanted()`.
+    """
+
+    changed = Signal()
+    asked = Signal()  # Import, by a double click
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arguments = code_field(ARGUMENTS)
+        self.entries: dict[str, Entry] = {"arguments": Entry("Arguments, as JSON", self.arguments)}
+        self.column = QVBoxLayout(self)
+        self.column.setContentsMargins(0, 0, 0, 0)
+        self.column.setSpacing(10)
+
+    def blame(self, entry: str, words: str) -> bool:
+        """Say it at an entry; False if there is none of that name."""
+        if entry in self.entries:
+            self.entries[entry].complain(words)
+            self.entries[entry].field.setFocus()
+        return entry in self.entries
+
+    def forgive(self) -> None:
+        for entry in self.entries.values():
+            entry.complain("")
+
+    def _parsed(self, entry: str, parse: Callable[[], object]) -> object | None:
+        try:
+            return parse()
+        except ImportFailed as error:
+            self.blame(entry, _sentence(str(error)))
+            return None
+
+
+def code_field(placeholder: str) -> QLineEdit:
+    """A field for code."""
+    field = QLineEdit()
+    field.setFont(theme.font("code"))
+    field.setPlaceholderText(placeholder)
+    field.setMinimumHeight(26)
+    return field
+
+
+class TorchvisionPage(Page):
+    """A list to filter, and how the model is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[str, Known] = {}
+        self.search = SearchField("Type to filter")
+        self.search.installEventFilter(self)
+        self.search.textChanged.connect(self._filter)
+        self.list = QTreeWidget()
+        self.list.setColumnCount(3)
+        self.list.setHeaderHidden(True)
+        self.list.setRootIsDecorated(False)
+        self.list.setUniformRowHeights(True)
+        self.list.setAccessibleName("Models of torchvision")
+        self.list.currentItemChanged.connect(lambda *_: self._chosen())
+        self.list.itemDoubleClicked.connect(lambda *_: self.asked.emit())
+        self.state = label("Loading torchvision …", "label", "text3", wrap=True)
+        self.input = code_field("1x3x224x224")
+        self.pretrained = QCheckBox("With its weights, if they are on the disk")
+        several = "Several stand side by side, with spaces between."
+        self.entries["inputs"] = Entry("Input, with the batch first", self.input, several)
+        self.entries["pretrained"] = Entry("Weights", self.pretrained, "Otherwise they are as torchvision draws them.")
+        row = QHBoxLayout()
+        row.setSpacing(12)
+        for name in ("arguments", "inputs"):
+            row.addWidget(self.entries[name], 1, Qt.AlignmentFlag.AlignTop)
+            self.entries[name].field.textEdited.connect(lambda _text, name=name: self.entries[name].complain(""))
+        self.pretrained.toggled.connect(lambda _on: self.entries["pretrained"].complain(""))
+        self.column.addWidget(self.search)
+        self.column.addWidget(self.state)
+        self.column.addWidget(self.list, 1)
+        self.column.addLayout(row)
+        self.column.addWidget(self.entries["pretrained"])
+
+    def show_models(self, models: tuple[Known, ...]) -> None:
+        """Fill the list."""
+        self.known = {one.name: one for one in models}
+        quiet = theme.current().text3
+        for one in models:
+            item = QTreeWidgetItem([one.name, one.kind, sizes_of(one.input)])
+            item.setForeground(1, quiet)
+            item.setForeground(2, quiet)
+            self.list.addTopLevelItem(item)
+        wide = QFontMetricsF(self.list.font())
+        self.list.setColumnWidth(0, round(max(map(wide.horizontalAdvance, self.known), default=120.0)) + 32)
+        self.list.setColumnWidth(1, round(max(wide.horizontalAdvance(one.kind) for one in models)) + 32)
+        self._filter(self.search.text())
+
+    def show_failure(self, words: str) -> None:
+        """There is no torchvision."""
+        self.list.hide()
+        self._say(words, "error")
+
+    def _say(self, words: str, tone: str = "text3") -> None:
+        self.state.setText(words)
+        set_property(self.state, "tone", tone)
+        self.state.setVisible(bool(words))
+
+    @property
+    def name(self) -> str:
+        """The chosen model, "" if none is."""
+        item = self.list.currentItem()
+        return item.text(0) if item is not None and not item.isHidden() else ""
+
+    def _filter(self, query: str) -> None:
+        if not self.known:
+            return
+        words = query.casefold().split()
+        rows = [self.list.topLevelItem(row) for row in range(self.list.topLevelItemCount())]
+        for item in rows:
+            text = f"{item.text(0)} {item.text(1)}".casefold()
+            item.setHidden(not all(word in text for word in words))
+        there = [item for item in rows if not item.isHidden()]
+        exact = next((item for item in there if item.text(0) == query.strip()), None)
+        best = exact or next((item for item in there if item.text(0).startswith(query.strip())), None)
+        self.list.setCurrentItem(best or (there[0] if there else None))
+        self._say("" if there else "No model is called that.")
+        self._chosen()
+
+    def _chosen(self) -> None:
+        if item := self.list.currentItem():
+            self.list.scrollToItem(item)
+        if self.name:
+            self.input.setText(sizes_of(self.known[self.name].input))
+            self.forgive()
+        self.changed.emit()
+
+    def ready(self) -> str:
+        """What is missing still, "" if nothing is, " " if that is said elsewhere."""
+        return "" if self.name else NOT_CHOSEN if self.known else " "
+
+    def wanted(self) -> Wanted | None:
+        """What is asked for; None, with a word at its field, if something cannot be read."""
+        arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
+        typed = self.input.text().split() or [""]
+        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, typed)))
+        if arguments is None or inputs is None:
+            return None
+        return Wanted(ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked())
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Arrows walk over the list from the caret."""
+        keys = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in keys:
+            self.list.event(event)
+            return True
+        return super().eventFilter(watched, event)
+
+
+class FilePage(Page):
+    """A file, what of it, and what it is given. Nothing of the file runs here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: LayerFile | None = None
+        self.path = code_field("The path of a .py file")
+        self.browse_button = Button("Choose …", icon="folder")
+        self.browse_button.clicked.connect(self._browse)
+        self.names = QComboBox()
+        self.names.setFont(theme.font("code"))
+        self.names.setMinimumHeight(26)
+        self.inputs = QPlainTextEdit()
+        self.inputs.setFont(theme.font("code"))
+        self.inputs.setPlaceholderText("1x3x32x32\n1x16:int64")
+        self.inputs.setTabChangesFocus(True)
+        self.inputs.setFixedHeight(round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
+        read, colon = "You see its text before anything of it runs.", "A dtype other than float32 follows a colon."
+        self.entries |= {
+            "file": Entry("File", self.path, read, self.browse_button),
+            "name": Entry("Class, or function that makes the model", self.names),
+            "inputs": Entry("Inputs, one a line, with the batch first", self.inputs, colon),
+        }
+        for name in ("file", "name", "arguments", "inputs"):
+            self.column.addWidget(self.entries[name])
+        self.column.addStretch(1)
+        self.path.textChanged.connect(lambda _text: self._read())
+        self.names.currentTextChanged.connect(lambda _text: self._named())
+        self.arguments.textEdited.connect(lambda _text: self.entries["arguments"].complain(""))
+        self.inputs.textChanged.connect(self._typed)
+
+    def choose(self, path: Path) -> None:
+        self.path.setText(str(path))
+
+    def _browse(self) -> None:
+        here = Path(self.path.text()).expanduser().parent if self.path.text() else Path.home()
+        name, _ = QFileDialog.getOpenFileName(self, "Import a model of a file", str(here), "Python file (*.py)")
+        if name:
+            self.choose(Path(name))
+
+    def _read(self) -> None:
+        """Read the text anew; what it offers is read off it."""
+        before, words = self.names.currentText(), ""
+        path = Path(self.path.text().strip()).expanduser()
+        self.text, names = None, ()
+        try:
+            if self.path.text().strip():
+                self.text = LayerFile.of(module_name(path), read_text(path), str(path.absolute()))
+                names = names_in(self.text.text)
+                words = "" if names else NOTHING
+        except (LayerFileError, ImportFailed) as error:
+            words = _sentence(str(error))
+        self.names.clear()
+        self.names.addItems(names)
+        if names:  # what is made of the other classes stands last in most files
+            self.names.setCurrentText(before if before in names else names[-1])
+        self.entries["file"].complain(words)
+        self.changed.emit()
+
+    def _named(self) -> None:
+        self.entries["name"].complain("")
+        self.entries["arguments"].complain("")
+        self.changed.emit()
+
+    def _typed(self) -> None:
+        self.entries["inputs"].complain("")
+        self.changed.emit()
+
+    def ready(self) -> str:
+        """What is missing still, "" if nothing is, " " if that is said elsewhere."""
+        if self.text is None or not self.names.currentText():
+            return " " if self.path.text().strip() else "Choose a Python file."
+        return "" if self.inputs.toPlainText().strip() else "Say what it takes: the shape of each input."
+
+    def wanted(self) -> Wanted | None:
+        """What is asked for; None, with a word at its field, if something cannot be read."""
+        self._read()  # it may have been edited since
+        if self.text is None or not self.names.currentText():
+            return None
+        arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
+        lines = [line for line in self.inputs.toPlainText().splitlines() if line.strip()]
+        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, lines)))
+        if arguments is None or inputs is None:
+            return None
+        name = self.names.currentText()
+        source = ModelSource(self.text.path, name.removesuffix("()"), name.endswith("()"))
+        return Wanted(source, arguments, inputs, sha256=self.text.sha256)
+
+    def shown_file(self) -> CustomFile:
+        """The text for a look at it before it runs."""
+        assert self.text is not None
+        return CustomFile(Path(self.text.path), self.text.module, self.text, trusted=allowed(self.text.sha256))
+
+
+class ModelTrustDialog(TrustDialog):
+    """Shows a file with a model before it runs."""
+
+    warning = (
+        "To import its model, Python runs this text in a process of its own, with all that you may do yourself: read "
+        "and change your files, use the network. Trust it if you know what it does. After every edit you are asked "
+        "again."
+    )
+    agree = "Trust and import"
+
+    def held(self) -> str:
+        assert self.file.file is not None
+        return f"It offers {listed(list(names_in(self.file.file.text)))}"
+
+
+def _sentence(words: str) -> str:
+    """Words of an exception with a capital letter and a full stop."""
+    words = words.strip()
+    return words if words.endswith((".", "?")) else f"{words}."

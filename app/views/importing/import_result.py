@@ -1,0 +1,57 @@
+"""The last page of an import: which parts were not followed call by call and why, and what the check has found."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+
+from app.engine.tasks.model_inits import LOSES
+from app.views.ui import theme
+from app.views.ui.widgets.painting import label
+
+ONE_NODE, READ = ") is one node", ") was read by torch.export"
+TAKE = "Run > Initialise as the imported model takes it over; it can be undone."
+WHAT = (
+    "A part that is one node runs by the code of its class: it is trained, its shapes and gradients are shown, its "
+    "weights have their keys. What it calls inside is not drawn."
+)
+
+
+class ResultPage(QScrollArea):
+    """A sentence for each remark. `remarks` are those of `model_import.remarks`."""
+
+    def __init__(self, remarks: tuple[str, ...]) -> None:
+        super().__init__()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(0, 0, 8, 0)
+        column.setSpacing(12)
+        parts = [one for one in remarks if ONE_NODE in one or READ in one]
+        if parts:
+            many = f"{len(parts)} parts" if len(parts) > 1 else "One part"
+            column.addWidget(label(f"{many} could not be followed call by call.", "label", "text", wrap=True))
+        for remark in parts:
+            what, _, why = remark.partition(": ")
+            place, _, became = what.partition(") ")
+            row = QVBoxLayout()
+            row.setSpacing(2)
+            name = label(f"{place})", "code", "text", wrap=True)
+            name.setFont(theme.font("code"))
+            row.addWidget(name)
+            words = became.partition(" ")[2]
+            row.addWidget(label(f"{words[:1].upper()}{words[1:]}: {why}", "label", "text2", wrap=True))
+            column.addLayout(row)
+        if any(ONE_NODE in remark for remark in parts):
+            column.addWidget(label(WHAT, "label", "text3", wrap=True))
+        others = [one for one in remarks if one not in parts]
+        if others:
+            column.addWidget(label("What else there is to know of this import:", "label", "text", wrap=True))
+        for remark in others:
+            column.addWidget(label(remark, "label", "text2", wrap=True))
+        if any(remark.startswith(LOSES) for remark in others):
+            column.addWidget(label(TAKE, "label", "text3", wrap=True))
+        column.addStretch(1)
+        self.setWidget(inside)

@@ -1,0 +1,68 @@
+"""The sheet in front as the inspector edits it: the network, or the block that a person is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from app.builder.blocks import Block
+from app.builder.catalog.catalog import Catalog
+from app.builder.edits.blocks import NETWORK
+from app.builder.graph import Graph
+from app.builder.sheet import Sheet, changed
+from app.project.document import Document
+from app.project.project import Project
+
+
+class Front:
+    """Reads and edits what is in front. `document` is the document itself, or a face of it on one sheet.
+
+    What changes more than a sheet is an edit of the `whole` project; its refusals, `BlockError`, are the caller's.
+    """
+
+    def __init__(self, document: Any, catalog: Catalog) -> None:
+        self.document, self.catalog = document, catalog
+
+    @property
+    def sheet(self) -> Sheet:
+        return self.document.project
+
+    @property
+    def graph(self) -> Graph:
+        return self.sheet.graph
+
+    @property
+    def block(self) -> Block | None:
+        """The block in front, None for the network."""
+        return self.sheet if isinstance(self.sheet, Block) else None
+
+    @property
+    def name(self) -> str:
+        """The name of the sheet in front, as `block_edits` wants it."""
+        return self.block.name if self.block else NETWORK
+
+    @property
+    def whole(self) -> Project:
+        return self._document.project
+
+    @property
+    def _document(self) -> Document:
+        return getattr(self.document, "whole", self.document)
+
+    def apply(self, text: str, graph: Graph, merge: str | None = None) -> None:
+        """Put another graph on the sheet, as one undo step."""
+        self.document.apply(text, changed(self.sheet, graph=graph), merge=merge)
+
+    def apply_sheet(self, text: str, sheet: Sheet, merge: str | None = None) -> None:
+        """Put another sheet in the place of the one in front."""
+        self.document.apply(text, sheet, merge=merge)
+
+    def apply_whole(self, text: str, edit: Callable[[Project], Project], merge: str | None = None) -> None:
+        """Edit the whole project. Raises what `edit` raises, and then nothing is changed."""
+        self._document.apply(text, edit(self.whole), merge)
+
+    def enter(self, node: str) -> None:
+        """Go into an instance of a block."""
+        place = getattr(self.document, "place", None)
+        if place is not None:
+            place.enter(node)

@@ -1,0 +1,259 @@
+"""The section "Other sizes" of an Input: each listed size, what comes out with it, or where the net fails first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Graph
+from app.builder.shapes.input_sizes import Shape, ShapeError, Tried, read_shape, tried, usual
+from app.views.ui.background import Background, Failure
+from app.views.ui.number_text import grouped_digits
+from app.views.ui.widgets import Button, Chip, Section
+from app.views.ui.widgets.button import icon_button
+from app.views.ui.widgets.fields import HEIGHT
+from app.views.ui.widgets.painting import Glyph, announce, label, set_property
+
+KEY = "candidates"
+REST = 150  # ms that the drawing must stand still before its sizes are tried again
+SHOWN = 3  # sizes that are proposed where a person has listed none
+HINT = "Add a size, such as 3×224×224"
+
+
+@dataclass(frozen=True)
+class Question:
+    """An input of a graph, and the size that it has there."""
+
+    graph: Graph
+    catalog: Catalog
+    node: str
+    shape: Shape
+
+
+class CandidatesSection(Section):
+    """A small table of sizes, worked out behind the window. It is kept for each input while the window is open.
+
+    `taken(shape)` asks to give the input a size, `select_requested(node)` to select the layer that fails.
+    """
+
+    taken = Signal(object)
+    select_requested = Signal(str)
+
+    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+        super().__init__("Other sizes", parent=parent, opened=False)
+        self._background = background
+        self._listed: dict[str, tuple[Shape, ...]] = {}
+        self._question: Question | None = None
+        self._asked: tuple[Question, tuple[Shape, ...]] | None = None
+        self._known: dict[Shape, Tried] = {}
+        self.rows: list[SizeRow] = []
+        self.field = QLineEdit()
+        self.field.setFixedHeight(HEIGHT)
+        self.field.setPlaceholderText(HINT)
+        self.field.setAccessibleName("Another size to try")
+        self.field.installEventFilter(self)
+        self.field.textEdited.connect(lambda text: self._mark(""))
+        self.word = label("", "caption", "error", wrap=True)
+        self.word.hide()
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(REST)
+        self._rest.timeout.connect(self._ask)
+        self.toggled.connect(lambda opened: self._wait())
+        column = QVBoxLayout()
+        column.setSpacing(6)
+        self._rows_at = QVBoxLayout()
+        self._rows_at.setSpacing(8)
+        column.addLayout(self._rows_at)
+        column.addWidget(self.field)
+        column.addWidget(self.word)
+        self.body_layout.addLayout(column)
+
+    def forget(self) -> None:
+        """Another project: what was listed for its inputs is of no use here."""
+        self._listed.clear()
+
+    def show_input(self, question: Question | None) -> None:
+        """Try the sizes listed for an input; None hides the section."""
+        self.setVisible(question is not None)
+        before, self._question = self._question, question
+        if question is None:
+            return
+        if before is None or before.node != question.node:
+            self._known = {}
+            self._mark("")
+        self._show()
+        self._wait()
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The sizes that are tried, in their order."""
+        question = self._question
+        if question is None:
+            return ()
+        listed = self._listed.get(question.node)
+        return usual(question.shape)[:SHOWN] if listed is None else tuple(s for s in listed if s != question.shape)
+
+    # --- Asking
+
+    def _wait(self) -> None:
+        if self._question is not None and self.is_open() and self._asked != (self._question, self.shapes):
+            self._rest.start()
+
+    def _ask(self) -> None:
+        question, shapes = self._question, self.shapes
+        if question is None or not self.is_open():
+            return
+        self._asked = (question, shapes)
+        self._background.ask(KEY, tried, question.graph, question.catalog, question.node, shapes,
+                             on_answer=self._answered, on_error=self._failed)  # fmt: skip
+
+    def _answered(self, answers: tuple[Tried, ...]) -> None:
+        if self._asked is not None and self._question == self._asked[0]:
+            self._known = {one.shape: one for one in answers}
+            self._show()
+
+    def _failed(self, failure: Failure) -> None:
+        self._mark(f"The sizes could not be tried: {failure.error}")
+
+    # --- Showing
+
+    def _show(self) -> None:
+        shapes = self.shapes
+        if [(row.shape, row.answer) for row in self.rows] == [(shape, self._known.get(shape)) for shape in shapes]:
+            return
+        for row in self.rows:
+            row.hide()
+            row.deleteLater()
+        self.rows = []
+        for shape in shapes:
+            row = SizeRow(shape, self._known.get(shape))
+            row.taken.connect(self.taken)
+            row.removed.connect(self._remove)
+            row.select_requested.connect(self.select_requested)
+            self.rows.append(row)
+            self._rows_at.addWidget(row)
+        known = [self._known[shape] for shape in shapes if shape in self._known]
+        self.set_caption(f"{sum(one.runs for one in known)} of {len(known)} run" if known else "")
+
+    def _mark(self, problem: str) -> None:
+        self.word.setText(problem)
+        self.word.setVisible(bool(problem))
+        set_property(self.field, "invalid", bool(problem))
+
+    # --- The list
+
+    def add_size(self, text: str) -> None:
+        """Try one size more, as it is written; what cannot be read is said under the field."""
+        question = self._question
+        if question is None:
+            return
+        try:
+            shape = read_shape(text)
+        except ShapeError as error:
+            self._mark(str(error))
+            announce(self, str(error))
+            return
+        self._mark("")
+        self.field.clear()
+        self._listed[question.node] = tuple(dict.fromkeys((*self.shapes, shape)))
+        self._show()
+        self._wait()
+
+    def _remove(self, shape: Shape) -> None:
+        if self._question is not None:
+            self._listed[self._question.node] = tuple(other for other in self.shapes if other != shape)
+            self._show()
+            self._wait()
+            self.field.setFocus()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self.add_size(self.field.text())
+                return True
+        return super().eventFilter(watched, event)
+
+
+class SizeRow(QWidget):
+    """One size: what comes out and what it costs, or the layer that fails and why."""
+
+    taken = Signal(object)
+    removed = Signal(object)
+    select_requested = Signal(str)
+
+    def __init__(self, shape: Shape, answer: Tried | None) -> None:
+        super().__init__()
+        self.shape, self.answer = shape, answer
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        top = QHBoxLayout()
+        top.setSpacing(6)
+        top.addWidget(Glyph(*self._sign(), size=12))
+        text = "×".join(map(str, shape))
+        top.addWidget(Chip(text, "assumed" if answer is None else "normal" if answer.runs else "error"))
+        if answer is not None and answer.runs:
+            top.addWidget(Glyph("chevron-right", "text3", 10))
+            top.addWidget(Chip(answer.came_out, "accent"))
+        top.addStretch(1)
+        if answer is not None and answer.runs:
+            take = Button("Use", "link")
+            take.setToolTip(f"Give the input {text}")
+            take.clicked.connect(lambda: self.taken.emit(shape))
+            top.addWidget(take)
+        away = icon_button("close", f"No longer try {text}")
+        away.setFixedSize(18, 18)
+        away.setIconSize(QSize(11, 11))
+        away.clicked.connect(lambda: self.removed.emit(shape))
+        top.addWidget(away, 0, Qt.AlignmentFlag.AlignVCenter)
+        column.addLayout(top)
+        if answer is not None:
+            column.addLayout(self._below(answer))
+        self.setAccessibleName(f"{text}: {self.words()}")
+
+    def words(self) -> str:
+        """What becomes of the size, in a line."""
+        answer = self.answer
+        if answer is None:
+            return "being tried"
+        if not answer.runs:
+            return answer.words
+        adds = "" if answer.multiply_adds is None else f" · {_short(answer.multiply_adds)} multiply-adds"
+        return f"{grouped_digits(answer.parameters or 0)} parameters{adds}"
+
+    def _sign(self) -> tuple[str, str]:
+        if self.answer is None:
+            return "more", "text3"
+        return ("check", "run") if self.answer.runs else ("error", "error")
+
+    def _below(self, answer: Tried) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setContentsMargins(18, 0, 0, 0)
+        row.setSpacing(4)
+        node = answer.node
+        if node is not None and answer.name:
+            at = Button(answer.name, "link")
+            at.setToolTip(f"Select {answer.name}, where it fails first")
+            at.clicked.connect(lambda: self.select_requested.emit(node))
+            row.addWidget(at, 0, Qt.AlignmentFlag.AlignTop)
+        row.addWidget(label(self.words(), "caption", "text3", wrap=True), 1)
+        return row
+
+
+def _short(count: int) -> str:
+    """A large number in three figures.
+
+    >>> _short(950), _short(1_185_408), _short(40_500_000)
+    ('950', '1.19 M', '40.5 M')
+    """
+    value, units = float(count), ["", " k", " M", " G", " T", " P"]
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    digits = 0 if not units[0] or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}{units[0]}"

@@ -1,0 +1,289 @@
+"""The section "Explain shape": what arrives, what leaves, and how each dimension of it comes about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.dimensions.broadcasting import CLASH
+from app.builder.dimensions.dimensions import (
+    Aligned,
+    ChainStep,
+    DimensionStory,
+    Origin,
+    aligned,
+    explain_output,
+    upstream,
+)
+from app.builder.graph import Graph
+from app.views.inspector.explain.parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
+from app.views.inspector.sections import ShapeSection, Shown, emptied
+from app.views.ui.widgets import Button, Chip
+from app.views.ui.widgets.painting import Glyph, announce, label
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+FEW = 5  # steps upstream that are shown before more is asked for
+
+Chips = tuple[tuple[Shown, ...], tuple[Shown, ...]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The node that is explained, and all that is known of the graph it is in."""
+
+    graph: Graph
+    catalog: Catalog
+    analysis: Analysis
+    node: str
+
+
+class ExplainSection(ShapeSection):
+    """`ShapeSection` where nothing can be told; else one dimension of an output is chosen and explained.
+
+    `select_requested(node)` asks to select a node upstream; the dimension that led there is explained next.
+    """
+
+    select_requested = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.set_title("Explain shape")
+        self._subject: Subject | None = None
+        self._chips: Chips = ((), ())
+        self._stories: tuple[tuple[DimensionStory, ...], ...] = ()
+        self._shown: object = None
+        self._output, self._dimension = 0, 0
+        self._asked: tuple[str, int, int] | None = None
+        self._focus_next = False
+        self._all_steps = False
+        self.chips: dict[int, DimensionChip] = {}
+        self.formula: FormulaBox | None = None
+        self.rows: list[UpstreamRow] = []
+        self.alignment: AlignedShapes | None = None
+
+    @property
+    def story(self) -> DimensionStory | None:
+        """What is explained at this moment."""
+        stories = self._stories[self._output] if self._output < len(self._stories) else ()
+        return stories[self._dimension] if self._dimension < len(stories) else None
+
+    def show_shapes(self, inputs: Sequence[Shown], outputs: Sequence[Shown], words: str, tone: str) -> None:
+        self._shown, self._subject = None, None
+        self._stories, self.chips, self.formula, self.rows, self.alignment = (), {}, None, [], None
+        super().show_shapes(inputs, outputs, words, tone)
+
+    def explain(self, subject: Subject, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> bool:
+        """Explain the outputs of a node, `outputs` being their chips in order; False if nothing can be told."""
+        told, chips = self._subject, (tuple(inputs), tuple(outputs))
+        if told is not None and (told.node, chips) == (subject.node, self._chips) and told.analysis is subject.analysis:
+            return True  # the answer for an edit is on its way, and this is of before
+        stories = tuple(
+            explain_output(subject.graph, subject.catalog, subject.analysis, subject.node, number)
+            for number in range(max(len(outputs), 1))
+        )
+        if not any(stories):
+            return False
+        other = self._subject is None or self._subject.node != subject.node
+        self._subject, self._chips, self._stories = subject, chips, stories
+        if other or self.story is None:
+            self._start_with(subject.node)
+        self._show()
+        return True
+
+    def show_clash(self, subject: Subject) -> bool:
+        """Two shapes side by side that do not broadcast; False where that is not what is amiss."""
+        grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
+        if not any(state == CLASH for row in grid for _, state in row.cells):
+            return False
+        if self._last != grid:
+            self._shown, self._subject, self._last = None, None, grid
+            self._stories, self.chips, self.formula, self.rows = (), {}, None, []
+            column = emptied(self)
+            self.alignment = AlignedShapes(grid)
+            column.addWidget(self.alignment)
+            words = "Aligned at the right. Red dimensions must be equal, or one of them 1. See Problems."
+            column.addWidget(label(words, "caption", "text3", wrap=True))
+        return True
+
+    def _start_with(self, node: str) -> None:
+        """The dimension that led here, else the first that is worked out from several numbers."""
+        self._all_steps = False
+        if self._asked is not None and self._asked[0] == node:
+            _, self._output, self._dimension = self._asked
+        else:
+            self._focus_next = False
+            self._output = next(i for i, stories in enumerate(self._stories) if stories)
+            stories = self._stories[self._output]
+            worked = (s.dimension for s in stories if s.formula and len(s.formula.symbols) > 1)
+            self._dimension = next(worked, 1 if len(stories) > 1 else 0)
+        self._asked = None
+        if self.story is None:
+            self._output, self._dimension = next((i, 0) for i, stories in enumerate(self._stories) if stories)
+
+    def choose(self, output: int, dimension: int) -> None:
+        """Explain another dimension."""
+        self._output, self._dimension, self._all_steps = output, dimension, False
+        self._show()
+        if self.story is not None:
+            announce(self, f"{self.story.name} is {self.story.result}. {self.story.words}")
+
+    # --- Showing
+
+    def _show(self) -> None:
+        subject = self._subject
+        assert subject is not None
+        spot = Origin(subject.node, self._output, self._dimension)
+        way = upstream(subject.graph, subject.catalog, subject.analysis, spot)
+        steps = tuple(way if self._all_steps else islice(way, FEW + 3))[1:]
+        grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
+        names = tuple(subject.graph.nodes[step.node].name for step in steps)
+        state = (subject.node, self._chips, self._stories, self._output, self._dimension, steps, names, grid,
+                 self._all_steps)  # fmt: skip
+        if state == self._shown:
+            return
+        had_focus = self._focus_next or any(chip.hasFocus() for chip in self.chips.values())
+        self._shown, self._last, self._focus_next = state, None, False
+        if (old := self.body_layout.itemAt(0)) is not None and old.widget() is not None:
+            old.widget().hide()  # it is deleted a turn later
+        column = emptied(self)
+        self._show_chips(column, grid)
+        self._show_story(column)
+        self._show_steps(column, steps)
+        if had_focus and self._output in self.chips:
+            self.chips[self._output].setFocus(Qt.FocusReason.TabFocusReason)
+
+    def _show_chips(self, column: QVBoxLayout, grid: tuple[Aligned, ...]) -> None:
+        inputs, outputs = self._chips
+        self.chips, self.alignment = {}, None
+        made = [self._output_chip(number, shown) for number, shown in enumerate(outputs)]
+        if not outputs:  # an Output of the net hands on what it gets
+            made, inputs, outputs = [self._output_chip(0, inputs[0])], (), inputs[:1]
+        if grid:
+            self.alignment = AlignedShapes(grid)
+            column.addWidget(self.alignment)
+            if any(state != "same" for row in grid for _, state in row.cells):
+                words = "Aligned at the right. Dashed dimensions stretch: a 1 or a missing one (–) is repeated."
+                column.addWidget(label(words, "caption", "text3", wrap=True))
+            inputs = ()
+        if len(inputs) <= 1 and len(made) == 1 and sum(len(one.text) for one in (*inputs, *outputs)) <= 30:
+            self._in_one_row(column, inputs, outputs[0], made[0])
+        else:
+            self._in_rows(column, inputs, outputs, made)
+
+    def _output_chip(self, number: int, shown: Shown) -> Chip:
+        stories = self._stories[number] if number < len(self._stories) else ()
+        if not stories:
+            return _chip(shown)
+        chip = DimensionChip(shown.port, shown.text, stories)
+        chip.show_dimension(self._dimension if number == self._output else -1)
+        chip.chosen.connect(lambda dimension: self.choose(number, dimension))
+        self.chips[number] = chip
+        return chip
+
+    def _in_one_row(self, column: QVBoxLayout, inputs: tuple[Shown, ...], output: Shown, chip: Chip) -> None:
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        for one in inputs:
+            row.addWidget(_chip(one))
+        if inputs or self.alignment is not None:
+            row.addWidget(Glyph("chevron-right", "text3", 12))
+        row.addWidget(chip)
+        dtypes = " → ".join(dict.fromkeys(one.dtype for one in (*inputs, output) if one.dtype))
+        row.addWidget(label(dtypes, "caption", "text3"))
+        row.addStretch(1)
+        column.addLayout(row)
+
+    @staticmethod
+    def _in_rows(
+        column: QVBoxLayout, inputs: tuple[Shown, ...], outputs: tuple[Shown, ...], made: list[Chip]
+    ) -> None:
+        table = QGridLayout()
+        table.setHorizontalSpacing(10)
+        table.setVerticalSpacing(5)
+        table.setColumnStretch(2, 1)
+        lines = [(one.port, _chip(one), one.dtype) for one in inputs]
+        lines += [(f"→ {one.port}", chip, one.dtype) for one, chip in zip(outputs, made, strict=True)]
+        for line, (port, chip, dtype) in enumerate(lines):
+            table.addWidget(label(port, "formula", "text2"), line, 0)
+            table.addWidget(chip, line, 1)
+            table.addWidget(label(dtype, "caption", "text3"), line, 2)
+        column.addLayout(table)
+
+    def _show_story(self, column: QVBoxLayout) -> None:
+        story = self.story
+        assert story is not None
+        self.formula = None
+        if story.formula is not None:
+            self.formula = FormulaBox(story.formula.lines(story.name), self._same_as())
+            column.addWidget(self.formula)
+            if len(story.formula.symbols) > 1:
+                meanings = ", ".join(f"{symbol.letter} is {symbol.meaning}" for symbol in story.formula.symbols)
+                column.addWidget(label(meanings, "caption", "text3", wrap=True))
+        column.addWidget(label(story.words, "label", "text2", wrap=True))
+
+    def _same_as(self) -> str:
+        """`W is the same`, if other dimensions come about by the same formula from the same numbers."""
+        story = self.story
+        if story is None or story.formula is None or len(story.formula.symbols) < 2:
+            return ""
+        numbers = (story.formula.text, [symbol.value for symbol in story.formula.symbols])
+        others = [
+            other.name
+            for other in self._stories[self._output]
+            if other is not story
+            and other.formula
+            and (other.formula.text, [symbol.value for symbol in other.formula.symbols]) == numbers
+        ]
+        return f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} the same" if others else ""
+
+    def _show_steps(self, column: QVBoxLayout, steps: tuple[ChainStep, ...]) -> None:
+        self.rows = []
+        if not steps:
+            return
+        column.addSpacing(2)
+        column.addWidget(label("Where it comes from", "caption", "text3"))
+        box = QVBoxLayout()
+        box.setSpacing(0)
+        shown = steps if self._all_steps or len(steps) <= FEW + 1 else steps[:FEW]
+        for step in shown:
+            row = self._row(step)
+            self.rows.append(row)
+            box.addWidget(row)
+        column.addLayout(box)
+        if len(shown) < len(steps):
+            more = Button("Show the whole way", "link")
+            more.clicked.connect(self._show_all_steps)
+            column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def _row(self, step: ChainStep) -> UpstreamRow:
+        assert self._subject is not None
+        graph, node = self._subject.graph, self._subject.graph.nodes[step.node]
+        spec = self._subject.catalog.of(graph, node)
+        row = UpstreamRow(spec.category, node.name, step.words, step.full, str(step.size))
+        row.clicked.connect(lambda: self._select(step))
+        return row
+
+    def _show_all_steps(self) -> None:
+        self._all_steps = True
+        self._show()
+        if len(self.rows) > FEW:
+            self.rows[FEW].setFocus(Qt.FocusReason.TabFocusReason)
+
+    def _select(self, step: ChainStep) -> None:
+        self._asked = (step.node, step.output, step.dimension)
+        self._focus_next = any(row.hasFocus() and row.shows_ring() for row in self.rows)
+        self.select_requested.emit(step.node)
+
+
+def _chip(one: Shown) -> Chip:
+    chip = Chip(one.text, one.state)
+    chip.setAccessibleName(f"{one.port}: {one.text}")
+    return chip

@@ -1,0 +1,71 @@
+"""Which editor suits which value of which parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.builder.literals import AUTO
+from app.builder.params import COMPUTED
+from app.views.inspector.fields.editors import (
+    ChoiceEditor,
+    DifferingChoiceEditor,
+    DifferingTextEditor,
+    Editor,
+    NumberEditor,
+    NumbersEditor,
+    TextEditor,
+    ToggleEditor,
+    WordEditor,
+)
+from app.views.inspector.fields.expression_field import ComputedEditor, ComputedNumbersEditor, ComputedTextEditor
+from app.views.inspector.fields.values import DIFFERS, ParamLike, Scope, computes, fits
+from app.views.inspector.fields.wired_field import AutoEditor
+
+_MOST_FIELDS = 3  # numbers that have a field each; more stand in one, with commas between
+
+
+def kind_of(param: ParamLike, value: Any, scope: Scope | None = None) -> type[Editor]:
+    """The editor that suits a value of a parameter; in a block, `scope`, numbers may be computed."""
+    if value is DIFFERS:
+        return DifferingChoiceEditor if param.kind in ("choice", "dtype", "bool") else DifferingTextEditor
+    if value is AUTO and param.auto:
+        return AutoEditor
+    if not fits(param, value):
+        return ChoiceEditor if param.kind in ("choice", "dtype") else TextEditor
+    if scope is not None and param.kind in COMPUTED and (computed := _computed_kind(param, value)) is not None:
+        return computed
+    if computes(value):
+        return TextEditor
+    if param.kind in ("int", "float"):
+        return NumberEditor
+    if param.kind == "bool":
+        return ChoiceEditor if param.optional else ToggleEditor
+    if param.kind in ("choice", "dtype"):
+        return ChoiceEditor
+    if param.kind == "ints" and not param.optional and param.count <= _MOST_FIELDS:
+        return WordEditor if isinstance(value, str) else NumbersEditor
+    return TextEditor
+
+
+def _computed_kind(param: ParamLike, value: Any) -> type[Editor] | None:
+    """The editor inside a block, None where it is the one that stands anywhere."""
+    if param.kind in ("int", "float"):
+        return ComputedEditor
+    several = param.kind == "ints" and (param.optional or param.count not in range(1, _MOST_FIELDS + 1))
+    if computes(value) or several:
+        return ComputedTextEditor
+    if param.kind == "ints" and not isinstance(value, str):
+        return ComputedNumbersEditor
+    return None
+
+
+def make_editor(param: ParamLike, value: Any, scope: Scope | None = None) -> Editor:
+    """The editor that suits a value, with nothing in it yet."""
+    kind: Any = kind_of(param, value, scope)
+    takes_scope = issubclass(kind, TextEditor | NumbersEditor | ComputedEditor)
+    return kind(param, scope) if takes_scope else kind(param)
+
+
+def suits(editor: Editor, value: Any) -> bool:
+    """Whether the editor is the one for the value."""
+    return kind_of(editor.param, value, editor.scope) is type(editor)

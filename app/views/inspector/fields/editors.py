@@ -1,0 +1,308 @@
+"""One editor a kind of parameter. All speak alike: a value in, valid values out, and what is wrong with the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QWidget
+
+from app.builder.literals import AUTO
+from app.builder.params import ParamError
+from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.inspector.fields.values import (
+    DIFFERS,
+    ParamLike,
+    Scope,
+    check,
+    choices,
+    computes,
+    fits,
+    maximum,
+    parse,
+    same,
+    show,
+    shown,
+    wanted,
+)
+from app.views.ui.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
+from app.views.ui.widgets.focus import focus_in
+
+LEAST, SINGLE = 62, 106  # width of a field for one number, px
+
+
+class Editor(QWidget):
+    """Edits one value. `edited` gives values that the parameter can have, `problem_changed` a sentence or "".
+
+    A new visit with the keyboard or mouse raises `visit`, so that what is typed in one visit can be one undo step.
+    `refused(text)` gives a text that the parameter cannot have, `entered` and `left` tell of the visit, and
+    `menu_wanted` gives the place on the screen where the person asked for the menu of the field.
+    """
+
+    edited = Signal(object)
+    problem_changed = Signal(str)
+    refused = Signal(str)
+    entered = Signal()
+    left = Signal()
+    menu_wanted = Signal(QPoint)
+    typed = True  # whether values come letter by letter
+    menu_in_text = False  # whether the menu of the text is the form's
+
+    def __init__(self, param: ParamLike, field: Any, scope: Scope | None = None) -> None:
+        super().__init__()
+        self.param, self.field, self.scope = param, field, scope
+        self.visit = 0
+        self._inside = False
+        self._given: Any = None
+        self._problem = ""
+        self.row = QHBoxLayout(self)
+        self.row.setContentsMargins(0, 0, 0, 0)
+        self.row.setSpacing(6)
+        self.row.addWidget(field, 1)
+        self.setFocusProxy(field)
+        field.edited.connect(self._edited)
+        lines = list(self.lines())
+        for target in lines or [field]:
+            target.installEventFilter(self)
+        for line in lines:
+            line.textEdited.connect(self._look)
+
+    def lines(self) -> Iterator[QLineEdit]:
+        """The fields of text in it."""
+        if isinstance(self.field, QLineEdit):
+            yield self.field
+        elif isinstance(self.field, NumbersField):
+            yield from self.field.fields()
+
+    def can_show(self, value: Any) -> bool:
+        """Whether it can stay while a person types in it, though another one suits the value better."""
+        return False
+
+    def has_focus(self) -> bool:
+        """Whether the person is in it."""
+        return focus_in(self) is not None
+
+    def set_value(self, value: Any) -> None:
+        """Show a value; what was typed and refused is forgotten, what is being typed is not."""
+        self._given = value
+        self.field.set_value(value)
+        self._say("")
+        for line in self.lines():  # unless the person has gone on typing since the value was told
+            if (problem := getattr(line, "invalid", str)()) and line.hasFocus():
+                self._tell(self._why(line.text()) or problem)
+
+    def set_problem(self, message: str) -> None:
+        """Mark the value as one that others refused."""
+        self._say(message)
+
+    def name_it(self, name: str, description: str) -> None:
+        """The name for a screen reader, and the tool tip."""
+        targets = list(self.lines()) or [self.field]
+        for number, target in enumerate(targets):
+            target.setAccessibleName(name if len(targets) == 1 else f"{name}, dimension {number + 1}")
+        if hasattr(self.field, "set_hint"):
+            self.field.set_hint(description)
+        else:
+            self.field.setToolTip(description)
+
+    def _edited(self, value: Any) -> None:
+        try:
+            check(self.param, value)
+        except ParamError as error:
+            self._say(str(error))
+            return
+        self._say("")
+        self.edited.emit(value)
+
+    def _look(self, text: str) -> None:
+        """A letter was typed: say at once what is wrong with the text, if anything."""
+        if problem := (self.field.invalid() or ""):
+            self._tell(self._why(text) or problem)
+            self.refused.emit(text)
+        elif not self._problem or same(self.field.value(), self._given):
+            self._say("")
+
+    def _why(self, text: str) -> str:
+        """The rule's own words on a text that the field could not read."""
+        try:
+            self.parse(text)
+        except ParamError as error:
+            return str(error)
+        return ""
+
+    def parse(self, text: str) -> Any:
+        """The value of a text. Raises ParamError."""
+        return self.scope.parse(self.param, text) if self.scope is not None else parse(self.param, text)
+
+    def _say(self, message: str) -> None:
+        self.field.set_invalid(message or None)
+        self._tell(message)
+
+    def _tell(self, message: str) -> None:
+        if message != self._problem:
+            self._problem = message
+            self.problem_changed.emit(message)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        kind = event.type()
+        if kind == QEvent.Type.FocusIn:
+            self.visit += not self._inside  # from one number to the next is the same visit
+            self._inside = True
+            self.entered.emit()
+        elif kind == QEvent.Type.FocusOut:
+            if self._problem:
+                # The field goes back to what the project holds, so what was refused is no longer in sight.
+                self.field.set_value(self._given)
+                self._say("")
+            self._inside = self.has_focus()
+            self.left.emit()
+        elif isinstance(event, QContextMenuEvent) and self.menu_in_text:
+            self.menu_wanted.emit(event.globalPos())
+            return True
+        elif self.menu_in_text and kind == QEvent.Type.KeyPress and _asks_for_menu(event):
+            self.menu_wanted.emit(self.mapToGlobal(self.rect().bottomLeft()))
+            return True
+        elif leaves_to_window(event):
+            return True
+        return super().eventFilter(watched, event)
+
+
+def _asks_for_menu(event: QEvent) -> bool:
+    """Shift+F10 and the menu key."""
+    assert isinstance(event, QKeyEvent)
+    shifted = event.modifiers() == Qt.KeyboardModifier.ShiftModifier and event.key() == Qt.Key.Key_F10
+    return shifted or event.key() == Qt.Key.Key_Menu
+
+
+class NumberEditor(Editor):
+    """One number with arrows."""
+
+    def __init__(self, param: ParamLike) -> None:
+        field = NumberField(0, param.kind, param.minimum, maximum(param), optional=param.optional)
+        super().__init__(param, field)
+        field.setMinimumWidth(LEAST)
+        field.setMaximumWidth(SINGLE)
+        self.row.addStretch(0)
+
+
+class NumbersEditor(Editor):
+    """A number a dimension; where words are allowed too, a menu of them."""
+
+    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+        self.scope = scope
+        super().__init__(param, self._make_field(param), scope)
+        if param.count == 1:
+            self.field.setMaximumWidth(SINGLE)
+            self.row.addStretch(1)
+        if param.choices:
+            self.words = icon_button("chevron-down", f"Words for {param.name}: {', '.join(param.choices)}")
+            self.words.setFixedWidth(18)
+            self.words.clicked.connect(self._open_menu)
+            self.row.addWidget(self.words)
+
+    def _make_field(self, param: ParamLike) -> NumbersField:
+        return NumbersField(param.count, 0 if param.count else (0,), "int", param.minimum, maximum(param))
+
+    def _open_menu(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for word in self.param.choices:
+            menu.addAction(word, lambda word=word: self.edited.emit(word))
+        menu.popup(self.words.mapToGlobal(self.words.rect().bottomLeft()))
+
+
+class WordEditor(Editor):
+    """A word in place of numbers (`padding="same"`), with the way back to numbers."""
+
+    typed = False
+    NUMBERS = "numbers …"
+
+    def __init__(self, param: ParamLike) -> None:
+        super().__init__(param, ChoiceField((*param.choices, self.NUMBERS)))
+
+    def _edited(self, value: Any) -> None:
+        if value == self.NUMBERS:
+            number = param_number(self.param)
+            self.edited.emit(number)
+        else:
+            super()._edited(value)
+
+
+def param_number(param: ParamLike) -> int:
+    """A number to begin with where a word stood."""
+    return param.default if type(param.default) is int else int(param.minimum or 0)
+
+
+class ValueField(TextField):
+    """A line of text for values of which 1 and 1.0 are two, however deep they stand."""
+
+    _same = staticmethod(same)
+
+
+class TextEditor(Editor):
+    """Anything that is read from text: optional tuples, literals, and values that do not fit and must be mended."""
+
+    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+        super().__init__(param, ValueField("", self.parse_text, lambda value: shown(param, value)), scope)
+        self.field.setPlaceholderText("None" if param.optional else "")
+
+    def parse_text(self, text: str) -> Any:
+        return self.parse(text)
+
+    def can_show(self, value: Any) -> bool:
+        return fits(self.param, value) and value is not AUTO
+
+    def set_value(self, value: Any) -> None:
+        super().set_value(value)
+        if not fits(self.param, value):
+            self._say(f"{wanted(self.param)}, not {show(value)}")
+        elif computes(value) and self.scope is None:
+            self._say(f"{wanted(self.param)}; {show(value)} is computed, which is for the inside of a block")
+
+
+class DifferingTextEditor(TextEditor):
+    """Several nodes have several values: empty, and what is typed goes into all of them."""
+
+    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+        super().__init__(param, scope)
+        self.field.setPlaceholderText("differs")
+
+    def set_value(self, value: Any) -> None:
+        if value is DIFFERS:
+            self._given = value
+            self.field.set_value(value)
+            self._say("")
+        else:
+            super().set_value(value)
+
+
+class ChoiceEditor(Editor):
+    """One of a few values."""
+
+    typed = False
+
+    def __init__(self, param: ParamLike) -> None:
+        super().__init__(param, ChoiceField(choices(param), show=show))
+
+
+class DifferingChoiceEditor(Editor):
+    """Several nodes have several values, and one that is chosen goes into all of them."""
+
+    typed = False
+
+    def __init__(self, param: ParamLike) -> None:
+        super().__init__(param, ChoiceField((DIFFERS, *choices(param)), show=lambda v: show(v) or "differs"))
+
+
+class ToggleEditor(Editor):
+    """True or False, in PyTorch's words beside the switch."""
+
+    typed = False
+
+    def __init__(self, param: ParamLike) -> None:
+        super().__init__(param, Toggle())
+        self.row.addStretch(1)
+        self.field.toggled.connect(lambda on: self.field.set_text(str(on)))
+        self.field.set_text("False")

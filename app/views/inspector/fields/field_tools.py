@@ -1,0 +1,122 @@
+"""What else can be done with a field than to type: expose it on the block, wire it, type a number again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QMenu, QWidget
+
+from app.builder.catalog.catalog import OpSpec
+from app.builder.diagnostics import torch_errors
+from app.builder.rules import ConnectError
+from app.builder.value_types import ValueType
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.picker import Pick, Picker
+from app.views.inspector.fields.values import Scope, computes, show
+from app.views.inspector.node_edits import NodeEdits
+from app.views.ui.background import Background
+
+KEY = "inspector.words"
+_NOTHING = "Nothing on the canvas gives what fits. A Number, Tensor.size or Tensor.shape gives numbers."
+
+
+class FieldTools(QObject):
+    """Fills the menu of a field of one node.
+
+    `form` and `resolved` are those of the node that is shown, `values` what is known of all wires.
+    """
+
+    def __init__(self, edits: NodeEdits, background: Background, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._edits, self._background = edits, background
+        self.form: ParamForm | None = None
+        self._torch = False
+        self.resolved: FrozenMap[str, Any] = FrozenMap()
+        self.values: Mapping[tuple[str, int], ValueType] = FrozenMap()
+
+    def set_torch_loaded(self) -> None:
+        """From here on torch is asked what it says of values that are refused."""
+        self._torch = True
+
+    @staticmethod
+    def any_for(spec: OpSpec, scope: Scope | None) -> bool:
+        """Whether there is anything to be done with the fields of an op."""
+        if scope is not None and any(scope.takes(param) for param in spec.params):
+            return True
+        return any(spec.operand(param.name) or spec.wirable(param.name) for param in spec.params)
+
+    def fill(self, menu: QMenu, name: str) -> None:
+        """Put into a menu what can be done with a parameter."""
+        form = self.form
+        if form is None:
+            return
+        row, param = form.rows[name], form.rows[name].param
+        if form.scope is not None and form.scope.takes(param):
+            if computes(row.value):
+                value = self.resolved.get(name)
+                known = name in self.resolved and not computes(value)
+                words = f"Type a value again ({show(value)})" if known else "Type a value again"
+                action = menu.addAction(words, lambda: self._edits.set(name, value, None))
+                action.setEnabled(known)
+            elif not row.wired:
+                menu.addAction(f"Expose on {form.scope.block}…", lambda: self._ask_name(name))
+        given = {wire.port: wire.source for wire in self._edits.wires()}
+        for port in self._edits.ports(name):
+            if port in given:
+                to = f" to {port}" if port != name else ""
+                menu.addAction(f"Cut the wire from {given[port]}{to}", lambda port=port: self._edits.cut(port))
+            else:
+                menu.addAction(f"Wire {port}…", lambda port=port: self._pick_source(name, port))
+        if not menu.isEmpty():
+            menu.addSeparator()
+
+    # --- Expose
+
+    def _ask_name(self, name: str) -> None:
+        """Ask what the parameter is to be called on the block; a parameter that cannot be exposed says why."""
+        assert self.form is not None
+        row = self.form.rows[name]
+        why = self._edits.why_not_exposed(name)
+        if why:
+            row.say(why)
+        else:
+            row.ask_name(name, "Expose", lambda typed: self._edits.expose(name, typed))
+
+    # --- Wire
+
+    def _pick_source(self, name: str, port: str) -> None:
+        """Let a person choose the output that gives a parameter."""
+        assert self.form is not None
+        graph, catalog = self._edits.front.graph, self._edits.front.catalog
+        picks = []
+        for source in self._edits.sources(port, self.values):
+            spec = catalog.of(graph, graph.nodes[source.node])
+            value = self.values.get((source.node, source.number))
+            picks.append(Pick(source, source.name, f"{spec.label} {value or ''}".strip(), spec.category))
+        picker = Picker(f"Wire {port} from", picks, _NOTHING, self.form)
+        picker.picked.connect(lambda source: self._wire(name, source, port))
+        picker.open_below(self.form.rows[name].editor or self.form)
+
+    def _wire(self, name: str, source: Any, port: str) -> None:
+        try:
+            self._edits.wire(source, port)
+        except ConnectError as error:
+            if self.form is not None:
+                self.form.rows[name].say(str(error))
+
+    # --- What torch says
+
+    def ask_torch(self, name: str, text: str) -> None:
+        """Ask torch what it has against a text that was refused; its words come below ours."""
+        form = self.form
+        if not self._torch or form is None:
+            return
+        params = {**self._edits.owner.params, **self.resolved}
+        row = form.rows[name]
+        self._background.ask(
+            KEY, torch_errors.torch_words, self._edits.spec, FrozenMap(params), name, text,
+            on_answer=lambda words: self.form is form and row.add_words(words, text),
+        )  # fmt: skip

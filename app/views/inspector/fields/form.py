@@ -1,0 +1,191 @@
+"""A form made from parameters: the inspector's for a layer, and that of an optimizer or a loss."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QEvent, QObject, Signal
+from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
+
+from app.builder.literals import AUTO
+from app.views.inspector.fields.editors import Editor
+from app.views.inspector.fields.row import LABEL_MOST, ParamRow
+from app.views.inspector.fields.values import ParamLike, Scope
+from app.views.ui.widgets import Button, icon_button
+
+_TOOLS = 20  # room for the button with what can be done with a parameter, px
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A wire that gives a parameter, or a part of it: the port, the parameter, and the name of the node."""
+
+    port: str
+    param: str
+    source: str
+
+
+class ParamForm(QWidget):
+    """A line a parameter.
+
+    `edited(name, value, merge)`: the person made a value that the parameter can have; `merge` is equal for what was
+    typed in one visit to a field, None for single acts. `reset(name)` asks for the default, `cut(port)` to cut the
+    wire that gives a parameter, or a part of one. `refused(name, text)` tells of a text that cannot be.
+
+    Args:
+        scope: The block that the parameters stand in, whose own they may be computed from.
+        tools: Puts into a menu what else can be done with a parameter.
+        defaults: Whether to say of a value that it is the default.
+    """
+
+    edited = Signal(str, object, object)
+    reset = Signal(str)
+    cut = Signal(str)
+    refused = Signal(str, str)
+
+    def __init__(
+        self,
+        params: Sequence[ParamLike],
+        parent: QWidget | None = None,
+        *,
+        scope: Scope | None = None,
+        tools: Callable[[QMenu, str], None] | None = None,
+        defaults: bool = False,
+    ) -> None:
+        super().__init__(parent)
+        self.scope, self._tools, self._defaults = scope, tools, defaults
+        self._more: Button | None = None
+        self._pointed: ParamRow | None = None
+        self._filling = False
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(0)
+        grid.setColumnStretch(1, 1)
+        self.rows = {param.name: ParamRow(self, param, grid, line) for line, param in enumerate(params)}
+        if tools is not None:
+            for row in self.rows.values():
+                row.name.installEventFilter(self)
+        self._align(grid)
+
+    def _align(self, grid: QGridLayout) -> None:
+        widest = max((row.name.sizeHint().width() for row in self.rows.values()), default=0)
+        room = _TOOLS if self._tools is not None else 0
+        grid.setColumnMinimumWidth(0, min(max(widest + room, 96), LABEL_MOST))
+
+    @property
+    def params(self) -> tuple[ParamLike, ...]:
+        return tuple(row.param for row in self.rows.values())
+
+    def forget(self) -> None:
+        """Let go of what is typed and refused: the next values are those of another thing."""
+        for row in self.rows.values():
+            row.forget()
+
+    def set_values(self, values: Mapping[str, Any], wires: Sequence[Wire] = ()) -> None:
+        """Show the values that are set, defaults for the others, and which of them, or of their parts, wires give."""
+        whole = {wire.param: wire.source for wire in wires if wire.port == wire.param}
+        self._filling = True
+        for name, row in self.rows.items():
+            row.show_value(values.get(name, row.param.default), whole.get(name, ""))
+            parts = [(wire.port, wire.source) for wire in wires if wire.param == name and wire.port != name]
+            if parts or row.parts:
+                row.show_parts(parts)
+            if self._defaults:
+                row.show_default(name not in values)
+        self._filling = False
+        self.keep_tab_order()
+
+    def set_resolved(self, resolved: Mapping[str, Any], source: str) -> None:
+        """What the AUTO parameters stand for and the node that their value comes from; what expressions are now."""
+        for name, row in self.rows.items():
+            if row.param.auto or self.scope is not None:
+                row.show_resolved(resolved.get(name, AUTO), source)
+
+    def set_docs(self, docs: Mapping[str, str]) -> None:
+        """What torch says of the parameters."""
+        for name, row in self.rows.items():
+            row.set_doc(docs.get(name, ""))
+
+    def blame(self, said: Sequence[str]) -> None:
+        """Mark the parameters that torch's words on the layer speak of by name."""
+        for name, row in self.rows.items():
+            row.blame(next((words for words in said if re.search(rf"\b{re.escape(name)}\b", words)), ""))
+
+    def set_problem(self, name: str, message: str) -> None:
+        """Mark a value that others refused; "" takes the mark away."""
+        editor = self.rows[name].editor if name in self.rows else None
+        if editor is not None:
+            editor.set_problem(message)
+
+    def editor(self, name: str) -> Editor:
+        """The editor of a parameter. Raises KeyError."""
+        editor = self.rows[name].editor
+        if editor is None:
+            raise KeyError(name)
+        return editor
+
+    def placed(self, row: ParamRow) -> None:
+        """A row has another editor."""
+        if self._tools is not None and row.editor is not None:
+            row.editor.installEventFilter(self)
+        if not self._filling:
+            self.keep_tab_order()
+
+    def keep_tab_order(self) -> None:
+        """Tab goes down the lines, whichever editor was put in last."""
+        before: QWidget | None = None
+        for row in self.rows.values():
+            for widget in (row.editor, row.__dict__.get("link")):
+                if widget is not None:
+                    if before is not None:
+                        QWidget.setTabOrder(before, widget)
+                    before = widget
+
+    # --- What can be done with a parameter
+
+    def fill(self, menu: QMenu, name: str) -> None:
+        """Put into a menu what can be done with a parameter."""
+        if self._tools is not None:
+            self._tools(menu, name)
+        menu.addAction(f"Reset {name}", lambda: self.reset.emit(name))
+
+    def point_at(self, row: ParamRow | None) -> None:
+        """The person is at a row: the button that opens its menu stands beside its name."""
+        self._pointed = row
+        if self._tools is None or (row is None and self._more is None):
+            return
+        if self._more is None:
+            self._more = icon_button("more", "")
+            self._more.setParent(self)
+            self._more.setFixedSize(_TOOLS, _TOOLS)
+            self._more.setFocusPolicy(self._more.focusPolicy().NoFocus)
+            self._more.clicked.connect(self._open)
+        if row is None:
+            self._more.hide()
+            return
+        tip = f"What can be done with {row.param.name} (Shift+F10)"
+        self._more.setToolTip(tip)
+        self._more.setAccessibleName(tip)
+        place = row.name.geometry()
+        self._more.move(place.right() - _TOOLS + 3, place.center().y() - _TOOLS // 2 + 1)
+        self._more.show()
+        self._more.raise_()
+
+    def _open(self) -> None:
+        if self._pointed is not None and self._more is not None:
+            self._pointed.open_menu(self._more.mapToGlobal(self._more.rect().bottomLeft()))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Enter:
+            here = (row for row in self.rows.values() if watched in (row.name, row.editor))
+            self.point_at(next(here, None))
+        return super().eventFilter(watched, event)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        focused = (row for row in self.rows.values() if row.editor is not None and row.editor.has_focus())
+        self.point_at(next(focused, None))
+        super().leaveEvent(event)

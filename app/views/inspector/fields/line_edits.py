@@ -1,0 +1,109 @@
+"""Small fields that take what was typed when they are left, or at Enter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtWidgets import QPlainTextEdit, QWidget
+
+from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.ui import theme
+from app.views.ui.widgets import TextField
+
+
+class NameLine(TextField):
+    """A name that is given at once and whole: `named(str)` at Enter or when the field is left. Esc gives the old back.
+
+    `check` raises ValueError with the sentence for the person; `refused(str)` tells it, "" when it is mended.
+    """
+
+    named = Signal(str)
+    refused = Signal(str)
+
+    def __init__(self, name: str, accessible: str, check: Callable[[str], None], parent: QWidget | None = None) -> None:
+        super().__init__(name, lambda text: self._checked(text), str, parent)
+        self._check, self._plain = check, name
+        self.setFont(theme.font("code"))
+        self.setAccessibleName(accessible)
+        self.installEventFilter(self)
+        self.textEdited.connect(lambda _: self.refused.emit(self.invalid() or ""))
+
+    def _checked(self, text: str) -> str:
+        text = text.strip()
+        if hasattr(self, "_check") and text != self._plain:
+            self._check(text)
+        return text
+
+    def set_value(self, value: str) -> None:
+        self._plain = value
+        super().set_value(value)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        return leaves_to_window(event) or super().eventFilter(watched, event)
+
+    def _give(self) -> None:
+        """Tell the new name; what was refused is forgotten."""
+        if self.invalid() is None and self.value() != self._plain:
+            name, self._plain = self.value(), self.value()
+            self.named.emit(name)
+        elif self.invalid() is not None:
+            super().set_value(self._plain)
+        self.refused.emit("")
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        if event.reason() != Qt.FocusReason.PopupFocusReason:
+            self._give()
+        super().focusOutEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.invalid() is None:
+            self._give()
+            self.selectAll()
+        elif event.key() == Qt.Key.Key_Escape:
+            super().set_value(self._plain)
+            self.setText(self._plain)
+            self.refused.emit("")
+            self.clearFocus()
+        else:
+            super().keyPressEvent(event)
+
+
+LONGEST = 10_000  # letters of a line: to lay out one of 500,000 takes a minute
+TOO_LONG = f"Lines of more than {LONGEST:,} letters are cut; these notes cannot be edited. The file has all of it."
+
+
+class NotesField(QPlainTextEdit):
+    """Free words. Undo is the project's; `visit` counts how often a person came, so that a visit is one step."""
+
+    def __init__(self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.visit = 0
+        self._long = ""  # what the project holds, where that is not all shown
+        self.setUndoRedoEnabled(False)
+        self.setTabChangesFocus(True)
+        self.setPlaceholderText(placeholder)
+        self.setAccessibleName(accessible)
+        self.setMinimumHeight(110)
+        self.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FocusIn:
+            self.visit += 1
+        return leaves_to_window(event) or super().eventFilter(watched, event)
+
+    def show_text(self, text: str) -> None:
+        """Show what the project holds, without telling of it."""
+        if text == (self._long or self.toPlainText()):
+            return
+        lines = text.split("\n")
+        self._long = text if any(len(line) > LONGEST for line in lines) else ""
+        if self._long:
+            shown = "\n".join(line[:LONGEST] for line in lines)
+            text = f"{shown}\n\n[{TOO_LONG}]"
+        self.setReadOnly(bool(self._long))
+        if self.toPlainText() != text:
+            self.blockSignals(True)
+            self.setPlainText(text)
+            self.blockSignals(False)

@@ -1,0 +1,77 @@
+"""A question for a name, asked in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+
+from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.ui import theme
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import label, set_property
+
+
+class NamePrompt(QWidget):
+    """A field with a name to begin with, and the button that takes it. Enter takes it, Esc and leaving close it."""
+
+    closed = Signal()
+
+    def __init__(self, name: str, title: str, take: Callable[[str], None], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._take = take
+        self.line = QLineEdit(name)
+        self.line.setFont(theme.font("code"))
+        self.line.setFixedHeight(24)
+        self.line.setMinimumWidth(44)
+        self.line.setAccessibleName(title)
+        self.line.installEventFilter(self)
+        self.button = Button(title, "primary")
+        self.button.setFixedHeight(24)
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        row = QHBoxLayout()
+        row.setSpacing(6)
+        row.addWidget(self.line, 1)
+        row.addWidget(self.button)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 4)
+        column.setSpacing(3)
+        column.addLayout(row)
+        column.addWidget(self.problem)
+        self.line.textEdited.connect(lambda _: self._say(""))
+        self.button.clicked.connect(self.take)
+
+    def start(self) -> None:
+        """Put the caret into the name, all of it selected."""
+        self.show()
+        self.line.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.line.selectAll()
+
+    def take(self) -> None:
+        """Give the name; why it cannot be is said, and the question stays."""
+        try:
+            self._take(self.line.text().strip())
+        except ValueError as error:
+            self._say(str(error))
+        else:
+            self.closed.emit()
+
+    def _say(self, words: str) -> None:
+        set_property(self.line, "invalid", bool(words))
+        self.line.setAccessibleDescription(words)
+        self.problem.setText(words)
+        self.problem.setVisible(bool(words))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        return leaves_to_window(event) or super().eventFilter(watched, event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.take()
+        elif event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,344 @@
+"""One line of a form: the name of a parameter, its editor, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QPoint, QSize, Qt, QTimer
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QLineEdit, QMenu, QVBoxLayout, QWidget
+
+from app.builder.literals import AUTO
+from app.views.inspector.fields.editor_factory import make_editor, suits
+from app.views.inspector.fields.editors import Editor
+from app.views.inspector.fields.prompt import NamePrompt
+from app.views.inspector.fields.values import ParamLike, computes, same, show, wanted
+from app.views.inspector.fields.wired_field import AutoEditor, WiredEditor
+from app.views.ui import theme
+from app.views.ui.widgets import icon_button
+from app.views.ui.widgets.focus import focus_in
+from app.views.ui.widgets.painting import announce, label, set_property
+
+if TYPE_CHECKING:
+    from app.views.inspector.fields.form import ParamForm
+
+ROW = 29
+LABEL_MOST = 138
+_NOTE_LEAST = 60
+_DEFAULT = "default"
+
+
+class _Note(QLabel):
+    """Small words behind an editor, cut where the room ends; the tool tip has them whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFont(theme.font("caption"))
+        self.setProperty("tone", "text3")
+
+    def say(self, text: str) -> None:
+        if text != self.text():
+            self.setFont(theme.font("formula" if text.startswith("=") else "caption"))
+            self.setText(text)
+            self.setToolTip(text)
+
+    def minimumSizeHint(self) -> QSize:
+        natural = self.sizeHint()
+        return QSize(min(natural.width(), _NOTE_LEAST), natural.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setPen(self.palette().windowText().color())
+        shown = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+        painter.end()
+
+
+class ParamRow:
+    """The parts that few rows need, such as what is wrong, are made when they are."""
+
+    def __init__(self, form: ParamForm, param: ParamLike, grid: QGridLayout, line: int) -> None:
+        self._form, self.param, self._grid, self._line = form, param, grid, line
+        self.editor: Editor | None = None
+        self.prompt: NamePrompt | None = None
+        self._value: Any = None
+        self._source = ""
+        self._known = False
+        self._doc = self._message = self._blame = ""
+        self.parts: dict[str, QWidget] = {}
+        self.name = QLabel()
+        self.name.setFont(theme.font("code"))
+        self.name.setText(self.name.fontMetrics().elidedText(param.name, Qt.TextElideMode.ElideMiddle, LABEL_MOST))
+        self.name.setProperty("tone", "text2")
+        self.name.setMaximumWidth(LABEL_MOST)
+        self.name.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.name.customContextMenuRequested.connect(lambda place: self.open_menu(self.name.mapToGlobal(place)))
+        self._cell = QHBoxLayout()
+        self._cell.setSpacing(6)
+        grid.addWidget(self.name, 2 * line, 0)
+        grid.addLayout(self._cell, 2 * line, 1)
+        grid.setRowMinimumHeight(2 * line, ROW)
+
+    # --- Parts that are made when they are needed
+
+    @cached_property
+    def note(self) -> _Note:
+        """Small words behind the editor: where a value comes from, what an expression is now."""
+        note = _Note()
+        note.hide()
+        self._cell.insertWidget(1, note, 1)
+        return note
+
+    @cached_property
+    def link(self) -> QWidget:
+        """The button that gives the value back to the arriving shape."""
+        link = icon_button("link", f"Take {self.param.name} from the input")
+        link.setFixedSize(22, 22)
+        link.clicked.connect(lambda: self._edited(AUTO))
+        link.hide()
+        self._cell.addWidget(link)
+        return link
+
+    @cached_property
+    def _below(self) -> QVBoxLayout:
+        column = QVBoxLayout()
+        column.setSpacing(3)
+        self._grid.addLayout(column, 2 * self._line + 1, 1)
+        return column
+
+    @cached_property
+    def problem(self) -> QLabel:
+        """What is wrong with what is typed."""
+        problem = label("", "caption", "error", wrap=True)
+        problem.hide()
+        self._below.addWidget(problem)
+        return problem
+
+    # --- Values
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+    @property
+    def wired(self) -> bool:
+        """Whether a node gives the value."""
+        return bool(self._source)
+
+    def show_value(self, value: Any, source: str = "") -> None:
+        """Show what the project holds, or the node that gives it. What is being typed stays if that has not changed."""
+        if self._known and same(value, self._value) and source == self._source:
+            return
+        self._value, self._source, self._known = value, source, True
+        if source:
+            if not isinstance(self.editor, WiredEditor):
+                self._put(WiredEditor(self.param))
+            assert isinstance(self.editor, WiredEditor)
+            self.editor.show_source(source)
+        else:
+            if not self._keeps(value):
+                self._put(make_editor(self.param, value, self._form.scope))
+            assert self.editor is not None
+            self.editor.set_value(value)
+        self.fit()
+
+    def _keeps(self, value: Any) -> bool:
+        """Whether the editor that is there goes on with the value; one that a person types in stays where it can."""
+        editor = self.editor
+        if editor is None or isinstance(editor, WiredEditor):
+            return False
+        return suits(editor, value) or (editor.has_focus() and editor.can_show(value))
+
+    def settle(self) -> None:
+        """The person has left the field: the editor that suits what is in it now."""
+        editor = self.editor
+        if editor is not None and not isinstance(editor, WiredEditor) and not editor.has_focus():
+            if self._known and not suits(editor, self._value):
+                self._put(make_editor(self.param, self._value, self._form.scope))
+                self.editor.set_value(self._value)
+                self.fit()
+
+    def forget(self) -> None:
+        """Show the next value whatever is in the editor."""
+        self._known = False
+        self.close_prompt()
+        if self.editor is not None:
+            self.editor.visit += 1
+
+    def _put(self, editor: Editor) -> None:
+        had_focus = False
+        if (old := self.editor) is not None:
+            had_focus = focus_in(old) is not None
+            self._cell.removeWidget(old)
+        self.editor = editor
+        self._cell.insertWidget(0, editor, 0 if isinstance(editor, AutoEditor) else 1)
+        self.name.setBuddy(editor)
+        editor.menu_in_text = True
+        editor.edited.connect(self._edited)
+        editor.problem_changed.connect(self._say)
+        editor.refused.connect(lambda text: self._form.refused.emit(self.param.name, text))
+        editor.menu_wanted.connect(self.open_menu)
+        editor.entered.connect(lambda: self._form.point_at(self))
+        editor.left.connect(lambda: QTimer.singleShot(0, editor, self.settle))
+        if isinstance(editor, WiredEditor):
+            editor.cut.connect(lambda: self._form.cut.emit(self.param.name))
+        self._describe()
+        self._say("")
+        self._form.placed(self)
+        if had_focus:
+            editor.setFocus(Qt.FocusReason.OtherFocusReason)
+        if old is not None:  # after the new one has the focus, so that it does not go elsewhere in between
+            old.hide()
+            old.deleteLater()
+
+    def fit(self) -> None:
+        """Show the parts that the value calls for."""
+        automatic, wired = isinstance(self.editor, AutoEditor), self.wired
+        if self.param.auto and not automatic and not wired:
+            self.link.show()
+        elif "link" in self.__dict__:
+            self.link.hide()
+        if "note" in self.__dict__:
+            said = computes(self._value) or self.note.text() == _DEFAULT
+            self.note.setVisible(bool(self.note.text()) and not wired and (automatic or said))
+            self._cell.setStretch(0, 0 if automatic else 1)
+            self._cell.setStretch(1, 0 if computes(self._value) else 1)
+        computed = self._form.scope is not None and computes(self._value) and not wired
+        set_property(self.name, "tone", "error" if self._blame else "accent" if computed else "text2")
+
+    def blame(self, words: str) -> None:
+        """Mark the parameter as one that torch's words on the layer speak of; "" takes the mark away."""
+        if words != self._blame:
+            self._blame = words
+            self._describe()
+            self.fit()
+
+    def show_resolved(self, value: Any, source: str) -> None:
+        """For AUTO: the value it stands for, and the node that it comes from; for an expression what it is now."""
+        words = ""
+        if isinstance(self.editor, AutoEditor):
+            self.editor.set_resolved(value)
+            words = f"from {source}" if source else ""
+        elif computes(self._value) and value is not AUTO and not computes(value):
+            words = f"= {show(value)}"
+        elif "note" in self.__dict__ and self.note.text() == _DEFAULT:
+            return
+        if words or "note" in self.__dict__:
+            self.note.say(words)
+            self.fit()
+
+    def show_default(self, unset: bool) -> None:
+        """Say that the value is the default, where that is to be told from one that is set."""
+        if unset or "note" in self.__dict__:
+            self.note.say(_DEFAULT if unset else "")
+            self.fit()
+
+    def show_parts(self, parts: Sequence[tuple[str, str]]) -> None:
+        """Wires into parts of the value, by port and the node that gives it: `size[0]` from `size1`."""
+        if [*self.parts] == [port for port, _ in parts] and all(
+            widget.property("source") == name for widget, (_, name) in zip(self.parts.values(), parts, strict=True)
+        ):
+            return
+        for widget in self.parts.values():
+            widget.hide()
+            widget.deleteLater()
+        self.parts = {port: self._part(port, name) for port, name in parts}
+
+    def _part(self, port: str, source: str) -> QWidget:
+        holder = QWidget()
+        holder.setProperty("source", source)
+        row = QHBoxLayout(holder)
+        row.setContentsMargins(0, 0, 0, 2)
+        row.setSpacing(4)
+        words = _Note()
+        words.say(f"{port} from {source}")
+        cut = icon_button("close", f"Cut the wire from {source} to {port}")
+        cut.setFixedSize(20, 20)
+        cut.clicked.connect(lambda: self._form.cut.emit(port))
+        row.addWidget(words, 1)
+        row.addWidget(cut)
+        self._below.addWidget(holder)
+        return holder
+
+    # --- Words
+
+    def set_doc(self, text: str) -> None:
+        """What torch says of the parameter, as tool tip."""
+        if text != self._doc:
+            self._doc = text
+            self._describe()
+
+    def _describe(self) -> None:
+        default = "taken from the input" if self.param.default is AUTO else None
+        lines = [wanted(self.param) + ".", self._doc, default and f"By default {default}."]
+        if isinstance(self.editor, WiredEditor):
+            lines.insert(0, "Given by a wire. Click the link, or press Enter, to cut it and type a value instead.")
+        elif isinstance(self.editor, AutoEditor):
+            lines.insert(0, "Taken from the shape that arrives. Click the link to type a value instead.")
+        elif self._form.scope is not None and self._form.scope.takes(self.param):
+            lines.append("Or an expression over the parameters of the block, such as channels * 2.")
+        if self._blame:
+            lines.insert(0, f"PyTorch: {self._blame}")
+        text = "\n".join(filter(None, lines))
+        self.name.setToolTip(text)
+        if self.editor is not None:
+            self.editor.name_it(self.param.name, text)
+
+    def _edited(self, value: Any) -> None:
+        merge = None
+        if self.editor is not None and self.editor.typed:
+            merge = f"{self.param.name}/{id(self.editor)}/{self.editor.visit}"
+        self._form.edited.emit(self.param.name, value, merge)
+
+    def _say(self, message: str, words: str = "") -> None:
+        self._message = message
+        if message or "problem" in self.__dict__:
+            self.problem.setText(f"{message}\nPyTorch: {words}" if words else message)
+            self.problem.setVisible(bool(message))
+            if message:
+                announce(self.problem, message)
+
+    def say(self, message: str) -> None:
+        """Say why something was not done with the parameter."""
+        self._say(message)
+
+    def add_words(self, words: str, text: str) -> None:
+        """What torch itself says of a text, below why it was refused; nothing if that is not in the field any more."""
+        lines = self.editor.lines() if self.editor is not None else ()
+        if self._message and words and any(line.text() == text for line in lines):
+            self._say(self._message, words)
+
+    # --- Menu and prompt
+
+    def open_menu(self, place: QPoint) -> None:
+        """What can be done with the parameter, and with the text of the field."""
+        menu = QMenu(self._form)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._form.fill(menu, self.param.name)
+        line = focus_in(self.editor) if self.editor is not None else None
+        if isinstance(line, QLineEdit):
+            standard = line.createStandardContextMenu()
+            standard.setParent(menu)
+            menu.addSeparator()
+            menu.addActions([action for action in standard.actions() if action.text() or action.isSeparator()])
+        menu.popup(place)
+
+    def ask_name(self, name: str, title: str, take: Callable[[str], None]) -> None:
+        """Ask for a name below the field. `take` gets it, and raises ValueError with why it cannot be."""
+        self.close_prompt()
+        self.prompt = NamePrompt(name, title, take)
+        self.prompt.closed.connect(self.close_prompt)
+        self._below.addWidget(self.prompt)
+        self.prompt.start()
+
+    def close_prompt(self) -> None:
+        """Take the question away; the caret goes back into the field."""
+        if self.prompt is not None:
+            prompt, self.prompt = self.prompt, None
+            back = focus_in(prompt) is not None
+            prompt.hide()
+            prompt.deleteLater()
+            if back and self.editor is not None:
+                self.editor.setFocus(Qt.FocusReason.OtherFocusReason)

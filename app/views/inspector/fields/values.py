@@ -1,0 +1,220 @@
+"""Values of parameters as the form needs them: read from text, checked and shown, for layers and training alike."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Protocol
+
+from app.builder.catalog.catalog import Param
+from app.builder.expressions import Expr, expressions
+from app.builder.literals import AUTO, DTYPES, DType
+from app.builder.params import COMPUTED, ParamError, check_param, format_param, parse_expression, parse_param, wants
+from app.views.ui.widgets.numbers import show_number
+
+
+class ParamLike(Protocol):
+    """What the form asks of a parameter; those of the catalog and those of `training.choices` have it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def default(self) -> Any: ...
+    @property
+    def required(self) -> bool: ...
+    @property
+    def choices(self) -> tuple[Any, ...]: ...
+    @property
+    def auto(self) -> bool: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def optional(self) -> bool: ...
+    @property
+    def minimum(self) -> float | None: ...
+
+
+class _Differs:
+    """What several nodes have that do not have the same."""
+
+    def __repr__(self) -> str:
+        return "DIFFERS"
+
+
+DIFFERS = _Differs()
+
+
+@dataclass
+class Scope:
+    """The block that a field stands in: its parameters, at the moment, are what the value may be computed from."""
+
+    block: str
+    names: tuple[str, ...]
+
+    @staticmethod
+    def takes(param: ParamLike) -> bool:
+        """Whether a parameter may be computed."""
+        return param.kind in COMPUTED
+
+    def parse(self, param: ParamLike, text: str) -> Any:
+        """The value of a text, which may be an expression. Raises ParamError with what is wanted."""
+        value = parse_expression(_of_catalog(param), text) if param.kind in COMPUTED else parse(param, text)
+        for name in sorted({name for expression in expressions(value) for name in expression.names}):
+            if name not in self.names:
+                has = f"it has {', '.join(self.names)}" if self.names else "expose a number to make one"
+                raise ParamError(f"{self.block} has no parameter {name}; {has}")
+        return value
+
+
+def item_of(param: ParamLike) -> Param:
+    """One number of a parameter that is several."""
+    return replace(_of_catalog(param), kind="int", count=1, choices=(), auto=False)
+
+
+def computes(value: Any) -> bool:
+    """Whether there is an expression in a value."""
+    return any(True for _ in expressions(value))
+
+
+@cache
+def _of_catalog(param: ParamLike) -> Param:
+    """The parameter as the builder's rules know it, wherever it came from."""
+    if isinstance(param, Param):
+        return param
+    return Param(
+        param.name, param.kind, param.default, param.required, param.choices, param.auto, param.count, param.optional,
+        param.minimum, maximum(param),
+    )  # fmt: skip
+
+
+def maximum(param: ParamLike) -> float | None:
+    """The largest value that a number may have, None for no bound."""
+    return getattr(param, "maximum", None)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal and of one type all through: 1 is not True, and (1, 1) is not 1.
+
+    >>> same(1, True), same((1, 2), (1, 2)), same(1, 1.0), same(float("nan"), float("nan"))
+    (False, True, False, True)
+    """
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return a == b or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+
+
+def check(param: ParamLike, value: Any) -> None:
+    """Raise ParamError unless the parameter can have the value."""
+    if param.kind == "literal":
+        _check_literal(param, value)
+    elif param.kind == "str":
+        if not isinstance(value, str) and not (value is None and param.optional):
+            raise ParamError(f"{param.name} wants a text")
+    else:
+        check_param(_of_catalog(param), value)
+
+
+def fits(param: ParamLike, value: Any) -> bool:
+    """Whether `check` has nothing against the value."""
+    try:
+        check(param, value)
+    except ParamError:
+        return False
+    return True
+
+
+def parse(param: ParamLike, text: str) -> Any:
+    """The value of a text. Raises ParamError with what is wanted."""
+    if param.kind == "str":
+        return text or (None if param.optional else "")
+    if param.kind == "literal":
+        return _parse_literal(param, text)
+    return parse_param(_of_catalog(param), text)
+
+
+def show(value: Any) -> str:
+    """The value as it stands in a field.
+
+    >>> show((0.9, 0.999)), show(None), show((1, -1)), show("same"), show(DType("int64")), show(((1, 2), (3, 4)))
+    ('0.9, 0.999', 'None', '1, −1', 'same', 'int64', '[[1, 2], [3, 4]]')
+    """
+    if value is DIFFERS:
+        return ""
+    if isinstance(value, tuple) and value and all(type(item) in (int, float, Expr) for item in value):
+        return ", ".join(map(show, value)) + ("," if len(value) == 1 else "")
+    if type(value) in (int, float):
+        return show_number(value)
+    return format_param(value)
+
+
+def shown(param: ParamLike, value: Any) -> str:
+    """The value as it stands in a field of text: no text at all is None, and what would be read as something else is
+    quoted.
+
+    >>> shown(Param("x", "value"), ("a", 1)), shown(Param("x", "value"), "1"), shown(Param("x", "value"), "a")
+    ("'a', 1", "'1'", 'a')
+    """
+    if value is None and param.kind == "str":
+        return ""
+    text = show(value)
+    if param.kind != "value" or value is DIFFERS or (fits(param, value) and _reads(param, text, value)):
+        return text
+    return repr(value)[1:-1] if isinstance(value, tuple) and value else repr(value)
+
+
+def _reads(param: ParamLike, text: str, value: Any) -> bool:
+    try:
+        return same(parse(param, text), value)
+    except ParamError:
+        return False
+
+
+def wanted(param: ParamLike) -> str:
+    """What the parameter takes, as a sentence."""
+    if param.kind == "literal":
+        several = f"{param.count} numbers" if param.count else "numbers with commas between, such as 0.5, 2"
+        words = f"wants {several}" + (" or None" if param.optional else "")
+    elif param.kind == "str":
+        words = "wants a text"
+    else:
+        words = wants(_of_catalog(param))
+    return f"{param.name} {words}"
+
+
+def choices(param: ParamLike) -> tuple[Any, ...]:
+    """The values of a "choice", a "dtype" or a bool, None first where it is allowed."""
+    words: tuple[Any, ...] = param.choices
+    if param.kind == "dtype":
+        words = tuple(DType(name) for name in (param.choices or DTYPES))
+    elif param.kind == "bool":
+        words = (True, False)
+    return (None, *words) if param.optional else words
+
+
+def _parse_literal(param: ParamLike, text: str) -> Any:
+    plain = text.strip().replace("−", "-").replace("×", ",")
+    try:
+        value = ast.literal_eval(plain)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        raise ParamError(f"{wanted(param)}, not {plain!r:.40}") from None
+    if isinstance(value, list):
+        value = tuple(value)
+    if value is not None and not isinstance(value, tuple):
+        value = (value,)
+    _check_literal(param, value)
+    return value
+
+
+def _check_literal(param: ParamLike, value: Any) -> None:
+    if value is None and param.optional:
+        return
+    holes = isinstance(param.default, tuple) and None in param.default
+    good = isinstance(value, tuple) and bool(value) and (not param.count or len(value) == param.count)
+    if not good or not all((holes and v is None) or (type(v) in (int, float) and math.isfinite(v)) for v in value):
+        raise ParamError(f"{wanted(param)}, not {show(value) if value is not AUTO else 'auto'}")

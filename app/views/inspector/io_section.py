@@ -1,0 +1,61 @@
+"""What goes into a sheet and what comes out of it: a section of the pages that stand while no node is selected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.builder.graph import Graph, Node
+from app.views.inspector.sections import Shown, emptied
+from app.views.ui.widgets import Chip, Section
+from app.views.ui.widgets.painting import Glyph, elided, label
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+_NAME_MOST = 110
+MOST = 40  # lines; a net may have 1,000 outputs, and lines for all of them take a second to make
+
+
+class EndsSection(Section):
+    """A line for each Input and each Output, with its shape."""
+
+    def __init__(self, words: str, parent: QWidget | None = None) -> None:
+        super().__init__("Inputs and outputs", parent=parent)
+        self._words = words
+        self._last: object = None
+
+    def show_ends(self, graph: Graph, analysis: Analysis | None) -> None:
+        """Show those of a graph; `words` where there are none."""
+        ends = [_end(graph, node, analysis) for node in graph.nodes.values() if node.op in ("input", "output")]
+        if ends == self._last:
+            return
+        self._last = ends
+        column = emptied(self)
+        if not ends:
+            column.addWidget(label(self._words, "label", "text3", wrap=True))
+        for one in ends[:MOST]:
+            row = QHBoxLayout()
+            row.setSpacing(8)
+            name = label(elided(one.port, "label", _NAME_MOST).text, "label", "text2")
+            name.setToolTip(one.port)
+            chip = Chip(one.text, one.state)
+            chip.setAccessibleName(f"{one.port}: {one.text}")
+            row.addWidget(Glyph("io", "io", 14))
+            row.addWidget(name)
+            row.addWidget(chip)
+            row.addWidget(label(one.dtype, "caption", "text3"))
+            row.addStretch(1)
+            column.addLayout(row)
+        if len(ends) > MOST:
+            column.addWidget(label(f"and {len(ends) - MOST:,} more", "label", "text3"))
+
+
+def _end(graph: Graph, node: Node, analysis: Analysis | None) -> Shown:
+    """What goes in or out at an end."""
+    places = [(node.id, 0)] if node.op == "input" else [(e.source, e.output) for e in graph.into(node.id)]
+    value = analysis.values.get(places[0]) if analysis and places else None
+    if value is None:
+        return Shown(node.name, "unknown" if places else "not connected", "assumed")
+    return Shown(node.name, str(value), "normal", getattr(value, "dtype", ""))

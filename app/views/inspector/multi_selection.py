@@ -1,0 +1,227 @@
+"""The inspector with several nodes selected: what they are, what they have in common, what is done to all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.builder.blocks import BlockError
+from app.builder.catalog.catalog import OpSpec
+from app.builder.graph import Graph, Node
+from app.builder.literals import AUTO
+from app.views.inspector.edit_target import Front
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.tab_order import TabDown
+from app.views.inspector.fields.values import DIFFERS, Scope, same
+from app.views.inspector.module_section import RepeatField
+from app.views.inspector.multi_selection_edits import SeveralEdits
+from app.views.inspector.sections import Bar, emptied
+from app.views.ui.number_text import counted, grouped_digits, share
+from app.views.ui.widgets import Button, Section, icon_button
+from app.views.ui.widgets.painting import Glyph, label
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+_ROWS_MOST = 12
+
+
+class TogetherSection(Section):
+    """The modules of several nodes: repeated, and one for all. `repeat_requested(count, merge)`."""
+
+    repeat_requested = Signal(int, object)
+    share_requested = Signal()
+    unshare_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Modules", parent=parent)
+        self.repeat = RepeatField()
+        self.repeat.setPlaceholderText("differs")
+        self.words = label("", "label", "text2", wrap=True)
+        self.share = Button("Share weights")
+        self.share.setToolTip("One module for all of them, that of the first: its parameters and its weights.")
+        self.unshare = Button("Give each its own")
+        self.problem = label("", "caption", "error", wrap=True)
+        self.repeat_name = label("Repeat ×", "label", "text2")
+        self.repeat_name.setBuddy(self.repeat)
+        again, acts = QHBoxLayout(), QHBoxLayout()
+        again.setSpacing(8)
+        again.addWidget(self.repeat_name)
+        again.addWidget(self.repeat)
+        again.addStretch(1)
+        acts.setSpacing(8)
+        acts.addWidget(self.share)
+        acts.addWidget(self.unshare)
+        acts.addStretch(1)
+        self.body_layout.addLayout(again)
+        self.body_layout.addWidget(self.words)
+        self.body_layout.addLayout(acts)
+        self.body_layout.addWidget(self.problem)
+        self.repeat.edited.connect(lambda count: self.repeat_requested.emit(count, f"repeat/{self.repeat.visit}"))
+        self.share.clicked.connect(self.share_requested)
+        self.unshare.clicked.connect(self.unshare_requested)
+
+    def show_modules(self, repeats: set[int], owner: str, one_op: bool) -> None:
+        """Show how often they are repeated, and `owner`, whose module all of them call, "" where there are several."""
+        repeat = repeats.pop() if len(repeats) == 1 else None
+        if self.repeat.value() != repeat:
+            self.repeat.set_value(repeat)
+        self.words.setText(f"One module for all, that of {owner}." if owner else "Each has a module of its own.")
+        self.words.setVisible(one_op)
+        self.share.setVisible(one_op and not owner)
+        self.unshare.setVisible(bool(owner))
+        self.say("")
+
+    def say(self, problem: str) -> None:
+        """Why something was not done; "" for nothing."""
+        self.problem.setText(problem)
+        self.problem.setVisible(bool(problem))
+
+
+class SeveralPage(TabDown):
+    """Several nodes: how many of which class, what they have in common, what they cost together."""
+
+    delete_requested = Signal()
+
+    def __init__(self, front: Front, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._front, self._catalog = front, front.catalog
+        self.edits = SeveralEdits(front)
+        self._analysis: Analysis | None = None
+        self._made: object = None
+        self._ids: frozenset[str] = frozenset()
+        self._scope: Scope | None = None
+        self.form: ParamForm | None = None
+        self.title = label("", "title")
+        self.classes = Section("Classes")
+        self.common = Section("In common")
+        self.together = TogetherSection()
+        self.cost = Section("Cost", "share of the network")
+        self.frozen = icon_button("snowflake", "Freeze: their parameters get requires_grad=False")
+        self.frozen.setCheckable(True)
+        self.frozen.clicked.connect(lambda on: self.edits.freeze(on))
+        self.delete = Button("Delete", icon="trash")
+        self.delete.clicked.connect(self.delete_requested)
+        head = QHBoxLayout()
+        head.setContentsMargins(14, 14, 12, 14)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.frozen)
+        head.addWidget(self.delete)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(head)
+        for part in (self.classes, self.common, self.together, self.cost):
+            column.addWidget(part)
+        column.addStretch(1)
+        self.together.repeat_requested.connect(self._repeat)
+        self.together.share_requested.connect(self.edits.share)
+        self.together.unshare_requested.connect(self.edits.unshare)
+
+    def set_analysis(self, analysis: Analysis) -> None:
+        """What is known of the graph; `show_nodes` shows it."""
+        self._analysis = analysis
+
+    def show_nodes(self, ids: frozenset[str]) -> None:
+        """Show these nodes, of the open project."""
+        graph = self._front.graph
+        other, self._ids = ids != self._ids, ids
+        self.edits.ids = tuple(key for key in graph.nodes if key in ids)
+        nodes = [graph.nodes[key] for key in self.edits.ids]
+        self.title.setText(f"{grouped_digits(len(nodes))} nodes")
+        self.delete.setAccessibleName(f"Delete {len(nodes)} nodes")
+        self._show_classes(graph, nodes)
+        self._show_common(graph, nodes, other)
+        self._show_together(graph, nodes)
+        self._show_cost(nodes)
+
+    def _show_classes(self, graph: Graph, nodes: list[Node]) -> None:
+        column = emptied(self.classes)
+        counts = Counter(node.op for node in nodes).most_common()
+        for op, count in counts[:_ROWS_MOST]:
+            spec = self._catalog.of(graph, next(node for node in nodes if node.op == op))
+            row = QHBoxLayout()
+            row.setSpacing(8)
+            row.addWidget(Glyph(spec.category, spec.category, 14))
+            row.addWidget(label(spec.label, "label", "text2"), 1)
+            row.addWidget(label(grouped_digits(count), "tab"))
+            column.addLayout(row)
+        if len(counts) > _ROWS_MOST:
+            column.addWidget(label(f"and {len(counts) - _ROWS_MOST} more", "label", "text3"))
+
+    # --- Parameters
+
+    def _show_common(self, graph: Graph, nodes: list[Node], other: bool) -> None:
+        """The parameters of nodes of one class; what is typed goes into all of them."""
+        spec = self._catalog.of(graph, nodes[0]) if len({node.op for node in nodes}) == 1 else None
+        self.common.setVisible(spec is not None and bool(spec.params))
+        if spec is None or not spec.params:
+            return
+        block = self._front.block
+        if (block.name if block else "") != (self._scope.block if self._scope else ""):
+            self._scope = Scope(block.name, ()) if block else None
+        if self._scope is not None and block is not None:
+            self._scope.names = tuple(param.name for param in block.params)
+        if (made := (spec.key, spec.params, id(self._scope))) != self._made or self.form is None:
+            self._made = made
+            self.form = ParamForm(spec.params, scope=self._scope)
+            self.form.edited.connect(self.edits.set)
+            self.form.reset.connect(self.edits.reset)
+            emptied(self.common).addWidget(self.form)
+        elif other:
+            self.form.forget()
+        owners = [graph.owner(node.id) for node in nodes]
+        self.form.set_values({p.name: _alike([spec.value(o, p.name) for o in owners]) for p in spec.params})
+        self.form.set_resolved(self._resolved(spec, nodes), "")
+
+    def _resolved(self, spec: OpSpec, nodes: list[Node]) -> dict[str, Any]:
+        """What AUTO stands for, where it is the same in all."""
+        if self._analysis is None:
+            return {}
+        known = [self._analysis.resolved.get(node.id, {}) for node in nodes]
+        found = {p.name: _alike([one.get(p.name, AUTO) for one in known]) for p in spec.params}
+        return {name: value for name, value in found.items() if value is not DIFFERS}
+
+    # --- Modules
+
+    def _show_together(self, graph: Graph, nodes: list[Node]) -> None:
+        kinds = {self._catalog.of(graph, node).kind for node in nodes}
+        owning = kinds <= {"module", "block", "custom"}
+        freezable = self.edits.freezable()
+        self.frozen.setVisible(bool(freezable))
+        self.frozen.setChecked(bool(freezable) and all(graph.owner(node).frozen for node in freezable))
+        self.together.setVisible(owning)
+        if owning:
+            owners = {graph.owner(node.id).name for node in nodes}
+            one = owners.pop() if len(owners) == 1 else ""
+            repeats = {graph.owner(node.id).repeat for node in nodes}
+            self.together.show_modules(repeats, one, len({node.op for node in nodes}) == 1)
+
+    def _repeat(self, count: int, merge: str) -> None:
+        try:
+            self.edits.repeat(count, merge)
+        except BlockError as error:
+            self.together.say(str(error))
+
+    def _show_cost(self, nodes: list[Node]) -> None:
+        column = emptied(self.cost)
+        analysis = self._analysis
+        if analysis is None:
+            column.addWidget(label("Being worked out.", "label", "text3"))
+            return
+        known = [analysis.parameters[node.id] for node in nodes if node.id in analysis.parameters]
+        total = analysis.total_parameters
+        part = sum(known) / total if total else None
+        column.addWidget(Bar("Parameters", grouped_digits(sum(known)), part, share(sum(known), total), "io"))
+        waiting = sum(1 for node in nodes if node.id not in analysis.parameters and node.op != "output")
+        if waiting:
+            words = f"Not counted: {counted(waiting, 'node')} whose shapes are unknown."
+            column.addWidget(label(words, "label", "text3", wrap=True))
+
+
+def _alike(values: list[Any]) -> Any:
+    """The value that all have, DIFFERS if they do not."""
+    return values[0] if all(same(value, values[0]) for value in values[1:]) else DIFFERS

@@ -1,0 +1,220 @@
+"""Where in the network a person is, and the sheet that they see there, to be edited like a document of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QUndoStack
+
+from app.builder import limits
+from app.builder.blocks import Block, BlockError, block_of
+from app.builder.catalog.catalog import Catalog
+from app.builder.edits import blocks
+from app.builder.sheet import Sheet
+from app.project.document import Document
+from app.project.library import Library, taken
+from app.project.project import Project
+from app.source.generated import Path as Way
+
+NETWORK: Way = ()
+
+
+def block_at(project: Project, way: Way) -> str:
+    """The name of the block at the end of a way, "" for the network. Raises BlockError for a way that is none."""
+    sheet: Sheet = project
+    name = ""
+    for node, number in way:
+        value = sheet.graph.nodes.get(node)
+        name = block_of(value.op) if value is not None else ""
+        if value is None or name not in project.blocks or not 0 <= number < sheet.graph.owner(node).repeat:
+            raise BlockError("There is no such block any more")
+        sheet = project.blocks[name]
+    return name
+
+
+def reachable(project: Project, way: Way) -> Way:
+    """As much of a way as there still is."""
+    for end in range(len(way), 0, -1):
+        try:
+            block_at(project, way[:end])
+        except BlockError:
+            continue
+        return way[:end]
+    return NETWORK
+
+
+def way_to(project: Project, block: str) -> Way | None:
+    """The shortest way to an instance of a block, None if none can be reached from the network."""
+    ways: list[tuple[Way, Sheet]] = [(NETWORK, project)]
+    seen: set[str] = set()
+    for way, sheet in ways:
+        for node in sheet.graph.nodes.values():
+            name = block_of(node.op)
+            if name and name == block:
+                return (*way, (node.id, 0))
+            if name in project.blocks and name not in seen:  # another instance leads to the same, on no shorter way
+                seen.add(name)
+                ways.append(((*way, (node.id, 0)), project.blocks[name]))
+    return None
+
+
+def _beyond(after: Project, before: Project) -> str:
+    """Why an edit makes a project larger than a file may be, "" where it does not, or where it was too large before."""
+    try:
+        limits.check(after.graph, after.blocks)
+    except limits.TooLarge as error:
+        try:
+            limits.check(before.graph, before.blocks)
+        except limits.TooLarge:
+            return ""
+        return str(error)
+    return ""
+
+
+class Place(QObject):
+    """A way from the network inwards: instances of blocks, each with which of its repetitions.
+
+    `changed(before, after)` comes when the person went elsewhere, or when the instance that they stood in went.
+    """
+
+    changed = Signal(object, object)
+
+    def __init__(self, document: Document, parent: QObject | None = None) -> None:
+        super().__init__(parent or document)
+        self._document = document
+        self._way: Way = NETWORK
+
+    @property
+    def path(self) -> Way:
+        return self._way
+
+    @property
+    def block(self) -> str:
+        """The name of the block in front, "" for the network."""
+        return block_at(self._document.project, self._way)
+
+    def enter(self, node: str, number: int = 0) -> bool:
+        """Go into an instance on the sheet in front; False if the node is none."""
+        return self.go((*self._way, (node, number)))
+
+    def leave(self) -> bool:
+        """Go out of the block in front; False in the network."""
+        return bool(self._way) and self.go(self._way[:-1])
+
+    def go(self, way: Way) -> bool:
+        """Go to the end of a way; False if there is no such way."""
+        if reachable(self._document.project, way) != way:
+            return False
+        if way != self._way:
+            before, self._way = self._way, way
+            self.changed.emit(before, way)
+        return True
+
+    def step_out(self) -> None:
+        """Go out of what is not there any more."""
+        self.go(reachable(self._document.project, self._way))
+
+
+class SheetDocument(QObject):
+    """The sheet in front, with the face of the document: `project` is it, and `apply` puts it back into the whole.
+
+    An edit inside a block is one of its definition, so that all instances follow. `refused` says why an edit was not
+    made. `changed(before, after)` tells of edits and undo, and of another sheet in front.
+    """
+
+    changed = Signal(object, object)
+    replaced = Signal(object)
+    path_changed = Signal(object)
+    dirty_changed = Signal(bool)
+    refused = Signal(str)
+    leaving = Signal()  # another sheet comes to the front
+
+    def __init__(self, document: Document, place: Place, catalog: Catalog | None = None) -> None:
+        super().__init__(document)
+        self.whole, self.place, self._catalog = document, place, catalog
+        # What gives room on other sheets to the block that is edited: it is known by who draws them.
+        self.make_room: Callable[[Project, Project, str], Project] | None = None
+        self._shown: Sheet = document.project
+        document.changed.connect(self._project_changed)
+        document.replaced.connect(self._replaced)
+        document.path_changed.connect(self.path_changed)
+        document.dirty_changed.connect(self.dirty_changed)
+        place.changed.connect(self._moved)
+
+    @property
+    def project(self) -> Sheet:
+        """The project itself, or the block in front."""
+        return self._shown
+
+    @property
+    def name(self) -> str:
+        """Which sheet it is: the name of the block in front, "" for the network."""
+        return self._shown.name if isinstance(self._shown, Block) else blocks.NETWORK
+
+    @property
+    def path(self) -> Path | None:
+        return self.whole.path
+
+    @property
+    def dirty(self) -> bool:
+        return self.whole.dirty
+
+    @property
+    def undo_stack(self) -> QUndoStack:
+        return self.whole.undo_stack
+
+    def apply(self, text: str, sheet: Sheet, merge: str | None = None, offers: Library | None = None) -> None:
+        """Put the sheet back, changed, as one undo step; steps in a row with the same `merge` key become one.
+
+        Instances of blocks of the library, or of other `offers`, bring these blocks into the project.
+        """
+        whole = self.whole.project
+        try:
+            if isinstance(sheet, Project):
+                whole = sheet
+            whole, sheet = taken(whole, sheet, offers or self._library)
+            if isinstance(sheet, Block):
+                before = whole
+                whole = blocks.put_block(whole, sheet.name, sheet)
+                if self.make_room is not None:
+                    whole = self.make_room(before, whole, sheet.name)
+                merge = merge and f"{sheet.name}/{merge}"
+            else:
+                whole = blocks.with_sheet(whole, blocks.NETWORK, sheet)
+        except BlockError as error:
+            self.refused.emit(str(error))
+            return
+        if words := _beyond(whole, self.whole.project):
+            self.refused.emit(words)
+            return
+        self.whole.apply(text, whole, merge)
+
+    @property
+    def _library(self) -> Library:
+        return getattr(self._catalog, "library", None) or Library()
+
+    def _front(self) -> Sheet:
+        return blocks.sheet_named(self.whole.project, self.place.block)
+
+    def _project_changed(self, before: Project, after: Project) -> None:
+        way = self.place.path
+        self.place.step_out()
+        if self.place.path == way:
+            self._show()
+
+    def _moved(self, before: Way, after: Way) -> None:
+        self.leaving.emit()
+        self._show()
+
+    def _show(self) -> None:
+        before, self._shown = self._shown, self._front()
+        if before is not self._shown:
+            self.changed.emit(before, self._shown)
+
+    def _replaced(self, project: Project) -> None:
+        """Another project is seen from its network; `changed` comes next."""
+        self.place.go(NETWORK)
+        self.replaced.emit(cast(Sheet, project))

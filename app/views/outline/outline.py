@@ -1,0 +1,260 @@
+"""The Outline panel: the nodes of the drawing in running order, to find, to select, to read at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QItemSelection,
+    QItemSelectionModel,
+    QModelIndex,
+    QObject,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QAbstractItemView, QListView, QStackedWidget, QVBoxLayout, QWidget
+
+from app.builder import search
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Node
+from app.builder.plan import plan
+from app.builder.value_types import ValueType
+from app.project.document import Document
+from app.project.project import Project
+from app.util.frozen import FrozenMap
+from app.views.palette.op_rows import Index, Row, RowDelegate
+from app.views.selection import Selection
+from app.views.ui import fuzzy, theme
+from app.views.ui.number_text import grouped_digits
+from app.views.ui.widgets import EmptyState, SearchField
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One node of the list, with what is shown of it."""
+
+    node: Node
+    label: str
+    category: str
+
+
+def entries(project: Project, ops: Catalog) -> tuple[Entry, ...]:
+    """All nodes in the order in which they run; those that wait for each other come last."""
+    walk = plan(project.graph, ops)
+    ordered = [step.node for step in walk.steps] + [project.graph.nodes[node] for node in walk.loops]
+    specs = ((node, ops.of(project.graph, node)) for node in ordered)
+    return tuple(Entry(node, spec.label, spec.category) for node, spec in specs)
+
+
+class NodeModel(QAbstractListModel):
+    """The entries that fit the query."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._all: tuple[Entry, ...] = ()
+        self._shown: list[Entry] = []
+        self._query = ""
+        self._parameters: Mapping[str, int] = FrozenMap()
+        self._values: Mapping[str, list[ValueType]] = FrozenMap()
+
+    def set_entries(self, new: tuple[Entry, ...]) -> bool:
+        """Show other nodes; says whether anything is different."""
+        if new == self._all:
+            return False
+        self._all = new
+        self._refill()
+        return True
+
+    def set_query(self, query: str) -> None:
+        self._query = query
+        self._refill()
+
+    def set_parameters(self, counts: Mapping[str, int]) -> None:
+        self._parameters = counts
+        if self._shown:
+            self.dataChanged.emit(self.index(0), self.index(len(self._shown) - 1))
+
+    def set_values(self, values: Mapping[tuple[str, int], ValueType]) -> None:
+        """What comes out of each node, for queries like `shape:64`."""
+        by_node: dict[str, list[ValueType]] = {}
+        for (node, _), value in values.items():
+            by_node.setdefault(node, []).append(value)
+        self._values = by_node
+        if search.parse(self._query).shapes:
+            self._refill()
+
+    def _refill(self) -> None:
+        query = search.parse(self._query)
+        self.beginResetModel()
+        self._shown = [entry for entry in self._all if self._fits(entry, query)]
+        self.endResetModel()
+
+    def _fits(self, entry: Entry, query: search.Query) -> bool:
+        text = f"{entry.node.name} {entry.label}"
+        by_name = not query.words or fuzzy.score(query.words, text) is not None
+        return by_name and search.has_shapes(query, self._values.get(entry.node.id, ()))
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._shown)
+
+    def entry(self, index: Index) -> Entry | None:
+        return self._shown[index.row()] if index.isValid() and index.row() < len(self._shown) else None
+
+    def row(self, index: Index) -> Row | None:
+        entry = self.entry(index)
+        if entry is None:
+            return None
+        count = self._parameters.get(entry.node.id, 0)
+        return Row(entry.node.name, entry.category, faint=entry.label, hint=grouped_digits(count) if count else "")
+
+    def rows_of(self, ids: frozenset[str]) -> list[int]:
+        return [i for i, entry in enumerate(self._shown) if entry.node.id in ids]
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        entry = self.entry(index)
+        if entry is None:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return entry.node.name
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            count = self._parameters.get(entry.node.id, 0)
+            return f"{entry.node.name}, {entry.label}" + (f", {count} parameters" if count else "")
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return f"{entry.node.name}: {entry.node.op}"
+        return None
+
+
+class Outline(QWidget):
+    """The list. Its selection is the window's, both ways; `jump_requested(node)` asks to bring a node into sight."""
+
+    jump_requested = Signal(str)
+
+    def __init__(
+        self, document: Document, selection: Selection, catalog: Catalog, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._document, self._selection, self._catalog = document, selection, catalog
+        self._quiet = self._stale = False
+        self.field = SearchField("Name, class or shape:64")
+        self.model = NodeModel(self)
+        self.view = QListView()
+        self._delegate = RowDelegate(self.model.row)
+        self._set_up_view()
+        self.empty = EmptyState("tree", "No nodes yet", "Drag a layer from the Layers panel onto the canvas.")
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.view)
+        self._pages.addWidget(self.empty)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        top = QVBoxLayout()
+        top.setContentsMargins(10, 10, 10, 6)
+        top.addWidget(self.field)
+        column.addLayout(top)
+        column.addWidget(self._pages, 1)
+        self.field.textChanged.connect(self._filter)
+        document.changed.connect(self._changed)
+        selection.changed.connect(self._selection_changed)
+        self._refresh(document.project)
+
+    def _set_up_view(self) -> None:
+        self.view.setModel(self.model)
+        self.view.setItemDelegate(self._delegate)
+        self.view.setUniformItemSizes(True)
+        self.view.setMouseTracking(True)
+        self.view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.view.setAccessibleName("Nodes in running order")
+        self.view.selectionModel().selectionChanged.connect(self._picked)
+        self.view.activated.connect(self._jump)
+        self.view.entered.connect(self._hover)
+        self.view.viewport().installEventFilter(self)
+        theme.manager().changed.connect(self.view.viewport().update)
+
+    def set_analysis(self, analysis: Analysis) -> None:
+        """Parameter counts, and the shapes that can be searched for."""
+        self.model.set_parameters(analysis.parameters)
+        self._quiet = True
+        self.model.set_values(analysis.values)
+        self._quiet = False
+        self._show_selection(self._selection.ids)
+        self._show_page()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Leave:
+            self._selection.hover(None)
+        return super().eventFilter(watched, event)
+
+    def _hover(self, index: QModelIndex) -> None:
+        if entry := self.model.entry(index):
+            self._selection.hover(entry.node.id)
+
+    def _jump(self, index: QModelIndex) -> None:
+        if entry := self.model.entry(index):
+            self.jump_requested.emit(entry.node.id)
+
+    def _changed(self, before: Project, after: Project) -> None:
+        if before.graph is not after.graph:
+            self._stale = not self.isVisible()
+            if not self._stale:
+                self._refresh(after)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Behind another tab the list waits until somebody looks."""
+        super().showEvent(event)
+        if self._stale:
+            self._stale = False
+            self._refresh(self._document.project)
+
+    def _refresh(self, project: Project) -> None:
+        self._quiet = True
+        changed = self.model.set_entries(entries(project, self._catalog))
+        self._quiet = False
+        if changed:
+            self._show_selection(self._selection.ids)
+        self._show_page()
+
+    def _filter(self, query: str) -> None:
+        self._quiet = True
+        self.model.set_query(query)
+        self._quiet = False
+        self._show_selection(self._selection.ids)
+        self._show_page()
+
+    def _show_page(self) -> None:
+        nothing = not self._document.project.graph.nodes
+        if nothing:
+            self.empty.set_text("No nodes yet", "Drag a layer from the Layers panel onto the canvas.")
+        else:
+            self.empty.set_text("Nothing fits", "No node has a name, a class or a shape like that.")
+        self._pages.setCurrentWidget(self.view if self.model.rowCount() else self.empty)
+
+    def _picked(self) -> None:
+        if not self._quiet:
+            chosen = (self.model.entry(index) for index in self.view.selectionModel().selectedIndexes())
+            self._selection.set((entry.node.id for entry in chosen if entry), self)
+
+    def _selection_changed(self, ids: frozenset[str], origin: object) -> None:
+        if origin is not self:
+            self._show_selection(ids)
+
+    def _show_selection(self, ids: frozenset[str]) -> None:
+        rows = self.model.rows_of(ids)
+        wanted = QItemSelection()
+        for row in rows:
+            wanted.select(self.model.index(row), self.model.index(row))
+        self._quiet = True
+        chooser = self.view.selectionModel()
+        chooser.select(wanted, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+        if rows:
+            chooser.setCurrentIndex(self.model.index(rows[0]), QItemSelectionModel.SelectionFlag.NoUpdate)
+            self.view.scrollTo(self.model.index(rows[0]))
+        self._quiet = False

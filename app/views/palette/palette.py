@@ -1,0 +1,390 @@
+"""The palette: every op of the catalog by category, to search, to drag out, to add with Enter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QStandardItem, QStandardItemModel
+from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTreeView, QVBoxLayout, QWidget
+
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.catalog.custom import class_of, is_custom, why_not
+from app.project.library import KEY as LIBRARY
+from app.util.frozen import FrozenMap
+from app.views.palette.op_rows import CATEGORY_NAMES, Index, Row, RowPainter, node_picture, row_size
+from app.views.ui import fuzzy, theme
+from app.views.ui.background import Background
+from app.views.ui.widgets import EmptyState, SearchField
+
+MIME = "application/x-tapedeck-op"
+BLOCKS = "block"
+OWN = "own"  # classes of the project's own files
+NO_BLOCKS = "Select nodes, press Ctrl+G"
+_SEEN = Qt.ItemFlag.ItemIsEnabled
+_CHOSEN = _SEEN | Qt.ItemFlag.ItemIsSelectable
+_DRAGGED = _CHOSEN | Qt.ItemFlag.ItemIsDragEnabled
+
+
+def summaries(keys: Iterable[str]) -> FrozenMap[str, str]:
+    """What torch says of each op, in a sentence. Imports torch: ask it in the background, then `set_summaries`."""
+    from app.builder.catalog.introspect import documentation
+
+    return FrozenMap({key: documentation(key).summary for key in keys})
+
+
+def hint(spec: OpSpec) -> str:
+    """The small word that tells ops of one name apart: "2d" of Conv2d, "F" of F.relu, where a block comes from."""
+    if spec.key.startswith(LIBRARY):
+        return "library"
+    if is_custom(spec.key):
+        layer = class_of(spec) if spec.kind == "unknown" else None
+        return "" if layer is None else "cannot be used" if layer.reason else "not trusted"
+    if spec.kind in ("function", "method"):
+        return spec.key.partition(".")[0]
+    dimensions = re.search(r"\dd$", spec.label)
+    return dimensions[0] if dimensions else ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A category and those of its ops that are shown."""
+
+    category: str
+    specs: tuple[OpSpec, ...]
+
+
+def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[Group, ...]:
+    """The specs by category, categories in the palette's order; the category `empty` is there without any too.
+
+    What is the person's own comes first where there is some: nobody looks for it behind all of torch's.
+    """
+    found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
+    for spec in specs:
+        found.setdefault(OWN if is_custom(spec.key) else spec.category, []).append(spec)
+    own = {name: found[name] for name in (BLOCKS, OWN) if found.get(name)}
+    shown = {**own, **found}
+    return tuple(Group(name, tuple(members)) for name, members in shown.items() if members or name == empty)
+
+
+def fit(query: str, spec: OpSpec) -> float | None:
+    """How well an op fits what was typed: by its name first, then its key, then its category."""
+    category = OWN if is_custom(spec.key) else spec.category
+    # A layer before the function of its name.
+    name = 1.0 if spec.kind == "module" else 0.95
+    texts = ((spec.label, name), (spec.key, 0.9), (CATEGORY_NAMES.get(category, category), 0.5))
+    return fuzzy.best(query, texts)
+
+
+class OpModel(QStandardItemModel):
+    """Categories and under each its ops. Dragging gives the key of the op as `MIME`.
+
+    The rows are Qt's own: a list of 300 that asks Python for each whenever it is laid out holds the window, the more so
+    while a worker computes.
+    """
+
+    def __init__(self, catalog: Catalog, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._catalog = catalog
+        self.specs = tuple(catalog.values())
+        self._summaries: Mapping[str, str] = FrozenMap()
+        self._show(grouped(self.specs, BLOCKS))
+
+    def renew(self) -> bool:
+        """Take what the catalog says now, if it is of the same ops as before; tells whether it is."""
+        specs = {spec.key: spec for spec in self._catalog.values()}
+        if tuple(specs) != tuple(spec.key for spec in self.specs):
+            return False
+        self.specs = tuple(specs.values())
+        shown = ((group.category, [specs[spec.key] for spec in group.specs]) for group in self._groups)
+        self._groups = tuple(Group(category, tuple(members)) for category, members in shown)
+        self._describe()
+        return True
+
+    def set_query(self, query: str) -> str | None:
+        """Show only what fits of what the catalog has now; returns the key of the best one, None for an empty query."""
+        self.specs = tuple(self._catalog.values())
+        if not query.strip():
+            self._show(grouped(self.specs, BLOCKS))
+            return None
+        fits = {spec.key: found for spec in self.specs if (found := fit(query, spec)) is not None}
+        self._show(grouped(spec for spec in self.specs if spec.key in fits))
+        return max(fits, key=lambda key: fits[key], default=None)
+
+    def _show(self, groups: tuple[Group, ...]) -> None:
+        self.clear()
+        self._groups = groups
+        heights = row_size(heading=True), row_size()
+        for group in groups:
+            heading, name = QStandardItem(), CATEGORY_NAMES.get(group.category, group.category)
+            heading.setFlags(_CHOSEN)
+            heading.setText(name)
+            heading.setData(f"{name}, {len(group.specs)}", Qt.ItemDataRole.AccessibleTextRole)
+            heading.setSizeHint(heights[0])
+            heading.appendRows([self._row_item(spec, heights[1]) for spec in group.specs or (None,)])
+            self.appendRow(heading)
+
+    def _row_item(self, spec: OpSpec | None, size: QSize) -> QStandardItem:
+        """The row of an op, or the line that stands in an empty category."""
+        item = QStandardItem()
+        item.setFlags(_flags(spec))
+        item.setText(spec.label if spec else NO_BLOCKS)
+        item.setSizeHint(size)
+        if spec is not None:
+            item.setData(f"{spec.label}, {spec.key}", Qt.ItemDataRole.AccessibleTextRole)
+            item.setToolTip(self._tip(spec))
+        return item
+
+    def _tip(self, spec: OpSpec) -> str:
+        if spec.definition:
+            lines: Iterable[str] = (f"Block {spec.label}", spec.definition.note)
+        elif is_custom(spec.key):
+            lines = why_not(spec) or (spec.key, self._summaries.get(spec.key, ""))
+        else:
+            lines = (spec.target or spec.key, self._summaries.get(spec.key, ""))
+        return "\n".join(filter(None, lines))
+
+    def set_summaries(self, texts: Mapping[str, str]) -> None:
+        self._summaries = texts
+        self._describe()
+
+    def _describe(self) -> None:
+        """Bring the rows up to what is known of their ops; nothing of it is painted by the view's own hand."""
+        self.blockSignals(True)
+        for row, group in enumerate(self._groups):
+            for i, spec in enumerate(group.specs):
+                item = self.item(row).child(i)
+                item.setFlags(_flags(spec))
+                item.setText(spec.label)
+                item.setToolTip(self._tip(spec))
+        self.blockSignals(False)
+
+    def spec(self, index: Index) -> OpSpec | None:
+        """The op of an index; None for a category, and for the line in an empty one."""
+        above = index.parent()
+        if not above.isValid():
+            return None
+        specs = self._groups[above.row()].specs
+        return specs[index.row()] if index.row() < len(specs) else None
+
+    def group(self, index: Index) -> Group | None:
+        """The category of an index; None for an op."""
+        return self._groups[index.row()] if index.isValid() and not index.parent().isValid() else None
+
+    def index_of(self, key: str) -> QModelIndex:
+        """Where an op is; an invalid index if it is not shown."""
+        for i, group in enumerate(self._groups):
+            for j, spec in enumerate(group.specs):
+                if spec.key == key:
+                    return self.index(j, 0, self.index(i, 0))
+        return QModelIndex()
+
+    def mimeTypes(self) -> list[str]:
+        return [MIME]
+
+    def mimeData(self, indexes: list[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        for index in indexes:
+            if spec := self.spec(index):
+                data.setData(MIME, spec.key.encode())
+        return data
+
+    def supportedDragActions(self) -> Qt.DropAction:
+        return Qt.DropAction.CopyAction
+
+
+def _flags(spec: OpSpec | None) -> Qt.ItemFlag:
+    """Of an op, or of the line that stands in an empty category."""
+    kind = _SEEN if spec is None else _CHOSEN if spec.kind == "unknown" else _DRAGGED
+    return kind | Qt.ItemFlag.ItemNeverHasChildren
+
+
+class OpTree(QTreeView):
+    """The rows. `chosen(key)` comes on double-click and Enter, `menu_wanted(key, spot)` on a right click."""
+
+    chosen = Signal(str)
+    menu_wanted = Signal(str, QPoint)
+    left_upwards = Signal()
+
+    def __init__(self, model: OpModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.ops = model
+        self.setModel(model)
+        self._delegate = RowPainter(self._row)
+        self.setItemDelegate(self._delegate)
+        self.setHeaderHidden(True)
+        self.setRootIsDecorated(False)
+        self.setIndentation(0)
+        self.setMouseTracking(True)
+        self.setExpandsOnDoubleClick(False)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setDragEnabled(True)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.DragOnly)
+        self.setAccessibleName("Layers by category")
+        self.clicked.connect(self._fold)
+        self.doubleClicked.connect(self._choose)
+        theme.manager().changed.connect(self.viewport().update)
+
+    def _row(self, index: Index) -> Row | None:
+        if spec := self.ops.spec(index):
+            locked = spec.kind == "unknown"
+            return Row(spec.label, spec.category, hint=hint(spec), grip=not locked, locked=locked)
+        if group := self.ops.group(index):
+            name = CATEGORY_NAMES.get(group.category, group.category)
+            look = BLOCKS if group.category == OWN else group.category
+            return Row(name, look, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
+        return Row("", BLOCKS, faint=NO_BLOCKS, grip=True) if index.isValid() else None
+
+    def _fold(self, index: QModelIndex) -> None:
+        if self.ops.group(index):
+            self.setExpanded(index, not self.isExpanded(index))
+
+    def _choose(self, index: QModelIndex) -> None:
+        if spec := self.ops.spec(index):
+            self.chosen.emit(spec.key)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        index = self.currentIndex()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._fold(index)
+            self._choose(index)
+        elif event.key() == Qt.Key.Key_Up and not self.indexAbove(index).isValid():
+            self.left_upwards.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """By the mouse for what is under it, by the key for the current row."""
+        by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
+        index = self.indexAt(event.pos()) if by_mouse else self.currentIndex()
+        if spec := self.ops.spec(index):
+            corner = self.viewport().mapToGlobal(self.visualRect(index).bottomLeft())
+            self.menu_wanted.emit(spec.key, event.globalPos() if by_mouse else corner)
+
+    def startDrag(self, actions: Qt.DropAction) -> None:
+        spec = self.ops.spec(self.currentIndex())
+        if spec is not None and spec.kind != "unknown":
+            drag = QDrag(self)
+            drag.setMimeData(self.ops.mimeData([self.currentIndex()]))
+            drag.setPixmap(node_picture(spec, self.devicePixelRatioF()))
+            drag.setHotSpot(QPoint(24, 16))
+            drag.exec(Qt.DropAction.CopyAction)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        # A press beside the rows would leave the last one current, and a drag from there would carry it off.
+        if not self.indexAt(event.position().toPoint()).isValid():
+            self.setCurrentIndex(QModelIndex())
+
+
+class Palette(QWidget):
+    """The Layers panel. `activated(key)` asks for a new node of an op; dragging out carries the key as `MIME`.
+
+    `look_wanted(key)` comes for a class of a file that is not trusted yet.
+    """
+
+    activated = Signal(str)
+    look_wanted = Signal(str)
+    menu_wanted = Signal(str, QPoint)
+
+    def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.field = SearchField("Search layers", hint="Tab")
+        self.model = OpModel(catalog, self)
+        self.tree = OpTree(self.model)
+        self.empty = EmptyState("search", "Nothing fits", "Try fewer letters, or another of PyTorch's names.")
+        self._folded: set[str] = set()
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.tree)
+        self._pages.addWidget(self.empty)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        top = QVBoxLayout()
+        top.setContentsMargins(10, 10, 10, 6)
+        top.addWidget(self.field)
+        column.addLayout(top)
+        column.addWidget(self._pages, 1)
+        self.setTabOrder(self.field, self.tree)
+        self.field.installEventFilter(self)
+        self.field.textChanged.connect(self._filter)
+        self.tree.chosen.connect(self._choose)
+        self.tree.menu_wanted.connect(self.menu_wanted)
+        self.tree.left_upwards.connect(lambda: self.field.setFocus(Qt.FocusReason.BacktabFocusReason))
+        self.tree.collapsed.connect(lambda index: self._remember(index, folded=True))
+        self.tree.expanded.connect(lambda index: self._remember(index, folded=False))
+        self._filter("")
+
+    def _choose(self, key: str) -> None:
+        """A new node of an op, or a look at the file that it waits for."""
+        spec = self.model.spec(self.model.index_of(key))
+        waits = spec is not None and spec.kind == "unknown" and is_custom(key)
+        (self.look_wanted if waits else self.activated).emit(key)
+
+    def refill(self) -> None:
+        """The catalog has other ops, or other definitions of those that it has."""
+        if self.model.renew():
+            self.tree.viewport().update()
+            return
+        current = self.model.spec(self.tree.currentIndex())
+        top = self.tree.verticalScrollBar().value()
+        self._filter(self.field.text())
+        if current is not None:
+            self.tree.setCurrentIndex(self.model.index_of(current.key))
+        self.tree.verticalScrollBar().setValue(top)
+
+    def set_summaries(self, texts: Mapping[str, str]) -> None:
+        """The sentences of the tool tips, by key."""
+        self.model.set_summaries(texts)
+
+    def load_summaries(self, background: Background) -> None:
+        """Ask torch for the sentences of the tool tips, behind the window."""
+        keys = tuple(spec.key for spec in self.model.specs)
+        background.ask("palette.summaries", summaries, keys, on_answer=self.set_summaries)
+
+    def focus_search(self) -> None:
+        """Put the caret into the search, what was typed before selected."""
+        self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.field.selectAll()
+
+    def _remember(self, index: QModelIndex, folded: bool) -> None:
+        if (group := self.model.group(index)) and not self.field.text():
+            (self._folded.add if folded else self._folded.discard)(group.category)
+
+    def _filter(self, query: str) -> None:
+        best = self.model.set_query(query)
+        for row in range(self.model.rowCount()):
+            index = self.model.index(row, 0)
+            group = self.model.group(index)
+            folded = group is not None and group.category in self._folded
+            self.tree.setExpanded(index, bool(query.strip()) or not folded)
+        if query.strip() and best is not None:
+            self.tree.setCurrentIndex(self.model.index_of(best))
+        self._pages.setCurrentWidget(self.tree if self.model.rowCount() else self.empty)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """In the search, Up, Down and Enter speak to the rows."""
+        if watched is self.field and event.type() == QEvent.Type.KeyPress:
+            key = event.key()  # type: ignore[attr-defined]
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                if spec := self.model.spec(self.tree.currentIndex()):
+                    self._choose(spec.key)
+                return True
+            if key in (Qt.Key.Key_Down, Qt.Key.Key_Up):
+                self._move(1 if key == Qt.Key.Key_Down else -1)
+                return True
+        return super().eventFilter(watched, event)
+
+    def _move(self, step: int) -> None:
+        """Go to the next op that is in sight, past the headings."""
+        index = self.tree.currentIndex()
+        following = self.tree.indexBelow if step > 0 else self.tree.indexAbove
+        index = following(index) if index.isValid() else self.model.index(0, 0)
+        while index.isValid() and self.model.spec(index) is None:
+            index = following(index)
+        if index.isValid():
+            self.tree.setCurrentIndex(index)

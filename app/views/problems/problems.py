@@ -1,0 +1,345 @@
+"""The Problems panel: what is wrong with the net, where, why, and the click that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.diagnostics.problems import Problem
+from app.source.generated import Path
+from app.views.selection import Selection
+from app.views.ui import icons, theme
+from app.views.ui.number_text import counted
+from app.views.ui.widgets import Button, icon_button
+from app.views.ui.widgets.focus import focus_in
+from app.views.ui.widgets.painting import Glyph, TextLine, announce, box, elided, label, start
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+ROW = 46
+MOST = 200
+AT_ONCE, A_TURN = 10, 3  # rows that are made at once, and in a turn of the event loop after that
+_NAME_LEFT, _NAME_LEAST, _NAME_MOST = 58, 60, 180
+_STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": ("info", "text3")}
+
+
+def plain(problem: Problem, name: str) -> str:
+    """The problem as text for the clipboard."""
+    parts = [f"{problem.severity}: {name + ': ' if name else ''}{problem.message}", problem.reason]
+    if problem.torch_message:
+        parts.append(f"PyTorch: {problem.torch_message}")
+    return "\n".join(filter(None, parts))
+
+
+def fine_words(fine: int, total: int) -> str:
+    """What is said of the nodes that have no problem.
+
+    >>> fine_words(14, 16), fine_words(1, 2), fine_words(3, 3), fine_words(0, 3)
+    ('The other 14 nodes are fine.', 'The other node is fine.', 'All 3 nodes are fine.', '')
+    """
+    if not fine:
+        return ""
+    if fine == total:
+        return "The node is fine." if total == 1 else f"All {total} nodes are fine."
+    return "The other node is fine." if fine == 1 else f"The other {fine} nodes are fine."
+
+
+class ProblemRow(QWidget):
+    """One problem. Click or Enter goes to its node; the button mends it; the menu has the rest."""
+
+    jumped = Signal(object)
+    cure_requested = Signal(object)
+    left = Signal(int)
+
+    def __init__(self, problem: Problem, name: str, category: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.problem, self._name, self._category = problem, name, category
+        self._marked = False
+        self._natural: int | None = None
+        self.name_width = _NAME_LEAST
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setFixedHeight(max(ROW, label("", "label").fontMetrics().height() * 2 + 14))
+        self.setAccessibleName(f"{problem.severity}, {name}: {problem.message}" if name else problem.message)
+        self.setAccessibleDescription("\n".join(filter(None, (problem.reason, problem.torch_message))))
+        self.setToolTip(plain(problem, name))
+        self._icon = Glyph(*_STATES[problem.severity], 15)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 0, 14, 0)
+        row.setSpacing(8)
+        row.addWidget(self._icon)
+        row.addStretch(1)
+        self.cure: Button | None = None
+        if problem.cures:
+            self.cure = Button(problem.cures[0].label, "primary" if problem.severity == "error" else "secondary")
+            self.cure.clicked.connect(lambda: self.cure_requested.emit(problem.cures[0]))
+            row.addWidget(self.cure)
+        self.more = icon_button("more", "More about this problem")
+        self.more.clicked.connect(lambda: self._open_menu(self.more.mapToGlobal(self.more.rect().bottomLeft())))
+        row.addWidget(self.more)
+
+    @property
+    def key(self) -> tuple[str, str | None, str]:
+        """What tells it from the others, as a rule."""
+        return self.problem.message, self.problem.node, self._name
+
+    def shows(self, problem: Problem, name: str, category: str) -> bool:
+        """Whether it says just this."""
+        return (self._name, self._category) == (name, category) and self.problem == problem
+
+    def natural_name_width(self) -> int:
+        if self._natural is None:  # of many rows it is asked again and again
+            width = TextLine(self._name[:_NAME_MOST], "message").width
+            self._natural = int(min(max(width + 12, _NAME_LEAST), _NAME_MOST))
+        return self._natural
+
+    def set_marked(self, marked: bool) -> None:
+        """Show that its node is selected."""
+        self._marked = marked
+        self.update()
+
+    def menu(self) -> QMenu:
+        """Every cure, the way to the node, and copying."""
+        menu = QMenu(self)
+        for cure in self.problem.cures:
+            menu.addAction(cure.label, lambda cure=cure: self.cure_requested.emit(cure))
+        if self.problem.cures:
+            menu.addSeparator()
+        if self.problem.node is not None:
+            menu.addAction(icons.icon("frame"), f"Show {self._name}", self._jump)
+        text = plain(self.problem, self._name)
+        menu.addAction(icons.icon("copy"), "Copy text", lambda: QGuiApplication.clipboard().setText(text))
+        return menu
+
+    def _open_menu(self, place: QPoint) -> None:
+        menu = self.menu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(place)
+
+    def _jump(self) -> None:
+        self.jumped.emit(self.problem.node)
+
+    def sizeHint(self) -> QSize:
+        return QSize(320, self.height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(220, self.height())
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._jump()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self._open_menu(event.globalPos())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self._jump()
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self.left.emit(-1 if event.key() == Qt.Key.Key_Up else 1)
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        colors = theme.current()
+        painter = start(self)
+        if self._marked or self.underMouse():
+            painter.fillRect(self.rect(), colors.raised if self._marked and colors.dark else colors.hover)
+        painter.fillRect(0, self.height() - 1, self.width(), 1, colors.line)
+        middle = self.height() / 2
+        left: float = 42
+        if self._name:
+            icons.draw(painter, self._category, self._category, left - 3, middle - 7, 14)
+            name = elided(self._name, "message", self.name_width - 8)
+            name.draw_in(painter, _NAME_LEFT, QRectF(self.rect()), colors.text)
+            left = _NAME_LEFT + self.name_width + 8
+        self._paint_words(painter, left, (self.cure or self.more).x() - 16 - left)
+        if self.hasFocus():
+            box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -2), 4, line=colors.accent, width=1.5)
+        painter.end()
+
+    def _paint_words(self, painter: QPainter, left: float, room: float) -> None:
+        colors = theme.current()
+        message = elided(self.problem.message, "message", room)
+        reason = elided(self.problem.reason, "label", room)
+        two = bool(self.problem.reason or self.problem.torch_message)
+        height = message.height + (reason.height + 1 if two else 0)
+        top = (self.height() - height) / 2
+        message.draw(painter, left, top, colors.text)
+        top += message.height + 1
+        if self.problem.reason:
+            reason.draw(painter, left, top, colors.text3)
+            left, room = left + reason.width + 12, room - reason.width - 12
+        if self.problem.torch_message and room > 150:
+            said = TextLine("PyTorch would stop with", "label")
+            said.draw(painter, left, top, colors.text3)
+            words = elided(" ".join(self.problem.torch_message.split()), "formula", room - said.width - 6)
+            words.draw(painter, left + said.width + 6, top + (said.height - words.height) / 2, colors.text2)
+
+
+class ProblemsPanel(QWidget):
+    """The list, errors first, and a line about what is fine.
+
+    `jump_requested(node)` asks to select a node and bring it into sight; `cure_requested(Cure)` to mend;
+    `count_changed(errors, warnings)` is for the badge of the tab. With a selection, the rows of its nodes are marked.
+    """
+
+    jump_requested = Signal(str)
+    enter_requested = Signal(object)  # the way to the block in which something is wrong
+    cure_requested = Signal(object)
+    count_changed = Signal(int, int)
+
+    def __init__(self, catalog: Catalog, selection: Selection | None = None, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._catalog, self._selection = catalog, selection
+        self._shown: tuple[tuple[Problem, str], ...] | None = None
+        self._counts = (0, 0)
+        self.rows: list[ProblemRow] = []
+        self._waiting: Iterator[tuple[int, Problem, str]] = iter(())
+        self._turn = QTimer(self, singleShot=True, interval=1, timeout=lambda: self._add(A_TURN))
+        self._filling: Analysis | None = None
+        self.ok_line = label("", "label", "text3", wrap=True)
+        self._ok_icon = Glyph("check", size=15)
+        inside = QWidget()
+        self._column = QVBoxLayout(inside)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(0)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(16, 14, 16, 12)
+        foot.setSpacing(10)
+        foot.addWidget(self._ok_icon, 0, Qt.AlignmentFlag.AlignTop)
+        foot.addWidget(self.ok_line, 1)
+        self._column.addLayout(foot)
+        self._column.addStretch(1)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(inside)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll = scroll
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(scroll)
+        if selection is not None:
+            selection.changed.connect(lambda ids, origin: self._mark())
+        theme.manager().changed.connect(inside.update)
+        self._say("The net has not been checked yet.", fine=False)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Errors and warnings."""
+        return self._counts
+
+    def set_analysis(self, analysis: Analysis, more: Sequence[Problem] = ()) -> None:
+        """Show the problems of a net, and `more` that were found between it and the data."""
+        problems = sorted((*analysis.problems, *more), key=lambda problem: problem.rank)
+        nodes = analysis.graph.nodes
+        shown = tuple((p, nodes[p.node].name if p.node in nodes else "") for p in problems)
+        self._say_fine(analysis, problems)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self._fill(analysis, shown)
+        errors = sum(problem.severity == "error" for problem in problems)
+        warnings = sum(problem.severity == "warning" for problem in problems)
+        if (errors, warnings) != self._counts:
+            self._counts = (errors, warnings)
+            self.count_changed.emit(*self._counts)
+            kinds = zip(self._counts, ("error", "warning"), strict=True)
+            announce(self, " and ".join(counted(count, kind) for count, kind in kinds if count) or "No problems")
+
+    def _fill(self, analysis: Analysis, shown: tuple[tuple[Problem, str], ...]) -> None:
+        focused = next((i for i, row in enumerate(self.rows) if focus_in(row)), None)
+        self._waiting = iter(self._let_go(shown[:MOST], analysis))
+        self._turn.stop()
+        self._filling = analysis
+        self._add(max(AT_ONCE, 0 if focused is None else focused + 1 - len(self.rows)))
+        if focused is not None and self.rows:  # the row that was mended is gone; stay in the list
+            self.rows[min(focused, len(self.rows) - 1)].setFocus()
+        self._mark()
+
+    def _let_go(self, shown: tuple[tuple[Problem, str], ...], analysis: Analysis) -> list[tuple[int, Problem, str]]:
+        """Take away the rows that say what is not said any more; returns what has no row yet, with its place."""
+        places = {(each.message, each.node, name): place for place, (each, name) in enumerate(shown)}
+        kept: dict[int, ProblemRow] = {}
+        last = -1
+        for row in self.rows:
+            place = places.get(row.key, -1)
+            if place > last and row.shows(*shown[place], self._category(analysis, *shown[place])):
+                kept[place], last = row, place
+                continue
+            self._column.removeWidget(row)
+            row.hide()
+            row.deleteLater()
+        self.rows = list(kept.values())
+        return [(place, *each) for place, each in enumerate(shown) if place not in kept]
+
+    def _category(self, analysis: Analysis, problem: Problem, name: str) -> str:
+        node = analysis.graph.nodes[problem.node] if name and problem.node else None
+        return self._catalog.of(analysis.graph, node).category if node else ""
+
+    def _add(self, count: int) -> None:
+        """Make the next rows. The others come in turns: 200 at once would hold the window up."""
+        analysis, first = self._filling, len(self.rows)
+        assert analysis is not None
+        for place, problem, name in islice(self._waiting, count):
+            row = ProblemRow(problem, name, self._category(analysis, problem, name))
+            row.jumped.connect(lambda node, way=problem.path: self._jump(node, way))
+            row.cure_requested.connect(self.cure_requested)
+            row.left.connect(self._move_focus)
+            self._column.insertWidget(place, row)
+            self.rows.insert(place, row)
+        width = max((row.natural_name_width() for row in self.rows), default=_NAME_LEAST)
+        for row in self.rows:
+            row.name_width = width
+        if len(self.rows) - first == count:
+            self._turn.start()
+        if first:
+            self._mark()
+
+    def _say_fine(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
+        total = len(analysis.graph.nodes)
+        bad = {p.node for p in problems if p.node in analysis.graph.nodes and p.severity != "info"}
+        waiting = len(analysis.assumed - bad)
+        fine = total - len(bad) - waiting
+        words = [fine_words(fine, total)]
+        if waiting:
+            verb = "waits" if waiting == 1 else "wait"
+            words.append(f"{counted(waiting, 'node')} {verb} for what arrives: the shapes there are not known yet.")
+        if len(problems) > MOST:
+            words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
+        if not total:
+            words = ["Drag a layer from the Layers panel onto the canvas, or press Tab there to search."]
+        self._say(" ".join(filter(None, words)), fine=fine > 0 and len(problems) <= MOST)
+
+    def _say(self, words: str, fine: bool) -> None:
+        self.ok_line.setText(words)
+        self._ok_icon.set("check" if fine else "info", "run" if fine else "text3")
+        self._ok_icon.setVisible(bool(words))
+
+    def _jump(self, node: str | None, way: Path = ()) -> None:
+        if node is not None:
+            if self._selection is not None:
+                self._selection.set({node}, self)
+            self.jump_requested.emit(node)
+        if way:
+            self.enter_requested.emit(way)
+
+    def _move_focus(self, step: int) -> None:
+        at = next((i for i, row in enumerate(self.rows) if row.hasFocus()), 0)
+        row = self.rows[min(max(at + step, 0), len(self.rows) - 1)]
+        row.setFocus(Qt.FocusReason.TabFocusReason)
+        self._scroll.ensureWidgetVisible(row, 0, 0)
+
+    def _mark(self) -> None:
+        ids = self._selection.ids if self._selection is not None else frozenset()
+        for row in self.rows:
+            row.set_marked(row.problem.node in ids)

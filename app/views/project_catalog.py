@@ -1,0 +1,82 @@
+"""What can be put on the canvas at this moment: torch's ops, layers of the person's own, blocks of the open project,
+and blocks of the library that it has not got yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.builder.blocks import Blocks, with_blocks
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.project.document import Document
+from app.project.library import Library, offered
+from app.project.project import Project
+
+DRAWN = 40  # milliseconds in which another project is painted before lists are made for it
+
+
+class _Voice(QObject):
+    changed = Signal()
+
+
+class LiveCatalog(Catalog):
+    """A catalog that follows the open project. Views keep it and ask it anew each time.
+
+    `changed` comes when ops have come, gone or changed, for another project once that is drawn. `now` is the immutable
+    catalog of this moment, for work that goes on elsewhere; it has no offers of the library, since no graph may use
+    one of them.
+    """
+
+    def __init__(self, base: Catalog, document: Document) -> None:
+        super().__init__((), base.torch_version)
+        self._base, self._own = base, base
+        self._blocks: Blocks = document.project.blocks
+        self._library = Library()
+        self._voice = _Voice(document)
+        self.changed = self._voice.changed
+        self._later = QTimer(self._voice, singleShot=True, interval=DRAWN, timeout=self.changed.emit)
+        self._refill()
+        # Who draws hears of another project before `changed` comes, and asks this catalog then.
+        document.replaced.connect(self._replaced)
+        document.changed.connect(lambda _before, after: self._follow(after))
+
+    @property
+    def now(self) -> Catalog:
+        return self._now
+
+    @property
+    def library(self) -> Library:
+        return self._library
+
+    def set_custom(self, specs: Iterable[OpSpec]) -> None:
+        """Layers of the person's own files, all of them."""
+        specs = tuple(specs)
+        self._own = self._base.plus(specs) if specs else self._base
+        self._tell()
+
+    def set_library(self, library: Library) -> None:
+        """What the library offers."""
+        if library != self._library:
+            self._library = library
+            self._tell()
+
+    def _replaced(self, project: Project) -> None:
+        if project.blocks is not self._blocks:
+            self._blocks = project.blocks
+            self._refill()
+            self._later.start()
+
+    def _follow(self, project: Project) -> None:
+        if project.blocks is not self._blocks:
+            self._blocks = project.blocks
+            self._tell()
+
+    def _tell(self) -> None:
+        self._refill()
+        self._later.stop()
+        self.changed.emit()
+
+    def _refill(self) -> None:
+        self._now = with_blocks(self._own, self._blocks)
+        self._specs = {**self._now, **{spec.key: spec for spec in offered(self._library, self._blocks)}}

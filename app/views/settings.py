@@ -1,0 +1,191 @@
+"""What the program remembers of the person between two starts, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
+
+from app.data.sources import default_root
+
+THEMES = ("dark", "light", "system")
+RECENT_FILES = 10
+MOST_PROCESSES = 64
+PROCESSES = 1  # the place of a run that nobody has chosen one for: a process of its own
+
+
+class Settings:
+    """Properties over a `QSettings`. Another organisation or application name gives settings of their own.
+
+    A value that the file does not have, or has in a form that nobody can read, is the default.
+    """
+
+    def __init__(self, organisation: str = "Tapedeck", application: str = "Tapedeck") -> None:
+        self._store = QSettings(QSettings.Format.IniFormat, QSettings.Scope.UserScope, organisation, application)
+
+    @property
+    def file(self) -> Path:
+        """Where the settings are kept."""
+        return Path(self._store.fileName())
+
+    def sync(self) -> None:
+        """Write now what is waiting to be written."""
+        self._store.sync()
+
+    @property
+    def geometry(self) -> QByteArray | None:
+        """The window's place and size, as `saveGeometry` gave it."""
+        return self._bytes("window/geometry")
+
+    @geometry.setter
+    def geometry(self, value: QByteArray) -> None:
+        self._store.setValue("window/geometry", value)
+
+    @property
+    def state(self) -> QByteArray | None:
+        """The docks and bars, as `saveState` gave them."""
+        return self._bytes("window/state")
+
+    @state.setter
+    def state(self, value: QByteArray) -> None:
+        self._store.setValue("window/state", value)
+
+    @property
+    def theme(self) -> str:
+        """dark, light or system."""
+        kept = self._store.value("look/theme", "dark")
+        return kept if kept in THEMES else "dark"
+
+    @theme.setter
+    def theme(self, value: str) -> None:
+        if value not in THEMES:
+            raise ValueError(f"a theme is one of {', '.join(THEMES)}, not {value!r}")
+        self._store.setValue("look/theme", value)
+
+    @property
+    def reduced_motion(self) -> bool:
+        """Whether reels and dashes stand still."""
+        return str(self._store.value("look/reduced_motion", "false")).lower() == "true"
+
+    @reduced_motion.setter
+    def reduced_motion(self, value: bool) -> None:
+        self._store.setValue("look/reduced_motion", "true" if value else "false")
+
+    @property
+    def recent_files(self) -> tuple[Path, ...]:
+        """The projects opened last, newest first; a file that has gone stays until it is forgotten."""
+        kept = self._store.value("files/recent", [])
+        # A list of one comes back from the file as a plain text.
+        texts: Iterable[object] = [kept] if isinstance(kept, str) else kept or []
+        return tuple(Path(str(text)) for text in texts if text)[:RECENT_FILES]
+
+    def add_recent(self, path: Path) -> None:
+        """Put a project at the head of the list."""
+        path = path.absolute()
+        self._set_recent([path, *(other for other in self.recent_files if other != path)])
+
+    def forget_recent(self, path: Path) -> None:
+        """Take a project off the list."""
+        self._set_recent([other for other in self.recent_files if other not in (path, path.absolute())])
+
+    def clear_recent(self) -> None:
+        self._set_recent([])
+
+    def _set_recent(self, paths: list[Path]) -> None:
+        self._store.setValue("files/recent", [str(path) for path in paths[:RECENT_FILES]])
+
+    @property
+    def snippet(self) -> str:
+        """The lines of PyTorch that the person left in the Autograd tab; "" for none of their own."""
+        return str(self._store.value("autograd/snippet", "") or "")
+
+    @snippet.setter
+    def snippet(self, value: str) -> None:
+        self._store.setValue("autograd/snippet", value)
+
+    @property
+    def data_folder(self) -> Path:
+        """Where downloaded data are kept; `tapedeck train` looks in the same default."""
+        return self._path("files/data_folder") or default_root()
+
+    @data_folder.setter
+    def data_folder(self, value: Path) -> None:
+        self._store.setValue("files/data_folder", str(value))
+
+    @property
+    def library_folder(self) -> Path:
+        """Where the person keeps blocks for other projects."""
+        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        return self._path("files/library_folder") or Path(data) / "Tapedeck" / "blocks"
+
+    @library_folder.setter
+    def library_folder(self, value: Path) -> None:
+        self._store.setValue("files/library_folder", str(value))
+
+    @property
+    def runs_folder(self) -> Path:
+        """Where runs are kept of projects that have no file, or whose folder cannot be written."""
+        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        return Path(data) / "Tapedeck" / "runs"
+
+    @property
+    def journal_folder(self) -> Path:
+        """Where unsaved work is kept while windows are open, to be restored after a crash."""
+        data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
+        return Path(data) / "Tapedeck" / "journal"
+
+    @property
+    def event_files(self) -> bool:
+        """Whether a run also writes TensorBoard event files."""
+        return str(self._store.value("runs/event_files", "false")).lower() == "true"
+
+    @event_files.setter
+    def event_files(self, value: bool) -> None:
+        self._store.setValue("runs/event_files", "true" if value else "false")
+
+    @property
+    def watch_points(self) -> str:
+        """Where runs pause by themselves, as text (see `app.training.monitoring.watch_points`)."""
+        return str(self._store.value("runs/watch_points", ""))
+
+    @watch_points.setter
+    def watch_points(self, value: str) -> None:
+        self._store.setValue("runs/watch_points", value)
+
+    @property
+    def processes(self) -> int:
+        """Where runs are carried out: 0 in the window's process, 1 in one of their own, more: on as many."""
+        kept = str(self._store.value("runs/processes", PROCESSES))
+        return min(int(kept), MOST_PROCESSES) if kept.isdecimal() else PROCESSES
+
+    @processes.setter
+    def processes(self, value: int) -> None:
+        self._store.setValue("runs/processes", str(value))
+
+    @property
+    def launch_blocking(self) -> bool:
+        """Whether runs in other processes wait for every CUDA kernel."""
+        return str(self._store.value("runs/launch_blocking", "false")).lower() == "true"
+
+    @launch_blocking.setter
+    def launch_blocking(self, value: bool) -> None:
+        self._store.setValue("runs/launch_blocking", "true" if value else "false")
+
+    @property
+    def export_folder(self) -> Path:
+        """Where something was exported last; the home folder at first, or when that folder has gone."""
+        kept = self._path("files/export_folder")
+        return kept if kept and kept.is_dir() else Path.home()
+
+    @export_folder.setter
+    def export_folder(self, value: Path) -> None:
+        self._store.setValue("files/export_folder", str(value))
+
+    def _bytes(self, key: str) -> QByteArray | None:
+        kept = self._store.value(key)
+        return kept if isinstance(kept, QByteArray) and not kept.isEmpty() else None
+
+    def _path(self, key: str) -> Path | None:
+        kept = self._store.value(key, "")
+        return Path(kept) if isinstance(kept, str) and kept else None

@@ -1,0 +1,80 @@
+"""The axes of the charts: few labels, at round numbers, in the words of `figures`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyqtgraph as pg
+from PySide6.QtGui import QFontMetricsF, QPen
+
+from app.views.training.charts import series
+from app.views.ui import figures, theme
+
+Scale = Literal["number", "log", "percent", "clock", "count"]
+
+# Pixels that a label needs for itself, along the axis.
+ROOM = {"bottom": 46, "left": 26}
+
+
+class FigureAxis(pg.AxisItem):
+    """An axis whose ticks are chosen by its `kind`; on "log" the view's numbers are log10 of what is said."""
+
+    def __init__(self, orientation: Literal["left", "bottom"], kind: Scale = "number") -> None:
+        # Before the base class, whose constructor asks for ticks.
+        self._kind: Scale = kind
+        super().__init__(orientation)
+        self._room = ROOM[orientation]
+        self.enableAutoSIPrefix(False)  # labels are in the words of `figures`; it would lay out a title at every change
+        self.setStyle(tickLength=0, hideOverlappingLabels=False, autoExpandTextSpace=False, autoReduceTextSpace=False)
+        self.restyle()
+
+    @property
+    def kind(self) -> Scale:
+        return self._kind
+
+    def set_kind(self, kind: Scale) -> None:
+        if kind != self._kind:
+            self._kind = kind
+            self.picture = None
+            self.update()
+
+    def restyle(self) -> None:
+        """Take colours and fonts from the theme in force."""
+        now = theme.current()
+        font = theme.font("axis")
+        self.setStyle(tickFont=font, tickTextOffset=6 if self.orientation == "left" else 3)
+        metrics = QFontMetricsF(font)
+        if self.orientation == "left":
+            self.setWidth(metrics.horizontalAdvance("0.003") + 12)
+        else:
+            self.setHeight(metrics.height() + 8)
+        self.setPen(QPen(now.line2, 1))
+        self.setTextPen(QPen(now.text3, 1))
+        self.setTickPen(QPen(now.line2, 1))
+
+    def ticks(self, low: float, high: float, size: float) -> tuple[float, list[float]]:
+        """The spacing and the places of the labels on `size` pixels from `low` to `high`."""
+        most = max(2, int(size / self._room))
+        if self._kind == "log":
+            return 1.0, series.log_ticks(low, high, most + 1)
+        step = series.clock_step(high - low, most) if self._kind == "clock" else series.nice_step(high - low, most)
+        if self._kind == "count":
+            step = max(1.0, step)
+        first = int(-(-low // step))
+        last = int(high // step + 1e-9)
+        return step, [index * step for index in range(first, last + 1)]
+
+    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[tuple[float, list[float]]]:
+        return [self.ticks(min(minVal, maxVal), max(minVal, maxVal), size)]
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        largest = max((abs(value) for value in values), default=0.0)
+        return [self.text(value, spacing, largest) for value in values]
+
+    def text(self, value: float, spacing: float, largest: float) -> str:
+        """The label at `value` on an axis with labels every `spacing` up to `largest`."""
+        if self._kind == "log":
+            return figures.log_tick(value)
+        if self._kind == "clock":
+            return figures.clock_tick(value, spacing)
+        return figures.tick(value, spacing, largest)

@@ -1,0 +1,241 @@
+"""The frame of a chart: heading, legend with the newest values, and the plot below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from app.views.ui import theme
+
+LINE = 18  # pixels: a line of a legend
+HEAD = 26  # pixels: what a segmented control in the heading needs
+
+Mark = Literal["line", "dots", "square", "dash"]
+
+
+class Heading(QWidget):
+    """A title, and behind it in grey what the numbers are; a value may stand at the right end."""
+
+    def __init__(self, title: str, note: str = "") -> None:
+        super().__init__()
+        self._title, self._note, self._value = title, note, ""
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Title, note and value."""
+        return self._title, self._note, self._value
+
+    def set(self, title: str | None = None, note: str | None = None, value: str | None = None) -> None:
+        """Change what is given."""
+        given = (title, note, value)
+        new = tuple(old if text is None else text for text, old in zip(given, self.texts, strict=True))
+        if new != self.texts:
+            self._title, self._note, self._value = new
+            self.setToolTip(self._note)
+            self.setAccessibleName(" ".join(new).strip())
+            self.update()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(40, HEAD)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = QPainter(self)
+        area = QRectF(self.rect())
+        side = Qt.AlignmentFlag.AlignVCenter
+        strong, plain = theme.font("section"), theme.font("caption")
+        if self._value:
+            painter.setFont(strong)
+            painter.setPen(now.text)
+            painter.drawText(area, side | Qt.AlignmentFlag.AlignRight, self._value)
+            area.setWidth(area.width() - QFontMetricsF(strong).horizontalAdvance(self._value) - 8)
+        painter.setFont(strong)
+        painter.setPen(now.text)
+        title = QFontMetricsF(strong).elidedText(self._title, Qt.TextElideMode.ElideRight, area.width())
+        painter.drawText(area, side, title)
+        area.setLeft(area.left() + QFontMetricsF(strong).horizontalAdvance(title) + 8)
+        painter.setFont(plain)
+        painter.setPen(now.text3)
+        note = QFontMetricsF(plain).elidedText(self._note, Qt.TextElideMode.ElideRight, max(0.0, area.width()))
+        if area.width() > 20:
+            painter.drawText(area, side, note)
+        painter.end()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One series in the legend. `series` is its chart colour, −1 that of text; `short` is the label for little room."""
+
+    label: str
+    value: str
+    series: int = 0
+    mark: Mark = "line"
+    short: str = ""
+    opacity: float = 1.0
+
+    @property
+    def color(self) -> QColor:
+        now = theme.current()
+        return theme.faded(now.series[self.series] if self.series >= 0 else now.text, self.opacity)
+
+
+class Legend(QWidget):
+    """What each mark means and its newest value; it shortens labels where a line is short, takes a second one, and
+    leaves the values to the tooltip before it would leave out a name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entries: tuple[Entry, ...] = ()
+        self._lines = 1
+        self.setFixedHeight(LINE)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{entry.label} {entry.value}" for entry in self._entries]
+
+    def set_entries(self, entries: Sequence[Entry]) -> None:
+        if tuple(entries) != self._entries:
+            before, self._entries = self._entries, tuple(entries)
+            if [entry.label for entry in before] != [entry.label for entry in entries]:
+                self._fit()
+            self.setToolTip("\n".join(self.texts))
+            self.setAccessibleName(", ".join(self.texts))
+            self.update()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(40, LINE)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take a second line where short names do not fit in one, whatever the values are at the moment."""
+        usual = [replace(entry, value="0.0000") for entry in self._entries]
+        self._lines = 1 if _rows(_widths(usual, True, True), True, self.width()) <= 1 else 2
+        self.setFixedHeight(self._lines * LINE)
+
+    def shown(self) -> list[tuple[str, str, bool, float]]:
+        """Label, value, whether the mark is small, and width of every entry, in the longest form that fits."""
+        for short, small in ((False, False), (True, False), (True, True)):
+            places = _widths(self._entries, short, small)
+            if _rows(places, small, self.width()) <= self._lines:
+                return places
+        plain = [replace(entry, value="") for entry in self._entries]
+        places = _widths(plain, True, True)
+        room = float("inf")
+        while _rows(places, True, self.width()) > self._lines and room > 20:
+            room = min(room - 4, max(width for *_, width in places) - 4)
+            places = _widths(plain, True, True, room)
+        return places
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        x, middle, top = 0.0, LINE / 2, 0.0
+        baseline = Qt.AlignmentFlag.AlignVCenter
+        for (label, value, small, width), entry in zip(self.shown(), self._entries, strict=True):
+            mark_width = _mark_width(entry.mark, small)
+            if x and x + width - 2 * _gap(small) > self.width() and top < self.height() - LINE:
+                x, top = 0.0, top + LINE
+            _paint_mark(painter, entry, x, top + middle, mark_width - 6)
+            left = x + mark_width
+            painter.setFont(theme.font("caption"))
+            painter.setPen(now.text2)
+            painter.drawText(QRectF(left, top, 400, LINE), baseline, label)
+            left += QFontMetricsF(painter.font()).horizontalAdvance(label) + _gap(small)
+            painter.setFont(theme.font("section"))
+            painter.setPen(now.text)
+            painter.drawText(QRectF(left, top, 400, LINE), baseline, value)
+            x += width
+        painter.end()
+
+
+def _widths(
+    entries: Sequence[Entry], short: bool, small: bool, most: float = float("inf")
+) -> list[tuple[str, str, bool, float]]:
+    """Label, value, whether the mark is small, and width of every entry, with the gap behind it; labels are cut where
+    an entry would be wider than `most`."""
+    plain, strong = QFontMetricsF(theme.font("caption")), QFontMetricsF(theme.font("section"))
+    found = []
+    for entry in entries:
+        label = (entry.short if short else "") or entry.label
+        taken = _mark_width(entry.mark, small) + strong.horizontalAdvance(entry.value)
+        taken += (3 if entry.value else 2) * _gap(small)
+        if most < float("inf"):
+            label = plain.elidedText(label, Qt.TextElideMode.ElideRight, max(most - taken, 0.0))
+        found.append((label, entry.value, small, taken + plain.horizontalAdvance(label)))
+    return found
+
+
+def _rows(places: Sequence[tuple[str, str, bool, float]], small: bool, room: float) -> int:
+    """How many lines they fill."""
+    rows, x = 1, 0.0
+    for *_, width in places:
+        if x and x + width - 2 * _gap(small) > room:
+            rows, x = rows + 1, 0.0
+        x += width
+    return rows
+
+
+def _gap(small: bool) -> float:
+    return 4.0 if small else 6.0
+
+
+def _mark_width(mark: Mark, small: bool) -> float:
+    """The room of a mark, with 6 pixels behind it."""
+    if not small:
+        return 15.0 if mark == "square" else 22.0
+    return {"square": 13.0, "dots": 13.0, "line": 16.0, "dash": 16.0}[mark]
+
+
+def _paint_mark(painter: QPainter, entry: Entry, x: float, y: float, width: float) -> None:
+    pen = QPen(entry.color, 2)
+    if entry.mark == "dash":
+        pen.setWidthF(1.25)
+        pen.setDashPattern([4, 3])
+    if entry.mark != "square":
+        painter.setPen(pen)
+        painter.drawLine(QPointF(x, y), QPointF(x + width, y))
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(entry.color)
+    if entry.mark == "dots":
+        painter.drawEllipse(QPointF(x + width / 2, y), 3, 3)
+    elif entry.mark == "square":
+        painter.drawRoundedRect(QRectF(x, y - 4.5, 9, 9), 2, 2)
+
+
+class Card(QWidget):
+    """Heading, legend and a body; `tools` is the room at the right of the heading."""
+
+    def __init__(self, title: str, note: str = "", *, legend: bool = True) -> None:
+        super().__init__()
+        self.heading = Heading(title, note)
+        self.legend = Legend()
+        if not legend:
+            self.legend.hide()
+        self.tools = QHBoxLayout()
+        self.tools.setSpacing(4)
+        self.heading.setFixedHeight(HEAD)
+        top = QHBoxLayout()
+        top.setContentsMargins(0, 0, 12, 0)
+        top.addWidget(self.heading, 1)
+        top.addLayout(self.tools)
+        self.body = QVBoxLayout()
+        self.body.setContentsMargins(0, 0, 0, 0)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(12, 6, 0, 2)
+        layout.setSpacing(1)
+        layout.addLayout(top)
+        below = QHBoxLayout()
+        below.setContentsMargins(0, 0, 12, 0)
+        below.addWidget(self.legend)
+        layout.addLayout(below)
+        layout.addLayout(self.body, 1)

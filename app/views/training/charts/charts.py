@@ -1,0 +1,316 @@
+"""The curves of a run: loss, accuracy and throughput, each a card that redraws itself from a history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtGui import QColor
+
+from app.training.history import History
+from app.views.training.charts import series
+from app.views.training.charts.axis import Scale
+from app.views.training.charts.card import Card, Entry
+from app.views.training.charts.curve import Curve
+from app.views.training.charts.loss_parts import LossParts
+from app.views.training.charts.overlays import Overlays, accuracies, smoothed_loss
+from app.views.training.charts.plot import Dots, StepPlot
+from app.views.training.charts.readout import Row
+from app.views.training.charts.series import Floats, Smoother
+from app.views.training.charts.timescale import Mode, TimeScale
+from app.views.training.evaluation.curves import ScoreCurves, has_accuracy
+from app.views.ui import figures, theme
+
+X_KINDS: dict[Mode, Scale] = {"step": "count", "epoch": "number", "time": "clock"}
+
+
+class Chart(Card):
+    """A card with one plot over the steps. The page tells it what to read; it decides what to show."""
+
+    def __init__(self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True) -> None:
+        super().__init__(title, note, legend=legend)
+        self.plot = plot or StepPlot()
+        self.plot.setAccessibleName(title)
+        self.history = History()
+        self.scale = TimeScale(self.history)
+        self.body.addWidget(self.plot, 1)
+
+    def set_history(self, history: History, mode: Mode) -> None:
+        """Read another run, or the same one by another x axis."""
+        self.history = history
+        self.scale = TimeScale(history, mode)
+        self.plot.bottom.set_kind(X_KINDS[mode])
+
+    def redraw(self) -> None:
+        """Bring the picture up to the history, for the x range in view."""
+        self._mark_epochs()
+
+    def entries(self, index: int | None) -> Sequence[Entry]:
+        """The legend at a step, by its index; None for the newest."""
+        return ()
+
+    def rows(self, index: int) -> Sequence[Row]:
+        """The lines of the readout at a step."""
+        return [(entry.color, entry.label, entry.value) for entry in self.entries(index)]
+
+    def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
+        """The points of the curves at a step, in the view's y."""
+        return ()
+
+    def restyle(self) -> None:
+        """Take colours and fonts from the theme in force."""
+        self.plot.restyle()
+
+    def show_legend(self, index: int | None = None) -> None:
+        self.legend.set_entries(self.entries(index))
+
+    def point_at(self, index: int | None) -> None:
+        """Put the cursor on a step; None takes it away."""
+        if index is None or index >= len(self.history.steps):
+            self.plot.clear_cursor()
+            self.show_legend()
+            return
+        self.plot.cursor_line.show_at(float(self.scale.of_steps()[index]), tuple(self.dots(index)))
+        self.show_legend(index)
+
+    def _window(self, x: Floats) -> slice:
+        low, high = self.plot.view.viewRange()[0]
+        return series.visible(x, low, high)
+
+    def _mark_epochs(self) -> None:
+        epochs = self.history.epochs
+        self.plot.backdrop.set_epochs(self.scale.of(epochs["step"], epochs["seconds"]).tolist())
+        self.plot.backdrop.set_marks(self.scale.of(self.history.rates_set["step"]).tolist())
+
+    def _epoch_at(self, index: int | None) -> int | None:
+        """The row of the last epoch that had ended by a step; None if there is none."""
+        epochs = self.history.epochs
+        if index is None:
+            return len(epochs) - 1 if len(epochs) else None
+        ended = int(np.searchsorted(epochs["step"], self.history.steps["step"][index], "right"))
+        return ended - 1 if ended else None
+
+
+class LossChart(Chart):
+    """The loss of every step, faint, its moving average over it, and the validation loss of every epoch."""
+
+    def __init__(self) -> None:
+        super().__init__("Loss")
+        self._raw = Curve(self.plot, 0, 1.0, 0.38, smooth=False)
+        self._smooth = Curve(self.plot, 0, 2.0)
+        self._validation = Curve(self.plot, 1, 1.5)
+        self._dots = Dots(self.plot, 1)
+        self.others = Overlays(self.plot, smoothed_loss)
+        self.parts = LossParts(self.plot)
+        self._smoother = Smoother(0.9)
+        self._name = ""
+        self._log = True
+        self._left_out = False
+        self.plot.left.set_kind("log")
+
+    @property
+    def log(self) -> bool:
+        return self._log
+
+    @property
+    def smoothing(self) -> float:
+        return self._smoother.weight
+
+    @property
+    def smoothed(self) -> Floats:
+        """The moving average, one value a step."""
+        return self._smoother.values
+
+    def set_log(self, log: bool) -> None:
+        self._log = log
+        self.plot.left.set_kind("log" if log else "number")
+        self.plot.view.free_y = False
+        self.redraw()
+
+    def set_smoothing(self, weight: float) -> None:
+        """The share of the past in the moving average, 0 to less than 1."""
+        self._smoother = Smoother(weight)
+        self.redraw()
+
+    def set_loss_name(self, name: str) -> None:
+        """The name of the loss, as torch calls it."""
+        self._name = name
+        self._say_scale()
+
+    def set_history(self, history: History, mode: Mode) -> None:
+        if history is not self.history:
+            self._smoother = Smoother(self._smoother.weight)
+        super().set_history(history, mode)
+
+    def redraw(self) -> None:
+        raw, x = self.history.steps["loss"], self.scale.of_steps()
+        self._smoother.extend(raw[len(self._smoother) :])
+        window, pixels = self._window(x), self.plot.pixels
+        thin_x, thin_y = series.thin_peaks(x[window], raw[window], pixels // 2)
+        smooth_x, smooth_y = series.thin(x[window], self._smoother.values[window], pixels // 2)
+        epochs = self.history.epochs
+        epoch_x = self.scale.of(epochs["step"], epochs["seconds"])
+        near = self._window(epoch_x)
+        epoch_x, epoch_y = series.thin_peaks(epoch_x[near], epochs["val_loss"][near], pixels // 2)
+        self._left_out = self._log and bool(np.any(thin_y <= 0))
+        shown = [self._level(values) for values in (thin_y, smooth_y, epoch_y)]
+        raw_visible = self._smoother.weight > 0
+        self._raw.set_points(thin_x, shown[0]) if raw_visible else self._raw.clear()
+        self._smooth.set_points(*((smooth_x, shown[1]) if raw_visible else (thin_x, shown[0])))
+        self._validation.set_points(epoch_x, shown[2])
+        self._dots.set_points(epoch_x, shown[2])
+        others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
+        parts = self.parts.redraw(self.history, self.scale, self._smoother.weight, self._level)
+        self._fit(np.concatenate([*shown[::2], *others, *parts]))
+        self._mark_epochs()
+        self._say_scale()
+
+    def _level(self, values: Floats) -> Floats:
+        """The values on the y axis; what a log scale cannot show becomes nan."""
+        if not self._log:
+            return values
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.log10(np.where(values > 0, values, np.nan))
+
+    def _fit(self, levels: Floats) -> None:
+        finite = levels[np.isfinite(levels)]
+        if finite.size:
+            low, high = float(finite.min()), float(finite.max())
+            self.plot.set_y_range(*series.snapped(low, high, floor=0.0 if not self._log and low >= 0 else -np.inf))
+
+    def _say_scale(self) -> None:
+        scale = "log scale" if self._log else "linear"
+        if self._left_out:
+            scale += ", values up to 0 left out"
+        self.heading.set(note=f"{self._name}, {scale}" if self._name else scale)
+
+    def entries(self, index: int | None) -> Sequence[Entry]:
+        steps, row = self.history.steps, self._epoch_at(index)
+        if not len(steps):
+            return ()
+        entries = [Entry("train", figures.figure(float(steps["loss"][-1 if index is None else index])))]
+        if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
+            value = figures.figure(float(self.history.epochs["val_loss"][row]))
+            entries.append(Entry("validation", value, 1, "dots", "val"))
+        entries += self.parts.entries(self.history, index)
+        return [*entries, *self.others.entries()] if index is None else entries
+
+    def rows(self, index: int) -> Sequence[Row]:
+        rows = list(super().rows(index))
+        if self.smoothing and index < len(self._smoother):
+            average = figures.figure(float(self._smoother.values[index]))
+            rows.insert(1, (theme.current().series[0], "train, smoothed", average))
+        return rows
+
+    def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
+        if index >= len(self._smoother):
+            return ()
+        return [(float(self._level(self._smoother.values[index : index + 1])[0]), theme.current().series[0])]
+
+
+class AccuracyChart(Chart):
+    """The share of samples that were classified rightly, in percent, epoch by epoch."""
+
+    def __init__(self) -> None:
+        super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
+        self.plot.show_epochs = False
+        self._curves = [(Curve(self.plot, 0, 1.5), Dots(self.plot, 0)), (Curve(self.plot, 1, 1.5), Dots(self.plot, 1))]
+        self.others = Overlays(self.plot, accuracies)
+        self._scores = ScoreCurves(self.plot)
+
+    def redraw(self) -> None:
+        shares = has_accuracy(self.history)
+        self.heading.set("Accuracy" if shares else "Metrics", "%" if shares else "of the validation samples")
+        self.plot.left.set_kind("percent" if shares else "number")
+        epochs = self.history.epochs
+        x = self.scale.of(epochs["step"], epochs["seconds"])
+        window = self._window(x)
+        levels = [100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")]
+        for (curve, dots), y in zip(self._curves, levels, strict=True):
+            thin_x, thin_y = series.thin_peaks(x[window], y, self.plot.pixels // 2)
+            curve.set_points(thin_x, thin_y)
+            dots.set_points(thin_x, thin_y)
+        scores_x, *scores = self._scores.redraw(self.history, self.scale)
+        scored = [y[self._window(scores_x)] for y in scores]
+        others = self.others.redraw(self.scale.mode, 0.0, lambda y: y)
+        seen = np.concatenate([*levels, *scored, *others])
+        seen = seen[np.isfinite(seen)]
+        if seen.size:
+            limits = (0.0, 100.5) if shares else ()
+            self.plot.set_y_range(*series.snapped(float(seen.min()), float(seen.max()), *limits))
+        self._mark_epochs()
+
+    def entries(self, index: int | None) -> Sequence[Entry]:
+        row = self._epoch_at(index)
+        if row is None:
+            return ()
+        epochs = self.history.epochs
+        entries = []
+        if not np.isnan(epochs["train_accuracy"][row]):
+            entries.append(Entry("train", figures.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
+        if not np.isnan(epochs["val_accuracy"][row]):
+            value = figures.percent(float(epochs["val_accuracy"][row]))
+            entries.append(Entry("validation", value, 1, "dots", "val"))
+        entries += self._scores.entries(self.history, row)
+        return [*entries, *self.others.entries()] if index is None else entries
+
+class ThroughputChart(Chart):
+    """Training samples a second, over stretches of at least a tenth of a second."""
+
+    STRETCH = 0.1
+
+    def __init__(self) -> None:
+        super().__init__("Throughput", "samples/s", legend=False)
+        self.plot.grid_x = False
+        self.plot.show_epochs = False
+        self._curve = Curve(self.plot, 0, 1.0)
+        self._x: Floats = np.empty(0)
+        self._rates: Floats = np.empty(0)
+
+    def redraw(self) -> None:
+        steps = self.history.steps
+        x = self.scale.of_steps()
+        window = self._window(x)
+        seconds, samples = steps["seconds"][window], steps["samples"][window]
+        ends = stretches(seconds, self.plot.pixels // 2, self.STRETCH)
+        if len(ends) < 2:
+            self._x = self._rates = np.empty(0)
+        else:
+            counts = np.add.reduceat(samples, ends[:-1] + 1)
+            counts[-1] = samples[ends[-2] + 1 : ends[-1] + 1].sum()
+            self._rates = counts / np.maximum(np.diff(seconds[ends]), 1e-9)
+            self._x = x[window][ends[1:]]
+        self._curve.set_points(self._x, self._rates)
+        if self._rates.size:
+            top = series.snapped(0.0, float(self._rates.max()), 0.0)[1]
+            self.plot.set_y_range(0.0, top)
+            self._curve.fill_to(0.0, 0.13)
+
+    def show_legend(self, index: int | None = None) -> None:
+        rate = self.history.samples_per_second() if index is None else self._rate_at(index)
+        self.heading.set(value="" if rate is None else f"{rate:,.0f}")
+
+    def _rate_at(self, index: int) -> float | None:
+        if not len(self._x):
+            return None
+        place = min(int(np.searchsorted(self._x, self.scale.of_steps()[index])), len(self._x) - 1)
+        return float(self._rates[place])
+
+    def rows(self, index: int) -> Sequence[Row]:
+        rate = self._rate_at(index)
+        return [] if rate is None else [(theme.current().series[0], "samples/s", f"{rate:,.0f}")]
+
+
+def stretches(seconds: Floats, most: int, shortest: float) -> np.ndarray:
+    """Indices that cut ascending `seconds` into at most about `most` equal counts of steps, none much under `shortest`.
+
+    The counts are powers of two, so that a growing run keeps its old cuts.
+    """
+    count = len(seconds)
+    if count < 2:
+        return np.empty(0, dtype=np.intp)
+    mean = max(float(seconds[-1] - seconds[0]) / (count - 1), 1e-9)
+    stride = 1
+    while count > 2 * max(most, 1) * stride or stride * mean < shortest:
+        stride *= 2
+    return np.arange(0, count, stride)

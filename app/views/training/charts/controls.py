@@ -1,0 +1,116 @@
+"""The controls of the curves: smoothing, the x axis, following the run, and taking the picture or the numbers away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QMessageBox, QSlider, QWidget
+
+from app.views.training.charts import export
+from app.views.ui import theme
+from app.views.ui.widgets.button import Button, icon_button
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
+
+if TYPE_CHECKING:
+    from app.views.training.charts.curves import Curves
+
+STEPS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
+START = 0.9
+FORMATS = {"png": "Picture (*.png)", "svg": "Drawing (*.svg)", "csv": "Numbers (*.csv)"}
+
+
+class CurveControls(QWidget):
+    """A line of controls; it knows the page only to export it."""
+
+    smoothingChanged = Signal(float)
+    modeChanged = Signal(str)
+    followRequested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._page: Curves | None = None
+        self._slider = QSlider(Qt.Orientation.Horizontal)
+        self._slider.setRange(0, len(STEPS) - 1)
+        self._slider.setValue(STEPS.index(START))
+        self._slider.setFixedWidth(84)
+        self._slider.setAccessibleName("Smoothing of the loss")
+        self._slider.setToolTip("How much of the past is in the smoothed loss: an exponential moving average")
+        self._weight = label("", "caption")
+        self._weight.setMinimumWidth(self._weight.fontMetrics().horizontalAdvance("0.00") + 4)
+        self._mode = Segmented([("step", "Step"), ("epoch", "Epoch"), ("time", "Time")], "Horizontal axis")
+        self._follow = Button("Follow the run", "link")
+        self._follow.setToolTip("Show the whole run again and grow with it (or double-click a chart)")
+        self._follow.hide()
+        self._export = icon_button("export", "Export the curves")
+        self._export.clicked.connect(self._ask_format)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 4, 8, 4)
+        layout.setSpacing(8)
+        self._caption = label("Smoothing", "caption", "text2")
+        for widget in (self._follow, self._caption, self._slider, self._weight, self._mode, self._export):
+            layout.addWidget(widget)
+        self._slider.valueChanged.connect(self._tell_smoothing)
+        self._mode.changed.connect(self.modeChanged)
+        self._follow.clicked.connect(self.followRequested)
+        self._tell_smoothing()
+
+    def set_page(self, page: Curves) -> None:
+        """What the export button exports."""
+        self._page = page
+
+    @property
+    def smoothing(self) -> float:
+        return STEPS[self._slider.value()]
+
+    def show_smoothing(self, weight: float) -> None:
+        nearest = min(range(len(STEPS)), key=lambda index: abs(STEPS[index] - weight))
+        self._slider.blockSignals(True)
+        self._slider.setValue(nearest)
+        self._slider.blockSignals(False)
+        self._weight.setText(f"{weight:.2f}")
+
+    def show_mode(self, mode: str) -> None:
+        self._mode.blockSignals(True)
+        self._mode.set_value(mode)
+        self._mode.blockSignals(False)
+
+    def show_following(self, following: bool) -> None:
+        self._follow.setVisible(not following)
+
+    def set_run(self, present: bool) -> None:
+        """Whether there is anything to look at and to export."""
+        for widget in (self._caption, self._slider, self._weight, self._mode, self._export):
+            widget.setEnabled(present)
+
+    def _tell_smoothing(self) -> None:
+        self._weight.setText(f"{self.smoothing:.2f}")
+        self.smoothingChanged.emit(self.smoothing)
+
+    def export_menu(self) -> QMenu:
+        """The formats, as a menu."""
+        menu = QMenu(self)
+        for kind, text in (("png", "Picture, PNG…"), ("svg", "Drawing, SVG…"), ("csv", "Numbers, CSV…")):
+            menu.addAction(text).triggered.connect(lambda _checked=False, kind=kind: self._ask_file(kind))
+        menu.setFont(theme.font("label"))
+        return menu
+
+    def _ask_format(self) -> None:
+        menu = self.export_menu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self._export.mapToGlobal(self._export.rect().bottomLeft()))
+
+    def _ask_file(self, kind: str) -> None:
+        if self._page is None:
+            return
+        name, _ = QFileDialog.getSaveFileName(self, "Export the curves", f"curves.{kind}", FORMATS[kind])
+        if not name:
+            return
+        path = Path(name if Path(name).suffix else f"{name}.{kind}")
+        try:
+            export.save(self._page, path, kind)
+        except OSError as error:
+            text = f"“{path}” was not written: {error.strerror or error}. Choose another folder."
+            QMessageBox.warning(self, "Export the curves", text)

@@ -1,0 +1,380 @@
+"""The page "Curves": everything that a run tells, drawn while it runs, by one x axis and under one cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QVBoxLayout, QWidget
+
+from app.source.generated import Source
+from app.telemetry.gradient_gains import path_of
+from app.training.history import History
+from app.views.training.charts import series
+from app.views.training.charts.charts import AccuracyChart, Chart, LossChart, ThroughputChart
+from app.views.training.charts.controls import CurveControls
+from app.views.training.charts.gradient_map import GradientMap
+from app.views.training.charts.gradients import nodes_by_layer
+from app.views.training.charts.lr_chart import RateChart
+from app.views.training.charts.memory_plot import MemoryChart
+from app.views.training.charts.overlays import Other
+from app.views.training.charts.timescale import Mode, TimeScale
+from app.views.training.runs.session import Run
+from app.views.ui import figures, theme
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.segmented import Segmented
+
+FASTEST, SLOWEST = 0.1, 1.5  # seconds between two redraws, at least and at most
+SHARE = 0.01  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
+BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
+STAGGER = 20  # milliseconds between the redraws of two charts
+
+
+class Charts(NamedTuple):
+    """The charts of the page, each of which takes some milliseconds to make."""
+
+    loss: LossChart
+    accuracy: AccuracyChart
+    rate: RateChart
+    gradients: GradientMap
+    memory: MemoryChart
+    throughput: ThroughputChart
+
+
+CHARTS = (LossChart, AccuracyChart, RateChart, GradientMap, MemoryChart, ThroughputChart)  # in the order of `Charts`
+
+
+class Curves(QWidget):
+    """Loss, accuracy, learning rate, gradient map, memory and throughput of one run.
+
+    `refresh()` says that the history may have grown; the page redraws soon, if it can be seen, and never more often
+    than `FASTEST` and `SHARE` allow. `controls` is a widget of its own that may be put beside the tabs.
+    """
+
+    runRequested = Signal()
+    layerSelected = Signal(str)  # a node's id
+    layerHovered = Signal(object)  # a node's id, or None
+
+    def __init__(self, charts: Charts | None = None, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.charts = charts or Charts(*(kind() for kind in CHARTS))
+        self.loss, self.accuracy, self.rate, self.gradients, self.memory, self.throughput = self.charts
+        self.controls = CurveControls(self)
+        self._history = History()
+        self._scale = TimeScale(self._history)
+        self._source: Source | None = None
+        self._known: tuple[tuple[str, ...], dict[str, tuple[str, ...]]] = ((), {})
+        self._following = True
+        self._end = 0.0
+        self._range = (0.0, 1.0)
+        self._moving = False
+        self._cursor: tuple[Chart, int] | None = None
+        self._drawn = (-1, -1, -1, -1)
+        self._waiting: list[Chart] = []  # charts that the redraw under way has not reached
+        self._stale: list[Chart] = []  # charts that show less than the history has, the oldest picture first
+        self.redraw_seconds = 0.0  # of the last redraw, painting left out
+        self.room = 1  # how many times `SHARE` it may take
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self._redraw_if_new)
+        self._build()
+        self._connect()
+
+    def _build(self) -> None:
+        self._log = Segmented([("log", "Log"), ("linear", "Linear")], "Loss axis")
+        self.loss.tools.addWidget(self._log)
+        side = QSplitter(Qt.Orientation.Vertical)
+        side.addWidget(self.memory)
+        side.addWidget(self.throughput)
+        side.setSizes([180, 110])
+        middle = QSplitter(Qt.Orientation.Vertical)
+        middle.addWidget(self.accuracy)
+        middle.addWidget(self.rate)
+        middle.setSizes([180, 110])
+        self.cards = QSplitter(Qt.Orientation.Horizontal)
+        for card, share in ((self.loss, 320), (middle, 225), (self.gradients, 285), (side, 295)):
+            self.cards.addWidget(card)
+            self.cards.setStretchFactor(self.cards.count() - 1, share)
+        self.cards.setSizes([320, 225, 285, 295])
+        for splitter in (self.cards, side, middle):
+            splitter.setChildrenCollapsible(False)
+            splitter.setHandleWidth(1)
+        hint = "Loss, accuracy, gradient norms and memory are drawn here while a run goes on."
+        self.empty = EmptyState("curves", "No run yet", hint, "Run")
+        self._pages = QWidget()
+        self._stack = QStackedLayout(self._pages)
+        self._stack.addWidget(self.empty)
+        self._stack.addWidget(self.cards)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.controls, 0, Qt.AlignmentFlag.AlignRight)
+        layout.addWidget(self._pages, 1)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def _connect(self) -> None:
+        self.empty.acted.connect(self.runRequested)
+        self._log.changed.connect(self._set_log_key)
+        self.controls.smoothingChanged.connect(self.set_smoothing)
+        self.controls.modeChanged.connect(self.set_mode)
+        self.controls.followRequested.connect(self.follow)
+        self.controls.set_page(self)
+        self.gradients.layerClicked.connect(self._tell_layer)
+        self.gradients.layerHovered.connect(self._tell_hover)
+        for chart in self.charts:
+            chart.plot.view.handled.connect(self._on_handled)
+            chart.plot.released.connect(self.follow)
+            chart.plot.view.sigResized.connect(self._on_resized)
+            chart.plot.pointed.connect(self._on_pointed)
+        theme.manager().changed.connect(self._restyle)
+        self.set_smoothing(self.controls.smoothing)
+
+    # what is shown
+
+    @property
+    def history(self) -> History:
+        return self._history
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is a run to be seen."""
+        return self._stack.currentWidget() is self.cards
+
+    @property
+    def mode(self) -> Mode:
+        return self._scale.mode
+
+    @property
+    def following(self) -> bool:
+        """Whether the x range grows with the run."""
+        return self._following
+
+    def set_run(self, run: Run) -> None:
+        """Show one run's history, with the names that its job has."""
+        self.loss.set_loss_name(run.job.training.loss_name)
+        self.set_history(run.history, run.job.source)
+
+    def set_history(self, history: History | None, source: Source | None = None) -> None:
+        """Show another history; `source` tells which nodes the layers belong to. None shows that there is no run."""
+        self._history = history or History()
+        self._source = source
+        self._known = ((), {})
+        self._set_others(())
+        self._stack.setCurrentWidget(self.cards if history is not None else self.empty)
+        self.controls.set_run(history is not None)
+        self._end = 0.0
+        self._drawn = (-1, -1, -1, -1)
+        self.set_mode(self._scale.mode)
+        self.follow()
+
+    def compare(self, history: History, source: Source | None, others: Sequence[Other]) -> None:
+        """Show a history, and the loss and accuracy of other runs beside it."""
+        self.set_history(history, source)
+        self._set_others(others)
+        self.follow()
+
+    def _set_others(self, others: Sequence[Other]) -> None:
+        for overlays in (self.loss.others, self.accuracy.others):
+            overlays.set_runs(others)
+
+    def _reach(self) -> float:
+        """Where the longest of the runs ends."""
+        return max(self._scale.end(), self.loss.others.end(self._scale.mode))
+
+    def set_mode(self, mode: Mode) -> None:
+        """The x axis: "step", "epoch" or "time"."""
+        self._scale = TimeScale(self._history, mode)
+        self.controls.show_mode(mode)
+        for chart in self.charts:
+            chart.set_history(self._history, mode)
+        self._end = 0.0
+        self.follow()
+
+    def set_smoothing(self, weight: float) -> None:
+        """The share of the past in the smoothed loss, 0 to 0.99."""
+        self.controls.show_smoothing(weight)
+        self.loss.set_smoothing(weight)
+
+    def set_log(self, log: bool) -> None:
+        """The loss on a log scale, or on a linear one."""
+        self._log.set_value("log" if log else "linear")
+
+    def _set_log_key(self, key: str) -> None:
+        self.loss.set_log(key == "log")
+
+    @property
+    def _nodes(self) -> dict[str, tuple[str, ...]]:
+        """The nodes of each layer; the layers are known from the first norms on."""
+        seen = self._history.seen.tables
+        layers = (*self._history.layers, *seen["dead"].layers, *map(path_of, seen["reach"].layers))
+        if self._source is not None and layers != self._known[0]:
+            self._known = (layers, nodes_by_layer(self._source, layers))
+        return self._known[1]
+
+    def select_nodes(self, nodes: Iterable[str]) -> None:
+        """Outline the rows of these nodes."""
+        chosen = frozenset(nodes)
+        self.gradients.set_selected(layer for layer, ids in self._nodes.items() if chosen.intersection(ids))
+
+    # redrawing
+
+    def refresh(self) -> None:
+        """The history may have grown: redraw soon, if this page is in sight."""
+        if self.isVisible() and not self._timer.isActive():
+            cost = self.redraw_seconds + self._painting()
+            self._timer.start(int(1000 * max(FASTEST, min(cost / (SHARE * self.room), SLOWEST / self.room))))
+
+    def _painting(self) -> float:
+        """Seconds that painting took since the last redraw."""
+        seconds = sum(chart.plot.paint_seconds for chart in self.charts)
+        for chart in self.charts:
+            chart.plot.paint_seconds = 0.0
+        return seconds
+
+    def _sizes(self) -> tuple[int, int, int, int]:
+        history = self._history
+        return len(history.steps), len(history.epochs), len(history.memory), len(history.gradients)
+
+    def _redraw_if_new(self, every: bool = False) -> None:
+        """Redraw the loss and the charts whose pictures are the oldest; `every` one that shows less than there is."""
+        if not self.isVisible() or self._waiting:
+            return
+        if (sizes := self._sizes()) != self._drawn:
+            self._drawn = sizes
+            self._stale += [chart for chart in self.charts if chart not in self._stale]
+        if not self._stale:
+            return
+        self.redraw_seconds = 0.0
+        self._end = series.grown(self._reach(), self._end) or 1.0
+        if every:
+            self._waiting = list(self.charts)
+        else:
+            others = [chart for chart in self._stale if chart is not self.loss]
+            self._waiting = [self.loss] * (self.loss in self._stale) + others[:BESIDE]
+        self._redraw_next()
+
+    def _redraw_next(self) -> None:
+        """One chart a turn of the event loop, so that none of its turns is long."""
+        if not self._waiting:
+            return
+        chart, *self._waiting = self._waiting
+        if chart in self._stale:
+            self._stale.remove(chart)
+        began = perf_counter()
+        if self._following:
+            self._range = (0.0, self._end)
+            self._moving = True
+            chart.plot.set_x_range(*self._range)
+            self._moving = False
+        chart.redraw()
+        chart.point_at(self._cursor[1] if self._cursor else None)
+        if self._cursor is not None and chart is self._cursor[0]:
+            self._show_readout(*self._cursor)
+        self.redraw_seconds += perf_counter() - began
+        if self._waiting:
+            QTimer.singleShot(STAGGER, self, self._redraw_next)
+        elif self._stale or self._sizes() != self._drawn:
+            self.refresh()
+
+    def redraw(self) -> None:
+        """Bring every chart up to the history now."""
+        self._waiting, self._stale = [], []
+        began = perf_counter()
+        if self._following:
+            self._end = series.grown(self._reach(), self._end) or 1.0
+            self._set_range(0.0, self._end)
+        for chart in self.charts:
+            chart.redraw()
+        self._show_cursor()
+        self.redraw_seconds = perf_counter() - began
+
+    def follow(self) -> None:
+        """Show the whole run and grow with it."""
+        self._following = True
+        self._end = 0.0
+        self.controls.show_following(True)
+        for chart in self.charts:
+            chart.plot.view.free_y = False
+        self.redraw()
+
+    def _set_range(self, low: float, high: float) -> None:
+        self._moving = True
+        self._range = (low, high)
+        for chart in self.charts:
+            chart.plot.set_x_range(low, high)
+        self._moving = False
+
+    def _on_handled(self) -> None:
+        """A person zoomed or moved one chart: the others go along."""
+        if self._moving:
+            return
+        view = self.sender()
+        self._following = False
+        self.controls.show_following(False)
+        low, high = view.viewRange()[0]
+        self._set_range(low, high)
+        self.redraw()
+
+    def _on_resized(self, _view: object) -> None:
+        # What fits a pixel has changed; several views are resized at once.
+        QTimer.singleShot(0, self, self._redraw_shown)
+
+    def _redraw_shown(self) -> None:
+        if self.isVisible() and self._stack.currentWidget() is self.cards:
+            self.redraw()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._redraw_if_new(every=True)
+
+    def sizeHint(self) -> QSize:
+        return QSize(980, 304)
+
+    def _restyle(self) -> None:
+        for chart in self.charts:
+            chart.restyle()
+        self.redraw()
+
+    # the cursor
+
+    def _on_pointed(self, x: float | None) -> None:
+        plot = self.sender()
+        chart = next(chart for chart in self.charts if chart.plot is plot)
+        index = None if x is None else self._scale.nearest(x)
+        if index is None and self._cursor is not None and self._cursor[0] is not chart:
+            return
+        self._cursor = None if index is None else (chart, index)
+        self._show_cursor()
+
+    def _show_cursor(self) -> None:
+        index = self._cursor[1] if self._cursor else None
+        for chart in self.charts:
+            chart.point_at(index)
+            if self._cursor is None or chart is not self._cursor[0]:
+                chart.plot.readout.hide()
+        if self._cursor is not None:
+            self._show_readout(*self._cursor)
+
+    def _show_readout(self, chart: Chart, index: int) -> None:
+        steps = self._history.steps
+        if index >= len(steps):
+            return
+        x = float(self._scale.of_steps()[index])
+        low, high = chart.plot.view.viewRange()[0]
+        rect = chart.plot.view.sceneBoundingRect()
+        place = rect.left() + (x - low) / (high - low) * rect.width()
+        heading = f"step {figures.count(int(steps['step'][index]))}"
+        note = f"epoch {int(steps['epoch'][index])}"
+        chart.plot.readout.show_at(place, heading, note, chart.rows(index))
+
+    # layers
+
+    def _tell_layer(self, layer: str) -> None:
+        for node in self._nodes.get(layer, ())[:1]:
+            self.layerSelected.emit(node)
+
+    def _tell_hover(self, layer: str | None) -> None:
+        self.layerHovered.emit(next(iter(self._nodes.get(layer, ())), None) if layer is not None else None)

@@ -1,0 +1,105 @@
+"""The curves taken away: as a picture, as a drawing, or as the numbers behind them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QBuffer, QPoint, QRect, QSize
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtSvg import QSvgGenerator
+
+from app.training.history import Columns, History
+from app.util import atomic
+from app.views.export.picture import png_bytes
+from app.views.ui import theme
+
+if TYPE_CHECKING:
+    from app.views.training.charts.curves import Curves
+
+SCALE = 2  # pixels of the picture to one of the screen
+
+
+def save(page: Curves, path: Path, kind: str) -> None:
+    """Write `path` as "png", "svg" or "csv". Raises OSError."""
+    atomic.write_bytes(path, {"png": png, "svg": svg}[kind](page) if kind != "csv" else to_csv(page.history).encode())
+
+
+def png(page: Curves) -> bytes:
+    """The charts as they are on the screen, twice as fine."""
+    size = page.cards.size()
+    image = QImage(size * SCALE, QImage.Format.Format_RGB32)
+    image.setDevicePixelRatio(SCALE)
+    image.fill(theme.current().panel)
+    page.cards.render(image, QPoint())
+    return png_bytes(image)
+
+
+def svg(page: Curves) -> bytes:
+    """The charts as lines and text."""
+    size: QSize = page.cards.size()
+    buffer = QBuffer()
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    # Text that is measured in points comes out as large as on the screen.
+    generator.setResolution(page.logicalDpiX())
+    generator.setSize(size)
+    generator.setViewBox(QRect(QPoint(), size))
+    generator.setTitle("Tapedeck: curves of a run")
+    painter = QPainter(generator)
+    painter.fillRect(QRect(QPoint(), size), theme.current().panel)
+    page.cards.render(painter, QPoint())
+    painter.end()
+    return bytes(buffer.data().data())
+
+
+def to_csv(history: History) -> str:
+    """One row a step, in full precision; what was measured more rarely stands at its step, elsewhere cells are empty.
+
+    The columns are step, epoch, seconds, samples, loss, rate, `rate_<path>` of other parameter groups, the losses of
+    several outputs; losses and accuracies at
+    the last step of each epoch; memory in bytes; and `grad_norm:<layer>` for each layer.
+    """
+    steps = history.steps
+    table: dict[str, list[str]] = {
+        name: _texts(steps[name], whole=name in ("step", "epoch", "samples"))
+        for name in ("step", "epoch", "seconds", "samples", "loss", "rate")
+    }
+    table |= {f"rate_{name}": _texts(history.rates_of(name)) for name in history.own_rates}
+    rows = {int(step): row for row, step in enumerate(steps["step"])}
+    for name in ("train_loss", "train_accuracy", "val_loss", "val_accuracy"):
+        table[name] = _spread(rows, history.epochs["step"], history.epochs[name])
+    for name in history.parts.names[1:]:
+        table[name] = _spread(rows, history.parts["step"], history.parts[name])
+    for name in history.metrics:
+        table[f"val_{name}"] = _spread(rows, history.scores["step"], history.scores[name])
+    for name in ("allocated", "reserved", "peak", "resident"):
+        if _any(history.memory, name):
+            table[f"memory_{name}"] = _spread(rows, history.memory["step"], history.memory[name], whole=True)
+    for layer, norms in zip(history.layers, history.gradients.matrix(), strict=True):
+        table[f"grad_norm:{layer}"] = _spread(rows, history.gradient_steps, norms)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return out.getvalue()
+
+
+def _any(columns: Columns, name: str) -> bool:
+    return bool(len(columns) and np.isfinite(columns[name]).any())
+
+
+def _texts(values: np.ndarray, whole: bool = False) -> list[str]:
+    return ["" if np.isnan(v) else str(int(v)) if whole else repr(float(v)) for v in values.tolist()]
+
+
+def _spread(rows: dict[int, int], steps: np.ndarray, values: np.ndarray, whole: bool = False) -> list[str]:
+    """A column of the table with `values` at their steps."""
+    column = [""] * len(rows)
+    for step, text in zip(steps.tolist(), _texts(values, whole), strict=True):
+        if int(step) in rows:
+            column[rows[int(step)]] = text
+    return column

@@ -1,0 +1,122 @@
+"""The gradient matrix of a run as pictures need it: bounds for the heat ramp, rows by node. No Qt here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from app.source.generated import Path, Source
+from app.training.columns import Columns
+from app.training.history import History
+
+DECADES = 6  # of a ramp at most; what is smaller gets the lowest colour
+NEWEST = 32
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The ends of the heat ramp; `clipped`: smaller norms than `low` were measured. `log` is its scale."""
+
+    low: float
+    high: float
+    clipped: bool = False
+    log: bool = True
+
+    def place(self, norm: float) -> float:
+        """Where on the ramp a norm stands, 0 to 1; nan for none."""
+        if not self.log:
+            return min(max((norm - self.low) / (self.high - self.low), 0.0), 1.0)
+        if not norm > 0:
+            return 0.0 if norm == 0 else math.nan
+        return min(max(math.log10(norm / self.low) / math.log10(self.high / self.low), 0.0), 1.0)
+
+
+class BoundsTracker:
+    """Bounds in whole decades over all norms of a run, extended by what is new."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._matrix: object = None
+        self._seen = 0
+        self._least, self._most = math.inf, 0.0
+
+    def update(self, history: History) -> Bounds | None:
+        """The bounds of the gradient norms now; None before there is one above zero."""
+        return self.over(history.gradients)
+
+    def over(self, columns: Columns) -> Bounds | None:
+        """The bounds of any figures of layers."""
+        if columns is not self._matrix:
+            self._clear()
+            self._matrix = columns
+        new = columns.matrix()[:, self._seen :]
+        self._seen = len(columns)
+        usable = new[np.isfinite(new) & (new > 0)]
+        if usable.size:
+            self._least, self._most = min(self._least, float(usable.min())), max(self._most, float(usable.max()))
+        if not self._most:
+            return None
+        high = math.ceil(math.log10(self._most) - 1e-9)
+        low = math.floor(math.log10(self._least) + 1e-9)
+        shown = min(max(low, high - DECADES), high - 1)
+        return Bounds(10.0**shown, 10.0**high, low < shown)
+
+
+def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The nodes whose module each layer is, or lies in; several where weights are shared."""
+    owners: dict[str, tuple[str, ...]] = {}
+    beside = ((node, path) for node, paths in source.further.items() for path in paths)
+    for node, path in (*source.modules.items(), *beside):
+        owners[path] = (*owners.get(path, ()), node)
+    found: dict[str, tuple[str, ...]] = {}
+    for layer in layers:
+        path = layer
+        while path and path not in owners:
+            path = path.rpartition(".")[0]
+        found[layer] = owners.get(path, ())
+    return found
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """What the canvas shows: up to `NEWEST` norms a node, oldest first, and the ends of the ramp."""
+
+    norms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    low: float = 0.001
+    high: float = 10.0
+
+
+class GradientOverlay:
+    """Reads the newest norms of a run for the nodes of the source that it trains.
+
+    The norm of a block is that of all gradients in it. `within` is the source of the sheet that is looked at, where
+    that is not the network.
+    """
+
+    def __init__(self, source: Source, history: History) -> None:
+        self._source, self._history = source, history
+        self._bounds = BoundsTracker()
+
+    def read(self, newest: int = NEWEST, within: Path = ()) -> Overlay | None:
+        """The overlay of a sheet now; None before the first norm was measured. The cost does not grow with the run."""
+        bounds = self._bounds.update(self._history)
+        if bounds is None:
+            return None
+        rows = self._history.gradients.matrix()[:, -newest:]
+        source = self._source.within(within) if within else self._source
+        of_node: dict[str, list[int]] = {}
+        for number, nodes in enumerate(nodes_by_layer(source, self._history.layers).values()):
+            for node in nodes:
+                of_node.setdefault(node, []).append(number)
+        norms = {node: tuple(_together(rows[numbers])) for node, numbers in of_node.items()}
+        return Overlay(norms, bounds.low, bounds.high)
+
+
+def _together(rows: np.ndarray) -> list[float]:
+    """The norm of all gradients of several layers, step by step."""
+    return (rows[0] if len(rows) == 1 else np.sqrt(np.square(rows).sum(axis=0))).tolist()

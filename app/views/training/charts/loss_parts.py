@@ -1,0 +1,79 @@
+"""The losses of several outputs beside their sum: a smoothed curve each, and a dashed one of its validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from app.training.history import History
+from app.views.training.charts import series
+from app.views.training.charts.card import Entry
+from app.views.training.charts.curve import Curve
+from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.series import Floats, Smoother
+from app.views.training.charts.timescale import TimeScale
+from app.views.ui import figures
+
+FIRST = 2  # of the colours of series: the sum and its validation have those before
+
+
+class LossParts:
+    """Two curves an output, in a colour of its own."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        self._plot = plot
+        self._curves: list[tuple[Curve, Curve]] = []
+        self._smoothers: list[Smoother] = []
+        self._history: History | None = None
+
+    def redraw(
+        self, history: History, scale: TimeScale, weight: float, level: Callable[[Floats], Floats]
+    ) -> list[Floats]:
+        """Draw what there is; the levels that are in view, for the y range."""
+        names = history.parts.names[1:]
+        while len(self._curves) < len(names):
+            place = FIRST + len(self._curves) % 4
+            self._curves.append((Curve(self._plot, place, 1.5), Curve(self._plot, place, 1.5, dashed=True)))
+        known = [smoother.weight == weight and len(smoother) <= len(history.parts) for smoother in self._smoothers]
+        if history is not self._history or len(self._smoothers) != len(names) or not all(known):
+            self._history, self._smoothers = history, [Smoother(weight) for _ in names]
+        seen = []
+        steps = history.parts["step"]
+        x = scale.of(steps, self._seconds(history, steps))
+        low, high = self._plot.view.viewRange()[0]
+        window = series.visible(x, low, high)
+        validated = scale.of(history.scores["step"], history.scores["seconds"])
+        for number, (train, validation) in enumerate(self._curves):
+            if number >= len(names):
+                train.clear()
+                validation.clear()
+                continue
+            smoother = self._smoothers[number]
+            smoother.extend(history.parts[names[number]][len(smoother) :])
+            thin_x, thin_y = series.thin(x[window], smoother.values[window], self._plot.pixels // 2)
+            train.set_points(thin_x, level(thin_y))
+            held_out = history.scores[names[number]] if names[number] in history.metrics else validated[:0]
+            validation.set_points(validated[: len(held_out)], level(held_out))
+            seen += [level(thin_y), level(held_out)]
+        return seen
+
+    def _seconds(self, history: History, steps: Floats) -> Floats:
+        """When each of the steps was; they are those of the run, or the first of them."""
+        places = np.searchsorted(history.steps["step"], steps)
+        return history.steps["seconds"][np.minimum(places, max(len(history.steps) - 1, 0))]
+
+    def entries(self, history: History, index: int | None) -> Sequence[Entry]:
+        """The legend at a step, by its index; None for the newest."""
+        parts = history.parts
+        if not len(parts):
+            return ()
+        row = len(parts) - 1
+        if index is not None:
+            step = history.steps["step"][index]
+            row = min(int(np.searchsorted(parts["step"], step)), row)
+        found = []
+        for number, name in enumerate(parts.names[1:]):
+            words = name.removeprefix("loss_")
+            found.append(Entry(words, figures.figure(float(parts[name][row])), FIRST + number % 4, short=words))
+        return found

@@ -1,0 +1,83 @@
+"""The learning rate of every step, of each parameter group, and where it was set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtGui import QColor
+
+from app.training.history import MAIN
+from app.views.training.charts import series
+from app.views.training.charts.card import Entry
+from app.views.training.charts.charts import Chart
+from app.views.training.charts.curve import Curve
+from app.views.training.charts.readout import Row
+from app.views.training.charts.series import Floats
+from app.views.ui import figures, theme
+
+COLORS = 6  # of the series of a theme
+
+
+class RateChart(Chart):
+    """A curve a parameter group; the newest value stands in the heading, or in the legend where there are several."""
+
+    def __init__(self) -> None:
+        super().__init__("Learning rate", legend=False)
+        self.plot.show_epochs = False
+        self.plot.grid_x = False
+        self._curves = [Curve(self.plot, 0, 1.5)]
+
+    def _rates(self, window: slice = slice(None)) -> dict[str, Floats]:
+        """The rate of each group at each step of a window, the main one first."""
+        history = self.history
+        own, main = history.own_rates, history.main_group
+        others = {name: history.rates_of(name, window) for name in own if name != main}
+        return {main or (MAIN if own else "learning rate"): history.steps["rate"][window], **others}
+
+    def _at(self, index: int) -> dict[str, float]:
+        """The rates at a step, by its index, as far as they are known."""
+        count = len(self.history.steps)
+        if not -count <= index < count:
+            return {}
+        here = slice(index % count, index % count + 1)
+        return {name: float(rates[0]) for name, rates in self._rates(here).items()}
+
+    def redraw(self) -> None:
+        x, highest = self.scale.of_steps(), 0.0
+        window = self._window(x)
+        found = self._rates(window)
+        while len(self._curves) < len(found):
+            self._curves.append(Curve(self.plot, len(self._curves) % COLORS, 1.5))
+        for curve in self._curves[len(found) :]:
+            curve.clear()
+        for curve, rates in zip(self._curves, found.values(), strict=False):
+            thin_x, thin_y = series.thin_peaks(x[window], rates, self.plot.pixels // 2)
+            curve.set_points(thin_x, thin_y)
+            finite = thin_y[np.isfinite(thin_y)]
+            highest = max(highest, float(finite.max())) if finite.size else highest
+        if highest > 0:
+            self.plot.set_y_range(0.0, 1.12 * highest)
+        self._mark_epochs()
+
+    def entries(self, index: int | None) -> Sequence[Entry]:
+        found = enumerate(self._at(-1 if index is None else index).items())
+        return [Entry(name, figures.figure(rate), number % COLORS, short="main" if name == MAIN else name)
+                for number, (name, rate) in found if np.isfinite(rate)]  # fmt: skip
+
+    def show_legend(self, index: int | None = None) -> None:
+        found = self.entries(index)
+        several = bool(self.history.own_rates)
+        self.legend.setVisible(several)
+        self.legend.set_entries(found if several else ())
+        self.heading.set(value=found[0].value if found and not several else "")
+
+    def rows(self, index: int) -> Sequence[Row]:
+        several = bool(self.history.own_rates)
+        words = "learning rate, {}" if several else "{}"
+        return [(entry.color, words.format(entry.label), entry.value) for entry in self.entries(index)]
+
+    def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
+        colors = theme.current().series
+        found = enumerate(self._at(index).values())
+        return [(rate, colors[number % COLORS]) for number, rate in found if np.isfinite(rate)]

@@ -1,0 +1,96 @@
+"""Other runs in a chart of one: a curve each, in colours of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from app.training.history import History
+from app.views.training.charts import series
+from app.views.training.charts.card import Entry
+from app.views.training.charts.curve import Curve
+from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.series import Floats, Smoother
+from app.views.training.charts.timescale import Mode, TimeScale
+from app.views.ui import figures
+
+# The third run's colour, the fourth's, then those that the loss and accuracy charts do not use otherwise.
+COLORS = (2, 4, 3, 5)
+
+Values = Callable[[History, Smoother], tuple[Floats, Floats, Floats]]  # steps, seconds and values of a history
+
+
+@dataclass(frozen=True)
+class Other:
+    """A run that is shown beside another."""
+
+    title: str
+    history: History
+
+
+@dataclass
+class _Line:
+    other: Other
+    curve: Curve
+    color: int
+    smoother: Smoother = field(default_factory=lambda: Smoother(0.9))
+
+
+def smoothed_loss(history: History, smoother: Smoother) -> tuple[Floats, Floats, Floats]:
+    """The moving average of the training loss."""
+    steps = history.steps
+    smoother.extend(steps["loss"][len(smoother) :])
+    return steps["step"], steps["seconds"], smoother.values
+
+
+def accuracies(history: History, _smoother: Smoother) -> tuple[Floats, Floats, Floats]:
+    """The validation accuracy in percent, that of training where nothing was held out."""
+    epochs = history.epochs
+    held_out = epochs["val_accuracy"]
+    values = epochs["train_accuracy"] if np.isnan(held_out).all() else held_out
+    return epochs["step"], epochs["seconds"], 100 * values
+
+
+class Overlays:
+    """The curves of other runs in one plot."""
+
+    def __init__(self, plot: StepPlot, values: Values) -> None:
+        self._plot, self._values = plot, values
+        self._lines: list[_Line] = []
+
+    def set_runs(self, others: Sequence[Other]) -> None:
+        """Show these runs, as many as there are colours."""
+        for line in self._lines:
+            self._plot.drop(line.curve)
+        shown = list(zip(others, COLORS, strict=False))
+        self._lines = [_Line(other, Curve(self._plot, color, 1.5), color) for other, color in shown]
+
+    def redraw(self, mode: Mode, weight: float, level: Callable[[Floats], Floats]) -> list[Floats]:
+        """Draw them by the x axis of the chart; the levels that are in view, for its y range."""
+        low, high = self._plot.view.viewRange()[0]
+        seen = []
+        for line in self._lines:
+            if line.smoother.weight != weight:
+                line.smoother = Smoother(weight)
+            steps, seconds, values = self._values(line.other.history, line.smoother)
+            x = TimeScale(line.other.history, mode).of(steps, seconds)
+            window = series.visible(x, low, high)
+            thin_x, thin_y = series.thin(x[window], values[window], self._plot.pixels // 2)
+            line.curve.set_points(thin_x, level(thin_y))
+            seen.append(level(thin_y))
+        return seen
+
+    def entries(self) -> list[Entry]:
+        """Their places in the legend, with the newest value of each."""
+        found = []
+        for line in self._lines:
+            values = self._values(line.other.history, line.smoother)[2]
+            text = figures.figure(float(values[-1])) if len(values) else "–"
+            found.append(Entry(line.other.title, text, line.color, short=line.other.title))
+        return found
+
+    def end(self, mode: Mode) -> float:
+        """Where the longest of them ends."""
+        return max((TimeScale(line.other.history, mode).end() for line in self._lines), default=0.0)

@@ -1,0 +1,306 @@
+"""A plot over the steps of a run: its view, what lies behind and before the curves, and what the mouse does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
+
+from app.views.training.charts import series
+from app.views.training.charts.axis import FigureAxis, Scale
+from app.views.training.charts.readout import Readout
+from app.views.ui import theme
+
+if TYPE_CHECKING:
+    from app.views.training.charts.curve import Curve
+
+EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
+
+
+class StepView(pg.ViewBox):
+    """Wheel and drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y range.
+
+    `handled` says that a person changed x, `clicked` where they clicked.
+    """
+
+    handled = Signal()
+    clicked = Signal(float, float)
+
+    def __init__(self) -> None:
+        super().__init__(enableMenu=False, defaultPadding=0.0)
+        self.disableAutoRange()
+        self.setMouseEnabled(x=True, y=True)
+        self.free_y = False
+
+    def wheelEvent(self, ev: Any, axis: int | None = None) -> None:
+        if axis is None:
+            axis = 1 if ev.modifiers() & Qt.KeyboardModifier.ControlModifier else 0
+        super().wheelEvent(ev, axis)
+        self._note(axis)
+
+    def mouseDragEvent(self, ev: Any, axis: int | None = None) -> None:
+        if axis is None and not self.free_y:
+            axis = 0
+        super().mouseDragEvent(ev, axis)
+        self._note(axis)
+
+    def mouseClickEvent(self, ev: Any) -> None:
+        if ev.button() == Qt.MouseButton.LeftButton and not ev.double():
+            ev.accept()
+            place = self.mapSceneToView(ev.scenePos())
+            self.clicked.emit(float(place.x()), float(place.y()))
+
+    def _note(self, axis: int | None) -> None:
+        if axis != 0:
+            self.free_y = True
+        if axis != 1:
+            self.handled.emit()
+
+
+class Layer(QGraphicsObject):
+    """A sheet over the whole view, painted in the view's pixels."""
+
+    def __init__(self, plot: StepPlot, z: float) -> None:
+        super().__init__(plot.view)
+        self._plot = plot
+        self.setZValue(z)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        plot.view.sigResized.connect(self._resized)
+
+    def _resized(self, _view: object) -> None:
+        self.prepareGeometryChange()
+
+    def boundingRect(self) -> QRectF:
+        return self._plot.view.rect()
+
+
+class Backdrop(Layer):
+    """The grid, a dashed line where an epoch ends, and one where somebody changed the run."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, -10_000)
+        self._epochs: Sequence[float] = ()
+        self._marks: tuple[float, ...] = ()
+
+    def set_epochs(self, ends: Sequence[float]) -> None:
+        if len(ends) != len(self._epochs) or (len(ends) and ends[-1] != self._epochs[-1]):
+            self._epochs = list(ends)
+            self.update()
+
+    def set_marks(self, places: Sequence[float]) -> None:
+        """Where somebody changed the run."""
+        if tuple(places) != self._marks:
+            self._marks = tuple(places)
+            self.update()
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        plot, now = self._plot, theme.current()
+        rect = self.boundingRect()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(QPen(now.line, 1))
+        (x0, x1), (y0, y1) = plot.view.viewRange()
+        for y in plot.left.ticks(y0, y1, rect.height())[1] if plot.grid_y else ():
+            level = round(rect.bottom() - (y - y0) / (y1 - y0) * rect.height())
+            painter.drawLine(QPointF(rect.left(), level), QPointF(rect.right(), level))
+        for x in plot.bottom.ticks(x0, x1, rect.width())[1] if plot.grid_x else ():
+            place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+        self._paint_epochs(painter, rect, x0, x1)
+        pen = QPen(now.warn, 1)
+        pen.setDashPattern([4, 3])
+        painter.setPen(pen)
+        for x in self._marks:
+            if x0 <= x <= x1:
+                place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+                painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+
+    def _paint_epochs(self, painter: QPainter, rect: QRectF, x0: float, x1: float) -> None:
+        """Lines at the ends of epochs, as many as have room; a label says which epoch begins there."""
+        if len(self._epochs) < 2 or not self._plot.show_epochs:
+            return
+        now = theme.current()
+        apart = (self._epochs[-1] - self._epochs[0]) / (len(self._epochs) - 1) / (x1 - x0) * rect.width()
+        every = max(1, round(series.nice_step(EPOCH_ROOM / max(apart, 1e-6), 1)))
+        pen = QPen(now.line3, 1)
+        pen.setDashPattern([2, 3])
+        painter.setFont(theme.font("axis"))
+        metrics = QFontMetricsF(painter.font())
+        for index in range(max(every - 1, 1), len(self._epochs) + 1, every):
+            end = self._epochs[index - 1]
+            if not x0 <= end <= x1:
+                continue
+            place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
+            painter.setPen(pen)
+            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+            label = f"epoch {index + 1}"
+            if place + 4 + metrics.horizontalAdvance(label) < rect.right():
+                painter.setPen(now.text3)
+                painter.drawText(QPointF(place + 4, rect.top() + metrics.ascent() + 2), label)
+
+
+class CursorLine(Layer):
+    """The line at the step that the pointer is on, in every chart at once, with a dot on each curve."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, 10_000)
+        self._x: float | None = None
+        self._dots: Sequence[tuple[float, QColor]] = ()
+
+    def show_at(self, x: float | None, dots: Sequence[tuple[float, QColor]] = ()) -> None:
+        if (x, dots) != (self._x, self._dots):
+            self._x, self._dots = x, dots
+            self.update()
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        if self._x is None:
+            return
+        rect, now = self.boundingRect(), theme.current()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
+        if not x0 <= self._x <= x1:
+            return
+        place = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
+        painter.setPen(QPen(now.text2, 1))
+        painter.drawLine(QPointF(round(place), rect.top()), QPointF(round(place), rect.bottom()))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for y, color in self._dots:
+            if y0 <= y <= y1:
+                painter.setPen(QPen(now.plot, 1.5))
+                painter.setBrush(color)
+                painter.drawEllipse(QPointF(place, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()), 4, 4)
+
+
+class StepPlot(pg.PlotWidget):
+    """A chart over the steps. It knows nothing of a run.
+
+    `pointed(x)` follows the pointer, None when it has left; a double click asks to follow the run again: `released`.
+    """
+
+    pointed = Signal(object)
+    released = Signal()
+    grid_x = True
+    grid_y = True
+    show_epochs = True
+
+    def __init__(self, left: FigureAxis | None = None, kind: Scale = "number") -> None:
+        self.view = StepView()
+        self.left = left or FigureAxis("left", kind)
+        self.bottom = FigureAxis("bottom", "count")
+        super().__init__(viewBox=self.view, axisItems={"left": self.left, "bottom": self.bottom})
+        self.curves: list[Curve] = []
+        self.paint_seconds = 0.0
+        self.pointer_y = 0.0  # of the view, where the pointer was last
+        item = self.getPlotItem()
+        item.hideButtons()
+        item.setMenuEnabled(False)
+        # They are made all the same, belong to no window and would outlive this one.
+        for menu in (item.ctrlMenu, *filter(None, (action.menu() for action in item.ctrlMenu.actions()))):
+            menu.setParent(self, menu.windowFlags())
+        item.layout.setContentsMargins(0, 8, 14, 0)
+        self.backdrop = Backdrop(self)
+        self.cursor_line = CursorLine(self)
+        self.readout = Readout(self)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setMinimumSize(90, 60)
+        self.setMouseTracking(True)
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Take colours and fonts from the theme in force."""
+        now = theme.current()
+        self.setBackground(now.panel)
+        self.view.setBackgroundColor(now.plot)
+        self.left.restyle()
+        self.bottom.restyle()
+        self.backdrop.update()
+        self.readout.update()
+        for curve in self.curves:
+            curve.restyle()
+
+    def set_x_range(self, low: float, high: float) -> None:
+        if high > low and self.view.viewRange()[0] != [low, high]:
+            self.view.setXRange(low, high, padding=0)
+
+    def set_y_range(self, low: float, high: float) -> None:
+        """What the curves need; nothing happens while a person holds the y range."""
+        if not self.view.free_y and high > low and self.view.viewRange()[1] != [low, high]:
+            self.view.setYRange(low, high, padding=0)
+
+    @property
+    def pixels(self) -> int:
+        """The width of the view."""
+        return max(1, int(self.view.width()))
+
+    def drop(self, curve: Curve) -> None:
+        """Take a curve away."""
+        self.curves.remove(curve)
+        curve.setParentItem(None)
+        self.scene().removeItem(curve)
+
+    def clear_cursor(self) -> None:
+        self.cursor_line.show_at(None)
+        self.readout.hide()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        place = self.mapToScene(event.position().toPoint())
+        rect = self.view.sceneBoundingRect()
+        if rect.contains(place) and not event.buttons():
+            inside = self.view.mapSceneToView(place)
+            self.pointer_y = float(inside.y())
+            self.pointed.emit(float(inside.x()))
+        else:
+            self.pointed.emit(None)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        super().mouseDoubleClickEvent(event)
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.view.free_y = False
+            self.released.emit()
+
+    def leaveEvent(self, event: Any) -> None:
+        super().leaveEvent(event)
+        self.pointed.emit(None)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        began = perf_counter()
+        super().paintEvent(event)
+        self.paint_seconds += perf_counter() - began
+
+
+class Dots(Layer):
+    """The points of a series of few values, ringed by the background; where they would touch, the last alone."""
+
+    RADIUS = 3.0
+
+    def __init__(self, plot: StepPlot, color: int) -> None:
+        super().__init__(plot, 100)
+        self._color = color
+        self._x: series.Floats = np.empty(0)
+        self._y: series.Floats = np.empty(0)
+
+    def set_points(self, x: series.Floats, y: series.Floats) -> None:
+        self._x, self._y = x, y
+        self.update()
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        rect, now = self.boundingRect(), theme.current()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
+        inside = series.visible(self._x, x0, x1)
+        x = rect.left() + (self._x[inside] - x0) / (x1 - x0) * rect.width()
+        y = rect.bottom() - (self._y[inside] - y0) / (y1 - y0) * rect.height()
+        if len(x) > 1 and (x[-1] - x[0]) / (len(x) - 1) < 4 * self.RADIUS:
+            x, y = x[-1:], y[-1:]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(now.plot, 1))
+        painter.setBrush(now.series[self._color])
+        for a, b in zip(x.tolist(), y.tolist(), strict=True):
+            if isfinite(b) and rect.adjusted(-1, -1, 1, 1).contains(a, b):
+                painter.drawEllipse(QPointF(a, b), self.RADIUS + 0.5, self.RADIUS + 0.5)

@@ -1,0 +1,141 @@
+"""A small drawing of a few curves over one axis, for forms and dialogs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from app.views.training.charts import series
+from app.views.ui import theme
+from app.views.ui.figures import figure
+from app.views.ui.widgets.painting import start
+
+PAD = 6
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: its y at each x of the plot."""
+
+    y: tuple[float, ...]
+    opacity: float = 1.0
+    width: float = 1.5
+
+
+class SmallPlot(QWidget):
+    """Curves between the least and the greatest value of the last; the pointer reads that. `picked(x)` is a click."""
+
+    picked = Signal(float)
+
+    def __init__(self, name: str, height: int = 96, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.setMinimumSize(QSize(120, height))
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMouseTracking(True)
+        self._x: series.Floats = np.empty(0)
+        self._lines: tuple[Line, ...] = ()
+        self._log_x = False
+        self._ends = ("", "")
+        self._unit = ("", "")
+        self._marks: tuple[tuple[float, str], ...] = ()
+
+    def sizeHint(self) -> QSize:
+        return QSize(240, self.minimumHeight())
+
+    def show_lines(
+        self, x: Sequence[float], lines: Sequence[Line], *, log_x: bool = False, ends: tuple[str, str] = ("", ""),
+        unit: tuple[str, str] = ("", ""), marks: Sequence[tuple[float, str]] = (),
+    ) -> None:  # fmt: skip
+        """Draw them. `ends` are the words below the first and the last x, `unit` what x and y are called.
+
+        `marks` are places on the x axis with the colour token of their line.
+        """
+        self._x, self._lines, self._log_x = np.asarray(x, float), tuple(lines), log_x
+        self._ends, self._unit, self._marks = ends, unit, tuple(marks)
+        low, high = self._range()
+        self.setAccessibleDescription(f"{self._unit[1]} from {figure(low)} to {figure(high)}")
+        self.update()
+
+    def set_marks(self, marks: Sequence[tuple[float, str]]) -> None:
+        self._marks = tuple(marks)
+        self.update()
+
+    def _range(self) -> tuple[float, float]:
+        values = np.asarray(self._lines[-1].y if self._lines else (), float)
+        finite = values[np.isfinite(values)]
+        return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+
+    def _area(self) -> QRectF:
+        below = QFontMetricsF(theme.font("axis")).height() + 4
+        return QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -below - 0.5)
+
+    def _places(self, x: series.Floats) -> series.Floats:
+        """Pixels of places on the x axis."""
+        area = self._area().adjusted(PAD, 0, -PAD, 0)
+        scale = np.log10 if self._log_x else np.asarray
+        first, last = float(scale(self._x[0])), float(scale(self._x[-1]))
+        return area.left() + (scale(x) - first) / max(last - first, 1e-12) * area.width()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now, painter = theme.current(), start(self)
+        area = self._area()
+        painter.setPen(QPen(now.line, 1))
+        painter.setBrush(now.plot)
+        painter.drawRoundedRect(area, 4, 4)
+        if len(self._x) > 1:
+            for place, token in self._marks:
+                painter.setPen(QPen(now.color(token), 1.5))
+                at = float(self._places(np.asarray([place]))[0])
+                painter.drawLine(QPointF(at, area.top()), QPointF(at, area.bottom()))
+            painter.setClipRect(area)
+            for line in self._lines:
+                self._paint_line(painter, area, line, now.series[0])
+            painter.setClipping(False)
+            self._paint_words(painter, area)
+        painter.end()
+
+    def _paint_line(self, painter: QPainter, area: QRectF, line: Line, color: QColor) -> None:
+        low, high = self._range()
+        inside = area.adjusted(0, 18, 0, -PAD)
+        x, y = series.thin_peaks(self._places(self._x[: len(line.y)]), np.asarray(line.y, float), int(area.width()))
+        share = (y - low) / (high - low) if high > low else np.full(len(y), 0.5)
+        level = inside.bottom() - share * inside.height()
+        painter.setPen(QPen(theme.faded(color, line.opacity), line.width))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        points = [QPointF(a, b) for a, b in zip(x.tolist(), level.tolist(), strict=True) if b == b]
+        painter.drawPolyline(QPolygonF(points))
+
+    def _paint_words(self, painter: QPainter, area: QRectF) -> None:
+        now, (low, high) = theme.current(), self._range()
+        painter.setFont(theme.font("axis"))
+        painter.setPen(now.text3)
+        left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
+        inside = area.adjusted(PAD, 3, -PAD, -3)
+        words = f"{self._unit[1]} {figure(low)} to {figure(high)}" if high > low else f"{self._unit[1]} {figure(high)}"
+        painter.drawText(inside, left | Qt.AlignmentFlag.AlignTop, words.strip())
+        below = QRectF(area.left(), area.bottom() + 3, area.width(), self.height() - area.bottom() - 3)
+        painter.drawText(below, left, self._ends[0])
+        painter.drawText(below, right, self._ends[1])
+
+    def _nearest(self, event: QMouseEvent) -> int | None:
+        if len(self._x) < 2:
+            return None
+        return int(np.abs(self._places(self._x) - event.position().x()).argmin())
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        index = self._nearest(event)
+        if index is not None:
+            values = [figure(line.y[index]) for line in self._lines[-1:] if index < len(line.y)]
+            where = f"{self._unit[0]} {figure(float(self._x[index]))}"
+            QToolTip.showText(event.globalPosition().toPoint(), f"{where}: {', '.join(values)}", self)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        index = self._nearest(event)
+        if index is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.picked.emit(float(self._x[index]))

@@ -1,0 +1,62 @@
+"""Where a step stands on the x axis: by its number, by epochs, or by the run's clock. No Qt here."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from app.training.history import History
+from app.views.training.charts.series import Floats
+
+Mode = Literal["step", "epoch", "time"]
+
+
+class TimeScale:
+    """Reads a history's x values in one of three modes."""
+
+    def __init__(self, history: History, mode: Mode = "step") -> None:
+        self.history = history
+        self.mode: Mode = mode
+
+    @property
+    def _per_epoch(self) -> int:
+        return self.history.started.steps_per_epoch if self.history.started else 1
+
+    def of_steps(self) -> Floats:
+        """The x of every step taken, ascending."""
+        if self.mode == "time":
+            return self.history.steps["seconds"]
+        steps = self.history.steps["step"]
+        return steps / self._per_epoch if self.mode == "epoch" else steps
+
+    def of(self, after: Floats, seconds: Floats | None = None) -> Floats:
+        """The x of things that happened after the given steps; `seconds` are their own clock, if they had one."""
+        if self.mode == "epoch":
+            return after / self._per_epoch
+        if self.mode == "step":
+            return after
+        if seconds is not None:
+            return seconds
+        steps = self.history.steps
+        if not len(steps):
+            return np.zeros(len(after))
+        place = np.searchsorted(steps["step"], after)
+        return steps["seconds"][np.minimum(place, len(steps) - 1)]
+
+    def end(self) -> float:
+        """The x of the newest step; 0 before the first."""
+        steps = self.history.steps
+        if not len(steps):
+            return 0.0
+        newest = float(steps["seconds" if self.mode == "time" else "step"][-1])
+        return newest / self._per_epoch if self.mode == "epoch" else newest
+
+    def nearest(self, x: float) -> int | None:
+        """The index of the step nearest to `x`; None before the first step."""
+        places = self.of_steps()
+        if not len(places):
+            return None
+        right = min(int(np.searchsorted(places, x)), len(places) - 1)
+        left = max(right - 1, 0)
+        return left if x - places[left] < places[right] - x else right

@@ -1,0 +1,144 @@
+"""The table of the classes: precision, recall, F1 and support, by any column."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
+
+from app.training.evaluation.result import ClassRow
+from app.views.ui import figures, theme
+
+Index = QModelIndex | QPersistentModelIndex
+ROOM, LEAST = 22, 44  # beside the words of a header, which its arrow needs; the class column
+COLUMNS = ("Class", "Precision", "Recall", "F1", "Support")
+MEANINGS = (
+    "The class, as the data call it",
+    "Of what is called this class, the share that is of it",
+    "Of what is of this class, the share that is called so",
+    "The harmonic mean of precision and recall",
+    "Samples of this class",
+)
+
+
+class ClassModel(QAbstractTableModel):
+    """Rows in the order of the classes, or by a column."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._natural: tuple[ClassRow, ...] = ()
+        self.rows: list[tuple[int, ClassRow]] = []
+        self._column, self._descending = -1, False
+
+    def set_rows(self, rows: tuple[ClassRow, ...]) -> None:
+        self.beginResetModel()
+        self._natural = rows
+        self.rows = self._ordered()
+        self.endResetModel()
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
+        self.beginResetModel()
+        self.rows = self._ordered()
+        self.endResetModel()
+
+    def _ordered(self) -> list[tuple[int, ClassRow]]:
+        rows = list(enumerate(self._natural))
+        if self._column < 0:
+            return rows
+        if self._column == 0:
+            return rows[::-1] if self._descending else rows
+
+        def key(row: tuple[int, ClassRow]) -> float:
+            value = _values(row[1])[self._column - 1]
+            # What has no value stands at the end either way.
+            return math.inf if math.isnan(value) else -value if self._descending else value
+
+        return sorted(rows, key=key)
+
+    def rowCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(COLUMNS)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if orientation == Qt.Orientation.Horizontal and 0 <= section < len(COLUMNS):
+            if role == Qt.ItemDataRole.DisplayRole:
+                return COLUMNS[section]
+            if role == Qt.ItemDataRole.TextAlignmentRole:
+                return _side(section)
+            if role == Qt.ItemDataRole.ToolTipRole:
+                return MEANINGS[section]
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        row, column = self.rows[index.row()][1], index.column()
+        if role == Qt.ItemDataRole.DisplayRole:
+            if column == 0:
+                return row.name
+            if column == 4:
+                return figures.count(row.support)
+            value = _values(row)[column - 1]
+            return "–" if math.isnan(value) else f"{value:.3f}"
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _side(column)
+        if role == Qt.ItemDataRole.ForegroundRole and column == 4:
+            return theme.current().text2
+        return None
+
+
+def _values(row: ClassRow) -> tuple[float, float, float, float]:
+    return row.precision, row.recall, row.f1, float(row.support)
+
+
+def _side(column: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter
+
+
+class ClassTable(QTableView):
+    """`chosen(class)` comes when a row is gone to."""
+
+    chosen = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.classes = ClassModel(self)
+        self.setModel(self.classes)
+        self.setAccessibleName("Classes")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTabKeyNavigation(False)
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(max(23, self.fontMetrics().height() + 6))
+        header = self.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        header.setStretchLastSection(False)
+        widest = self.fontMetrics().horizontalAdvance("0.000")
+        self._numbers = [max(header.fontMetrics().horizontalAdvance(name), widest) + ROOM for name in COLUMNS[1:]]
+        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+        self.setSortingEnabled(True)
+        self.setMinimumWidth(sum(self._numbers) + LEAST + 16)
+        self.selectionModel().currentRowChanged.connect(self._tell)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        for column, width in enumerate(self._numbers, 1):
+            self.setColumnWidth(column, width)
+        self.setColumnWidth(0, max(self.viewport().width() - sum(self._numbers), LEAST))
+
+    def _tell(self, current: QModelIndex, _before: QModelIndex) -> None:
+        if current.isValid():
+            self.chosen.emit(self.classes.rows[current.row()][0])

@@ -1,0 +1,166 @@
+"""A small pad to draw on, which takes dropped pictures too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QColor,
+    QDragEnterEvent,
+    QDropEvent,
+    QImage,
+    QImageReader,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.views.ui import theme
+from app.views.ui.widgets.painting import start
+
+SIDE = 196  # pixels of the drawing
+BRUSH = 17.0
+SOON = 30  # milliseconds between two answers asked for while somebody draws
+LARGEST = 4096  # pixels of a side of a picture that is taken in
+
+
+class Pad(QWidget):
+    """White ink on black, as the digits of MNIST are. `changed()` comes while somebody draws; `dropped(path)` for a
+    picture that is let go over it."""
+
+    changed = Signal()
+    dropped = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._image = QImage(SIDE, SIDE, QImage.Format.Format_Grayscale8)
+        self._image.fill(0)
+        self._last: QPointF | None = None
+        self._empty = True
+        self.setFixedSize(SIDE, SIDE)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setCursor(Qt.CursorShape.CrossCursor)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.setAcceptDrops(True)
+        self.setAccessibleName("Drawing pad")
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(SOON)
+        self._soon.timeout.connect(self.changed)
+        theme.manager().changed.connect(self.update)
+
+    @property
+    def empty(self) -> bool:
+        return self._empty
+
+    def ink(self) -> NDArray[np.float32]:
+        """What is drawn, 0 to 1, (SIDE, SIDE)."""
+        image = self._image
+        rows = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.bytesPerLine())
+        return rows[:, : image.width()].astype(np.float32) / 255
+
+    def clear(self) -> None:
+        self._image.fill(0)
+        self._empty = True
+        self.update()
+        self.changed.emit()
+
+    def stroke(self, begin: QPointF, end: QPointF) -> None:
+        """Draw a line of the brush."""
+        painter = QPainter(self._image)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        pen = QPen(QColor(255, 255, 255), BRUSH)
+        pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+        painter.setPen(pen)
+        if begin == end:
+            painter.drawPoint(end)
+        else:
+            painter.drawLine(begin, end)
+        painter.end()
+        self._empty = False
+        self.update()
+        if not self._soon.isActive():
+            self._soon.start()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.RightButton:
+            self.clear()
+            return
+        self._last = event.position()
+        self.stroke(self._last, self._last)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._last is not None:
+            self.stroke(self._last, event.position())
+            self._last = event.position()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._last = None
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace, Qt.Key.Key_Escape):
+            self.clear()
+        else:
+            super().keyPressEvent(event)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if picture_of(event) is not None:
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        path = picture_of(event)
+        if path is not None:
+            event.acceptProposedAction()
+            self.dropped.emit(path)
+
+    def sizeHint(self) -> QSize:
+        return QSize(SIDE, SIDE)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter, look = start(self), theme.current()
+        painter.drawImage(0, 0, self._image)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(look.accent if self.hasFocus() else look.line2)
+        painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
+        if self._empty:
+            painter.setPen(QColor("#8A919D"))  # on black in either theme
+            painter.setFont(theme.font("label"))
+            words = "Draw here,\nor drop a picture"
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, words)
+        painter.end()
+
+
+def picture_of(event: QDropEvent) -> Path | None:
+    """The file of a picture that is dragged, None if it is something else."""
+    known = {bytes(form.data()).decode() for form in QImageReader.supportedImageFormats()}
+    for url in event.mimeData().urls():
+        path = Path(url.toLocalFile())
+        if path.suffix.lower().lstrip(".") in known and path.is_file():
+            return path
+    return None
+
+
+def read_picture(path: Path) -> NDArray[np.float32]:
+    """A picture file as numbers of 0 to 1, (3, H, W). Raises OSError with the reader's words."""
+    reader = QImageReader(str(path))
+    reader.setAutoTransform(True)
+    size = reader.size()
+    if max(size.width(), size.height()) > LARGEST:
+        reader.setScaledSize(size.scaled(LARGEST, LARGEST, Qt.AspectRatioMode.KeepAspectRatio))
+    image = reader.read()
+    if image.isNull():
+        raise OSError(f"{path.name} cannot be read: {reader.errorString()}")
+    flat = QImage(image.size(), QImage.Format.Format_RGB888)
+    flat.fill(Qt.GlobalColor.white)  # below what is transparent
+    painter = QPainter(flat)
+    painter.drawImage(0, 0, image)
+    painter.end()
+    rows = np.frombuffer(flat.constBits(), np.uint8).reshape(flat.height(), flat.bytesPerLine())
+    pixels = rows[:, : 3 * flat.width()].reshape(flat.height(), flat.width(), 3)
+    return pixels.transpose(2, 0, 1).astype(np.float32) / 255

@@ -1,0 +1,296 @@
+"""The page "Evaluation": what a net makes of samples that it did not learn from, and of what a person gives it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QActionGroup
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenu, QSplitter, QStackedLayout, QVBoxLayout, QWidget
+
+from app.training.evaluation.evaluator import AUGMENTATIONS, PARTS
+from app.training.evaluation.predict import Shown
+from app.training.evaluation.result import Evaluation
+from app.training.metrics import SCORES
+from app.views.training.evaluation.classes import ClassTable
+from app.views.training.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot
+from app.views.training.evaluation.predict import TryPage
+from app.views.training.evaluation.samples import SampleTiles
+from app.views.ui import figures
+from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
+
+WRONG, WORST = "wrong", "worst"
+NAMES = {"flip": "Mirrored copies", "shift": "Shifted copies"}
+
+
+class Figures(QWidget):
+    """Loss, accuracy and the other metrics, one below the other."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._heading = label("", "section", wrap=True)
+        self._note = label("", "caption", "text3", wrap=True)
+        self._grid = QGridLayout()
+        self._grid.setVerticalSpacing(4)
+        self._grid.setHorizontalSpacing(10)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(14, 8, 10, 8)
+        layout.setSpacing(8)
+        layout.addWidget(self._heading)
+        layout.addLayout(self._grid)
+        layout.addWidget(self._note)
+        layout.addStretch(1)
+        self.setMinimumWidth(150)
+
+    def set_found(self, found: Evaluation) -> None:
+        while (item := self._grid.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        rows = [("Loss", figures.figure(found.loss), "The mean over samples, as a run measures it after an epoch.")]
+        if found.accuracy is not None:
+            rows.append(("Accuracy", f"{figures.percent(found.accuracy)} %", "The share that is called what it is."))
+        for name, value in found.metrics:
+            score = SCORES[name]
+            rows.append((score.label, f"{value:.4f}" if score.share else figures.figure(value), score.doc))
+        for place, (name, value, doc) in enumerate(rows):
+            told, number = label(name, "label", "text2"), label(value, "section" if place < 2 else "label")
+            for widget in (told, number):
+                widget.setToolTip(doc)
+            self._grid.addWidget(told, place, 0)
+            self._grid.addWidget(number, place, 1, Qt.AlignmentFlag.AlignRight)
+        self._heading.setText(f"{figures.count(found.count)} {found.part} samples")
+        words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g}\N{NO-BREAK SPACE}s."
+        if found.augment:
+            words += f" Classes by the mean of {found.views} views of each picture; the loss is of the picture itself."
+        self._note.setText(words)
+
+    def texts(self) -> list[str]:
+        """What is shown, for whoever reads it aloud."""
+        cells = [self._grid.itemAt(place).widget().text() for place in range(self._grid.count())]
+        return [f"{name} {value}" for name, value in zip(cells[::2], cells[1::2], strict=True)]
+
+
+class EvaluationPage(QWidget):
+    """The signals ask for what they are called after; `wanted(numbers)` for samples to show, in that order."""
+
+    evaluateRequested = Signal()
+    cancelRequested = Signal()
+    preparationRequested = Signal()
+    exportRequested = Signal(str)  # "samples" or "classes"
+    fileRequested = Signal()
+    wanted = Signal(object)
+    sampleOpened = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.found: Evaluation | None = None
+        self._cell: tuple[int, int] | None = None
+        self.trying = TryPage()
+        self.figures, self.matrix, self.plot, self.classes = Figures(), ConfusionMatrix(), ValuesPlot(), ClassTable()
+        self.samples = SampleTiles()
+        self._make_tools()
+        self._make_results()
+        self.banner = Banner("error", "")
+        self.banner.hide()
+        hint = "The net is held against samples that it did not learn from: metrics, confusion, worst samples."
+        self.empty = EmptyState("check", "Nothing evaluated yet", hint, "Evaluate")
+        body = QWidget()
+        self._stack = QStackedLayout(body)
+        for page in (self.empty, self.results, self.trying):
+            self._stack.addWidget(page)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self._tools)
+        column.addWidget(self.banner)
+        column.addWidget(body, 1)
+        self._connect()
+        self.export.setEnabled(False)
+        self.set_busy("")
+
+    # building
+
+    def _make_tools(self) -> None:
+        self.view = Segmented([("results", "Results"), ("try", "Try the net")], "What is shown")
+        self.weights = Button("Newest weights", icon="layers")
+        self.weights.setToolTip("Which weights the net has here")
+        self.weights_menu = QMenu(self.weights)
+        self.weights.setMenu(self.weights_menu)
+        self.part = Segmented([(part, part.capitalize()) for part in PARTS], "Samples")
+        self.augment = Button("No augmentation")
+        self.augment.setToolTip("Test-time augmentation: the class of a picture by the mean over changed copies of it")
+        menu = QMenu(self.augment)
+        self.augment_actions = {}
+        for name in AUGMENTATIONS:
+            action = menu.addAction(f"{NAMES[name]}: {AUGMENTATIONS[name]}")
+            action.setCheckable(True)
+            action.toggled.connect(lambda _on: self._tell_augment())
+            self.augment_actions[name] = action
+        self.augment.setMenu(menu)
+        self.run = Button("Evaluate", "primary", "run")
+        self.cancel = Button("Cancel")
+        self.state = label("", "caption", "text2")
+        self.export = Button("Export", icon="export")
+        exports = QMenu(self.export)
+        exports.addAction("Samples as CSV…").triggered.connect(lambda: self.exportRequested.emit("samples"))
+        self._export_classes = exports.addAction("Classes and confusion as CSV…")
+        self._export_classes.triggered.connect(lambda: self.exportRequested.emit("classes"))
+        self.export.setMenu(exports)
+        self._tools = QWidget()
+        row = QHBoxLayout(self._tools)
+        row.setContentsMargins(12, 6, 8, 6)
+        row.setSpacing(8)
+        for widget in (self.view, self.weights, self.part, self.augment, self.run, self.cancel, self.state):
+            row.addWidget(widget)
+        row.addStretch(1)
+        row.addWidget(self.export)
+
+    def _make_results(self) -> None:
+        self.order = Segmented([(WRONG, "Misclassified"), (WORST, "Greatest loss")], "Which samples")
+        self._heading = label("", "caption", "text2")
+        self._all = Button("Show all", "link")
+        top = QHBoxLayout()
+        top.setContentsMargins(12, 6, 8, 2)
+        top.setSpacing(8)
+        top.addWidget(self.order)
+        top.addWidget(self._heading, 1)
+        top.addWidget(self._all)
+        right = QWidget()
+        column = QVBoxLayout(right)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(top)
+        column.addWidget(self.samples, 1)
+        self.results = QSplitter(Qt.Orientation.Horizontal)
+        for widget, share in ((self.figures, 0), (self.matrix, 3), (self.plot, 3), (self.classes, 2), (right, 4)):
+            self.results.addWidget(widget)
+            self.results.setStretchFactor(self.results.count() - 1, share)
+        self.results.setSizes([185, 300, 300, 270, 480])
+        self.results.setChildrenCollapsible(False)
+        self.results.setHandleWidth(1)
+
+    def _connect(self) -> None:
+        self.empty.acted.connect(self.evaluateRequested)
+        self.run.clicked.connect(self._act)
+        self.cancel.clicked.connect(self.cancelRequested)
+        self.view.changed.connect(self._show_view)
+        self.matrix.chosen.connect(self.show_cell)
+        self.classes.chosen.connect(self.show_class)
+        self.plot.chosen.connect(lambda number: self._want([number], f"Sample {number}"))
+        self.order.changed.connect(lambda _key: self.show_order())
+        self._all.clicked.connect(self.show_order)
+        self.samples.opened.connect(self.sampleOpened)
+
+    def set_weights(self, choices: list[tuple[str, str]], chosen: str) -> None:
+        """The weights that can be chosen, as (key, words), "" for a divider; the key is the data of its action."""
+        self.weights_menu.clear()
+        group = QActionGroup(self.weights_menu)
+        for key, words in choices:
+            if not key:
+                self.weights_menu.addSeparator()
+                continue
+            action = self.weights_menu.addAction(words)
+            action.setData(key)
+            action.setCheckable(True)
+            action.setChecked(key == chosen)
+            group.addAction(action)
+
+    # state
+
+    @property
+    def augmented(self) -> tuple[str, ...]:
+        return tuple(name for name, action in self.augment_actions.items() if action.isChecked())
+
+    def _tell_augment(self) -> None:
+        chosen = self.augmented
+        self.augment.setText(" and ".join(NAMES[name].lower() for name in chosen).capitalize() or "No augmentation")
+
+    def _act(self) -> None:
+        (self.preparationRequested if self.view.value() == "try" else self.evaluateRequested).emit()
+
+    def _show_view(self, key: str) -> None:
+        trying = key == "try"
+        self.run.setText("Take weights anew" if trying else "Evaluate")
+        self.run.set_kind("secondary" if trying else "primary")
+        for widget in (self.part, self.augment, self.export):
+            widget.setVisible(not trying)
+        self._stack.setCurrentWidget(self.trying if trying else self.results if self.found else self.empty)
+        if trying and self.trying.survey is None:
+            self.preparationRequested.emit()
+
+    def set_busy(self, words: str) -> None:
+        """Say what goes on, "" for nothing."""
+        self.run.setVisible(not words)
+        self.cancel.setVisible(bool(words))
+        self.empty.button.setEnabled(not words)
+        self.state.setText(words)
+
+    def refuse(self, title: str, reason: str) -> None:
+        self.banner.set("error", title, reason)
+        self.banner.show()
+
+    def set_found(self, found: Evaluation | None) -> None:
+        """Show what an evaluation found."""
+        self.found, self._cell = found, None
+        self.banner.hide()
+        self.export.setEnabled(found is not None)
+        if found is not None:
+            values = found.confusion is None
+            self.figures.set_found(found)
+            self.matrix.set_found(found)
+            self.matrix.setVisible(not values)
+            self.plot.set_found(found if values else None)
+            self.plot.setVisible(values)
+            self.classes.classes.set_rows(found.class_rows())
+            self.classes.setVisible(not values)
+            self._export_classes.setVisible(not values)
+            self.order.set_option_enabled(WRONG, not values, "Values are never quite right or wrong")
+            if values or not len(found.wrong()):
+                self.order.set_value(WORST)
+            self.show_order()
+        self._show_view(self.view.value())
+
+    # samples
+
+    def show_order(self) -> None:
+        """All that are misclassified, or all by their loss."""
+        if self.found is None:
+            return
+        self._cell = None
+        self.matrix.set_cell(None)
+        self._all.hide()
+        wrong = self.order.value() == WRONG
+        numbers = self.found.wrong() if wrong else self.found.worst()
+        count = figures.count(len(numbers))
+        words = f"{count} of {figures.count(self.found.count)}" if wrong else f"{count}, the greatest loss first"
+        self._want(numbers, words)
+
+    def show_cell(self, true: int, called: int) -> None:
+        """The samples of a cell of the matrix."""
+        if self.found is None:
+            return
+        self._cell = (true, called)
+        numbers = self.found.cell(true, called)
+        name, said = self.found.name(true), self.found.name(called)
+        words = f"{figures.count(len(numbers))} of class {name}, called {said}"
+        self._all.show()
+        self._want(numbers, words)
+
+    def show_class(self, number: int) -> None:
+        """What is of a class and is not called so, or the other way round."""
+        if self.found is None or "true" not in self.found.columns:
+            return
+        order, columns = self.found.wrong(), self.found.columns
+        there = ((columns["true"][order] == number) | (columns["called"][order] == number)).any(1)
+        words = f"{figures.count(int(there.sum()))} mistaken for or taken for {self.found.name(number)}"
+        self._all.show()
+        self._want(order[there], words)
+
+    def _want(self, numbers, words: str) -> None:
+        self._heading.setText(words)
+        self.wanted.emit([int(number) for number in numbers])
+
+    def show_samples(self, samples: tuple[Shown, ...]) -> None:
+        self.samples.set_samples(samples)

@@ -1,0 +1,246 @@
+"""Trying the net: draw a digit, drop a picture or type a row, and see what it answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QFormLayout, QFrame, QHBoxLayout, QScrollArea, QStackedLayout, QVBoxLayout, QWidget
+
+from app.training.evaluation.predict import SMALL, Answer, Survey, as_digit, as_input, is_picture
+from app.views.training.evaluation.bars import Bars, Layers, Seen
+from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.numbers import NumberField
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.toggle import Toggle
+
+FORM = 240
+
+
+class TryPage(QWidget):
+    """`asked(sample)` carries an input of the net, an array without the batch; `show_answer` takes what came of it."""
+
+    asked = Signal(object)
+    refused = Signal(str, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._survey: Survey | None = None
+        self._picture: NDArray[np.float32] | None = None  # that was dropped
+        self._given: NDArray[np.float32] | None = None  # a sample of the data
+        self._name = ""
+        self.setAcceptDrops(True)
+        self.pad, self.seen, self.bars, self.layers = Pad(), Seen(), Bars(), Layers()
+        self.words = label("", "caption", "text3", wrap=True)
+        self.words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        self.clear = Button("Clear", "flat", "trash")
+        self.invert = Toggle("Invert", parent=self)
+        self.invert.setToolTip("Swap dark and light, for ink on paper where the net learnt from white on black")
+        self.fields: list[NumberField] = []
+        self._form = QScrollArea()
+        self._lay_out()
+        self.pad.changed.connect(self._drawn)
+        self.pad.dropped.connect(self.take_picture)
+        self.clear.clicked.connect(self._clear)
+        self.invert.toggled.connect(lambda _on: self._ask())
+
+    def _lay_out(self) -> None:
+        draw = QWidget()
+        inside = QHBoxLayout(draw)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.setSpacing(16)
+        inside.addWidget(self.pad, 0, Qt.AlignmentFlag.AlignTop)
+        beside = QVBoxLayout()
+        beside.setSpacing(6)
+        beside.addWidget(label("What the net sees", "caption", "text2"))
+        beside.addWidget(self.seen)
+        tools = QHBoxLayout()
+        tools.setSpacing(6)
+        tools.addWidget(self.clear)
+        tools.addWidget(self.invert)
+        tools.addStretch(1)
+        beside.addLayout(tools)
+        beside.addWidget(self.words, 1)
+        side = QWidget()
+        side.setLayout(beside)
+        side.setFixedWidth(200)
+        inside.addWidget(side)
+        self._form.setFrameShape(QFrame.Shape.NoFrame)
+        self._form.setWidgetResizable(True)
+        self._form.setFixedWidth(FORM + 160)
+        self._inputs = QWidget()
+        self._kinds = QStackedLayout(self._inputs)
+        self._kinds.addWidget(draw)
+        self._kinds.addWidget(self._form)
+        self._inputs.setMaximumWidth(FORM + 190)
+        hint = "The net and its data are read once; then draw, drop a picture or type numbers."
+        self.empty = EmptyState("flask", "Nothing to try yet", hint)
+        main = QWidget()
+        row = QHBoxLayout(main)
+        row.setContentsMargins(14, 10, 14, 8)
+        row.setSpacing(24)
+        row.addWidget(self._inputs)
+        row.addWidget(self.bars, 3)
+        row.addWidget(self.layers, 2)
+        self._main = main
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(self.empty)
+        self._stack.addWidget(main)
+
+    # what can be tried
+
+    @property
+    def survey(self) -> Survey | None:
+        return self._survey
+
+    def set_survey(self, survey: Survey | None) -> None:
+        """Say what the net takes; None while that is not known."""
+        same = self._survey is not None and survey is not None and self._survey.shape == survey.shape
+        self._survey = survey
+        if survey is None:
+            self._stack.setCurrentWidget(self.empty)
+            return
+        pictured, row = is_picture(survey.shape), len(survey.shape) == 1
+        if not pictured and not row:
+            shape = "×".join(map(str, survey.shape))
+            self.empty.set_text("There is no way to make such an input by hand", f"The net takes {shape} numbers.")
+            self._stack.setCurrentWidget(self.empty)
+            return
+        self._stack.setCurrentWidget(self._main)
+        self._kinds.setCurrentIndex(0 if pictured else 1)
+        self.layers.setVisible(pictured)
+        if row and not same:
+            self._make_fields(survey)
+        self._tell()
+        self._ask()
+
+    def _make_fields(self, survey: Survey) -> None:
+        body = QWidget()
+        form = QFormLayout(body)
+        form.setContentsMargins(0, 0, 10, 0)
+        form.setSpacing(6)
+        words = "As the net gets them, at first the means of the training samples; the range beside each is theirs."
+        form.addRow(label(words, "caption", "text3", wrap=True))
+        self.fields = []
+        for number in range(survey.shape[0]):
+            field = NumberField(round(float(survey.mean[number]), 4), "float")
+            name = survey.columns[number] if number < len(survey.columns) else f"input {number}"
+            field.setAccessibleName(name)
+            field.edited.connect(lambda _value: self._ask())
+            span = label(f"{survey.low[number]:.3g} to {survey.high[number]:.3g}", "caption", "text3")
+            line = QHBoxLayout()
+            line.addWidget(field)
+            line.addWidget(span)
+            form.addRow(label(name, "label", "text2"), line)
+            self.fields.append(field)
+        self._form.setWidget(body)
+
+    # inputs
+
+    def take_picture(self, path: Path) -> None:
+        """Try a picture file."""
+        if self._survey is None or not is_picture(self._survey.shape):
+            self.refused.emit("The picture was not tried", "The net does not take pictures.")
+            return
+        try:
+            self._picture = read_picture(path)
+        except OSError as error:
+            self.refused.emit("The picture was not tried", str(error))
+            return
+        self._name, self._given = path.name, None
+        self._tell()
+        self._ask()
+
+    def show_sample(self, values: NDArray[np.float32], name: str) -> None:
+        """Try a sample of the data, as the net gets it."""
+        self._name = name
+        if self.fields and values.ndim == 1:
+            for field, value in zip(self.fields, values.tolist(), strict=False):
+                field.set_value(round(value, 6))
+        else:
+            self._given, self._picture = values, None
+            self._tell()
+        self.asked.emit(values)
+
+    def _drawn(self) -> None:
+        if self._name:
+            self._picture, self._given, self._name = None, None, ""
+            self._tell()
+        self._ask()
+
+    def _clear(self) -> None:
+        self._picture, self._given, self._name = None, None, ""
+        self._tell()
+        self.invert.setChecked(False)
+        self.pad.clear()
+
+    def _ask(self) -> None:
+        sample = self.sample()
+        if sample is not None:
+            self.asked.emit(sample)
+            return
+        self.bars.show_values((), np.zeros(0, np.float32), True)
+        self.seen.show_picture(None)
+        self.layers.show_layers(())
+
+    def sample(self) -> NDArray[np.float32] | None:
+        """The input that was made, None where there is none yet."""
+        survey = self._survey
+        if survey is None:
+            return None
+        if not is_picture(survey.shape):
+            return np.array([field.value() for field in self.fields], np.float32)
+        if self._given is not None:
+            return self._given
+        if self._picture is not None:
+            values = self._picture
+        elif self.pad.empty:
+            return None
+        else:
+            values = as_digit(self.pad.ink(), survey.shape[-2:])[None]
+        return as_input(1 - values if self.invert.isChecked() else values, survey)
+
+    def _tell(self) -> None:
+        """Say what is done to an input."""
+        survey = self._survey
+        if survey is None or not is_picture(survey.shape):
+            return
+        if self._given is not None:
+            self.words.setText(f"{self._name}, as the net gets it.")
+            return
+        height, width = survey.shape[-2:]
+        size = f"{height}×{width}"
+        span = f"{float(survey.low.min()):.3g} to {float(survey.high.max()):.3g}"
+        if self._picture is not None:
+            colour = "colour" if survey.shape[0] == 3 and len(survey.shape) == 3 else "grey"
+            self.words.setText(f"{self._name}, resized to {size} in {colour}; black to white is {span}.")
+            return
+        if min(height, width) < SMALL:
+            how = "scaled to fill it, as in scikit-learn's digits"
+        else:
+            how = "scaled to 20/28 of it with its centre of mass in the middle, as in MNIST"
+        self.words.setText(f"Your drawing at {size}, {how}; black to white is {span}.")
+
+    # answers
+
+    def show_answer(self, answer: Answer) -> None:
+        assert self._survey is not None
+        self.bars.show_values(self._survey.classes, answer.values, self._survey.unit)
+        self.seen.show_picture(answer.seen)
+        self.layers.show_layers(answer.layers)
+        self.layers.setVisible(bool(answer.layers))
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if picture_of(event) is not None:
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        path = picture_of(event)
+        if path is not None:
+            event.acceptProposedAction()
+            self.take_picture(path)

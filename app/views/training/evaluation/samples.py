@@ -1,0 +1,163 @@
+"""Samples of an evaluation as tiles: the picture, or the row of the table, with what it is and what it is called."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QHelpEvent, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
+
+from app.training.evaluation.predict import Picture, Shown
+from app.views.ui import theme
+from app.views.ui.widgets.painting import start
+
+SIDE, GAP, LINE, PAD = 66, 10, 15, 12
+ROW = 46
+
+
+def image_of(pixels: Picture) -> QImage:
+    """Bytes (H, W, 3) as an image of its own."""
+    height, width, _ = pixels.shape
+    return QImage(pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
+
+
+class _Tiles(QWidget):
+    opened = Signal(int)  # a sample's number
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.samples: tuple[Shown, ...] = ()
+        self._images: list[QImage | None] = []
+        self._current = -1
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.manager().changed.connect(self.update)
+
+    def set_samples(self, samples: tuple[Shown, ...]) -> None:
+        self.samples = samples
+        self._images = [image_of(one.picture) if one.picture is not None else None for one in samples]
+        self._current = -1
+        self._fit()
+        self.update()
+
+    @property
+    def _pictured(self) -> bool:
+        return any(image is not None for image in self._images)
+
+    @property
+    def _across(self) -> int:
+        return max((self.width() - 2 * PAD + GAP) // (SIDE + GAP), 1) if self._pictured else 1
+
+    def _box(self, place: int) -> QRectF:
+        """Where a tile is, its words included."""
+        if not self._pictured:
+            return QRectF(PAD, PAD / 2 + place * ROW, self.width() - 2 * PAD, ROW - 4)
+        row, column = divmod(place, self._across)
+        height = SIDE + 2 * LINE + GAP
+        return QRectF(PAD + column * (SIDE + GAP), PAD / 2 + row * height, SIDE, height - GAP + 2)
+
+    def _fit(self) -> None:
+        last = self._box(len(self.samples) - 1).bottom() + PAD if self.samples else 1
+        self.setFixedHeight(round(last))
+
+    def resizeEvent(self, event) -> None:
+        self._fit()
+
+    def _at(self, position) -> int:
+        return next((place for place in range(len(self.samples)) if self._box(place).contains(position)), -1)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            place = self._at(event.pos().toPointF())
+            QToolTip.showText(event.globalPos(), self.samples[place].tip if place >= 0 else "", self)
+            return True
+        return super().event(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._current = self._at(event.position())
+        self.update()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        place = self._at(event.position())
+        if place >= 0:
+            self.opened.emit(self.samples[place].number)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Up: -self._across, Qt.Key.Key_Down: self._across}
+        if event.key() in steps and self.samples:
+            place = max(self._current, 0) + (steps[Qt.Key(event.key())] if self._current >= 0 else 0)
+            self._current = min(max(place, 0), len(self.samples) - 1)
+            self.update()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current >= 0:
+            self.opened.emit(self.samples[self._current].number)
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, look = start(self), theme.current()
+        for place, (sample, image) in enumerate(zip(self.samples, self._images, strict=True)):
+            box = self._box(place)
+            if box.intersects(QRectF(event.rect())):
+                if place == self._current:
+                    painter.setPen(look.accent)
+                    painter.setBrush(look.accentBg)
+                    painter.drawRoundedRect(box.adjusted(-3, -3, 3, 1), 4, 4)
+                self._paint_tile(painter, look, box, sample, image)
+        painter.end()
+
+    def _paint_tile(
+        self, painter: QPainter, look: theme.Theme, box: QRectF, sample: Shown, image: QImage | None
+    ) -> None:
+        tone = look.error if sample.right is False else look.text
+        words = QRectF(box)
+        if image is not None:
+            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, max(image.width(), image.height()) > SIDE)
+            scale = SIDE / max(image.width(), image.height())
+            width, height = image.width() * scale, image.height() * scale
+            frame = QRectF(box.left() + (SIDE - width) / 2, box.top() + (SIDE - height) / 2, width, height)
+            painter.drawImage(frame, image)
+            words = QRectF(box.left(), box.top() + SIDE + 2, box.width(), 2 * LINE)
+            _write(painter, sample.title, "label", tone, QRectF(words.left(), words.top(), words.width(), LINE))
+            below = QRectF(words.left(), words.top() + LINE, words.width(), LINE)
+            _write(painter, sample.detail.replace(", loss ", " · "), "axis", look.text3, below)
+            return
+        first = QRectF(words.left(), words.top() + 2, words.width() * 0.62, 18)
+        last = QRectF(first.right(), first.top(), words.width() - first.width(), 18)
+        _write(painter, sample.title, "label", tone, first)
+        _write(painter, sample.detail, "caption", look.text3, last, right=True)
+        _write(painter, sample.text, "formula", look.text2, QRectF(words.left(), words.top() + 20, words.width(), 18))
+
+
+def _write(painter: QPainter, text: str, role: str, color, box: QRectF, right: bool = False) -> None:
+    painter.setFont(theme.font(role))
+    painter.setPen(color)
+    text = QFontMetricsF(painter.font()).elidedText(text, Qt.TextElideMode.ElideRight, box.width())
+    side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
+    painter.drawText(box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
+
+
+class SampleTiles(QScrollArea):
+    """`opened(number)` comes when a sample is to be tried: a double click, or Enter."""
+
+    opened = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.tiles = _Tiles()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWidget(self.tiles)
+        self.setMinimumWidth(180)
+        self.tiles.setAccessibleName("Samples")
+        self.tiles.opened.connect(self.opened)
+
+    @property
+    def samples(self) -> tuple[Shown, ...]:
+        return self.tiles.samples
+
+    def set_samples(self, samples: tuple[Shown, ...]) -> None:
+        self.tiles.set_samples(samples)
+        self.verticalScrollBar().setValue(0)
+
+    def sizeHint(self) -> QSize:
+        return QSize(420, 280)

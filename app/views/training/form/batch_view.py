@@ -1,0 +1,127 @@
+"""One real batch, painted: pictures with their classes, the rows of a table, or pieces of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.views.ui.theme import current, font
+from app.views.ui.widgets.painting import start
+
+if TYPE_CHECKING:
+    from app.data.preview import Preview
+
+CELL, GAP, CAPTION, LINE = 60, 8, 16, 18
+
+
+class BatchView(QWidget):
+    """Shows a Preview; empty without one."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._preview: Preview | None = None
+        self._images: list[QImage] = []
+        self._before: list[QImage] = []  # the same ones before their transforms, painted above them
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    @property
+    def preview(self) -> Preview | None:
+        return self._preview
+
+    def show_preview(self, preview: Preview | None) -> None:
+        self._preview = preview
+        self._images = _images(preview.pictures) if preview is not None else []
+        self._before = _images(preview.before) if preview is not None else []
+        self.setAccessibleName(_words(preview) if preview is not None else "")
+        self.setVisible(preview is not None)
+        self._fit()
+        self.update()
+
+    def resizeEvent(self, event) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        self.setFixedHeight(max(self._height(), 1))
+
+    def _across(self) -> int:
+        return max((self.width() + GAP) // (CELL + GAP), 1)
+
+    def _height(self) -> int:
+        if self._preview is None:
+            return 0
+        if self._images:
+            lines = -(-len(self._images) // self._across())
+            return lines * self._line()
+        return LINE * (len(self._preview.rows) or len(self._preview.texts))
+
+    def _line(self) -> int:
+        return CELL + CAPTION + GAP + (CELL + 2 if self._before else 0)
+
+    def sizeHint(self) -> QSize:
+        return QSize(280, self._height())
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if self._preview is None:
+            return
+        painter = start(self)
+        if self._images:
+            self._paint_pictures(painter, self._preview)
+        elif self._preview.rows:
+            self._paint_rows(painter, self._preview)
+        else:
+            painter.setFont(font("code"))
+            painter.setPen(current().color("text"))
+            for number, text in enumerate(self._preview.texts):
+                self._write(painter, text, QRectF(0, number * LINE, self.width(), LINE))
+        painter.end()
+
+    def _write(self, painter: QPainter, text: str, box: QRectF, right: bool = False) -> None:
+        text = QFontMetricsF(painter.font()).elidedText(text, Qt.TextElideMode.ElideRight, box.width())
+        side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
+        painter.drawText(box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
+
+    def _paint_pictures(self, painter: QPainter, preview: Preview) -> None:
+        painter.setFont(font("caption"))
+        painter.setPen(current().color("text2"))
+        across = self._across()
+        for number, image in enumerate(self._images):
+            left, top = number % across * (CELL + GAP), number // across * self._line()
+            if self._before:
+                _paint(painter, self._before[number], left, top)
+                top += CELL + 2
+            _paint(painter, image, left, top)
+            self._write(painter, preview.captions[number], QRectF(left, top + CELL, CELL, CAPTION))
+
+    def _paint_rows(self, painter: QPainter, preview: Preview) -> None:
+        columns = (*preview.rows[0], "label")
+        width = self.width() / len(columns)
+        for line, row in enumerate(preview.rows):
+            painter.setFont(font("caption" if not line else "code"))
+            painter.setPen(current().color("text3" if not line else "text"))
+            last = preview.captions[line - 1] if line else "label"
+            for place, text in enumerate((*row, last)):
+                self._write(painter, text, QRectF(place * width, line * LINE, width - 6, LINE), right=True)
+
+
+def _images(pictures: Sequence[Any]) -> list[QImage]:
+    """Arrays (height, width, 3) of bytes as images with memory of their own."""
+    return [
+        QImage(each.data, each.shape[1], each.shape[0], 3 * each.shape[1], QImage.Format.Format_RGB888).copy()
+        for each in pictures
+    ]
+
+
+def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
+    """An image in the middle of its cell, as large as fits."""
+    scale = CELL / max(image.width(), image.height())
+    width, height = image.width() * scale, image.height() * scale
+    painter.drawImage(QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height), image)
+
+
+def _words(preview: Preview) -> str:
+    what = "pictures" if preview.pictures else "rows of the table" if preview.rows else "pieces of the text"
+    return f"The first {what}: {', '.join(preview.captions)}" if preview.captions else f"The first {what}"

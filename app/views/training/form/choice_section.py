@@ -1,0 +1,145 @@
+"""A class of torch by name, with the form of its parameters: an optimizer, a loss, a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.training.config import Choice
+from app.training.registry import ChoiceError, Param
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.values import same, show
+from app.views.training.form.folding_section import Folding
+from app.views.ui.background import Background, Failure
+from app.views.ui.widgets import ChoiceField
+from app.views.ui.widgets.painting import label
+
+
+class ChoiceSection(Folding):
+    """A class by name, and the form of its parameters, which torch is asked for in the background.
+
+    `chosen(Choice, merge)` gives choices that torch accepts: it has made the thing once.
+    """
+
+    chosen = Signal(object, object)
+
+    def __init__(
+        self,
+        title: str,
+        names: Sequence[Any],
+        ask_params: Callable[[str], tuple[Param, ...]],
+        check: Callable[[Choice], None],
+        background: Background,
+        parent: QWidget | None = None,
+        *,
+        opened: bool = True,
+        pairs: bool = False,
+    ) -> None:
+        super().__init__(title, parent, opened=opened)
+        self._ask_params, self._check, self._background = ask_params, check, background
+        self._key = f"training.{title.lower()}"
+        self._choice = Choice("")
+        self._shown_name = ""
+        self._loaded = False
+        self.form: ParamForm | None = None
+        self.name = ChoiceField(names, pairs=pairs)
+        self.name.setAccessibleName(title)
+        self.name.edited.connect(self._named)
+        self.place = QVBoxLayout()
+        self.words = label("PyTorch is loading; the parameters come with it.", "label", "text3", wrap=True)
+        self.body_layout.addWidget(self.name)
+        self.body_layout.addWidget(self.words)
+        self.body_layout.addLayout(self.place)
+        self.acted.connect(lambda: self._named(self._choice.name))
+
+    def _named(self, name: str) -> None:
+        """A class was chosen: torch's defaults, as far as there are some."""
+        self.chosen.emit(Choice(name), None)
+
+    def set_torch_loaded(self) -> None:
+        """From here on torch may be asked."""
+        self._loaded = True
+        self._ask()
+
+    def show_choice(self, choice: Choice) -> None:
+        """Show what the project holds."""
+        self._choice = choice
+        self.name.set_value(choice.name)
+        self.set_summary(", ".join([choice.name, *(f"{k} {show(v)}" for k, v in choice.params.items())]),
+                         bool(choice.params))  # fmt: skip
+        if self._shown_name != choice.name:
+            self._ask()
+        elif self.form is not None:
+            self.form.set_values(choice.params)
+
+    def _ask(self) -> None:
+        if self._loaded and self._shown_name != self._choice.name:
+            name = self._choice.name
+            self._background.ask(
+                f"{self._key}.params", self._ask_params, name,
+                on_answer=lambda params: self._make_form(name, params), on_error=self._no_params,
+            )  # fmt: skip
+
+    def _make_form(self, name: str, params: tuple[Param, ...]) -> None:
+        if name != self._choice.name:
+            return
+        self._drop_form()
+        self._shown_name = name
+        self.form = ParamForm(params)
+        self.form.edited.connect(self._edited)
+        self.form.reset.connect(lambda param: self.chosen.emit(self._with(param, self._default(param)), None))
+        self.form.set_docs({param.name: param.doc for param in params})
+        self.form.set_values(self._choice.params)
+        self.place.addWidget(self.form)
+        self.words.hide()
+
+    def _drop_form(self) -> None:
+        if self.form is not None:
+            self.place.removeWidget(self.form)
+            self.form.hide()
+            self.form.deleteLater()
+            self.form = None
+        self._shown_name = ""
+
+    def _no_params(self, failure: Failure) -> None:
+        self.words.setText(str(failure.error))
+        self.words.show()
+
+    def _default(self, name: str) -> Any:
+        assert self.form is not None
+        return self.form.rows[name].param.default
+
+    def _with(self, name: str, value: Any) -> Choice:
+        """The choice with one parameter set; what is the default is left out."""
+        params = self._choice.params
+        params = params.without(name) if same(value, self._default(name)) else params.set(name, value)
+        return Choice(self._choice.name, FrozenMap(params))
+
+    def _edited(self, name: str, value: Any, merge: str | None) -> None:
+        """Have torch make it; only what it makes goes into the project."""
+        choice = self._with(name, value)
+        self._background.ask(
+            f"{self._key}.check", *self._question(choice),
+            on_answer=lambda _none: self._accepted(choice, name, merge),
+            on_error=lambda failure: self._refused(name, failure),
+        )  # fmt: skip
+
+    def _question(self, choice: Choice) -> tuple[Any, ...]:
+        """What torch is asked of a choice: a function and its arguments."""
+        return self._check, choice
+
+    def _accepted(self, choice: Choice, name: str, merge: str | None) -> None:
+        if choice.name == self._choice.name:
+            if self.form is not None:
+                self.form.set_problem(name, "")
+            self.chosen.emit(choice, f"{self._key}/{merge}" if merge else None)
+
+    def _refused(self, name: str, failure: Failure) -> None:
+        if self.form is not None:
+            blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
+            words = str(failure.error)
+            self.form.set_problem(blamed if blamed in self.form.rows else name, words)

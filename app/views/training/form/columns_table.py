@@ -1,0 +1,101 @@
+"""The columns of a table in text: which are learnt from, which is predicted, and what each is taken as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QGridLayout, QWidget
+
+from app.data.spec import SourceSpec
+from app.views.ui.widgets import ChoiceField
+from app.views.ui.widgets.painting import label
+
+INPUT, TARGET, ALSO, LEFT_OUT = "input", "target", "+ target", "–"
+AUTO, NUMBER, KIND = "auto", "number", "kinds"
+ROLE, KIND_OF = 100, 82  # px that the texts of the fields want
+MOST = 60  # lines; a table of more columns is chosen by hand in the project's file
+
+
+class ColumnsTable(QWidget):
+    """A line a column. `edited(options)` gives the options `inputs`, `target`, `more_targets`, `categories` and
+    `numbers` anew.
+    """
+
+    edited = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 4, 0, 4)
+        self._grid.setHorizontalSpacing(6)
+        self._grid.setVerticalSpacing(2)
+        self._grid.setColumnStretch(0, 1)
+        self.roles: dict[str, ChoiceField] = {}
+        self.kinds: dict[str, ChoiceField] = {}
+        self._names: tuple[str, ...] = ()
+
+    def show_columns(self, spec: SourceSpec, options: Mapping[str, Any]) -> None:
+        """The columns that a file was found to have; nothing for what is no table."""
+        names = spec.all_columns
+        self.setVisible(0 < len(names) <= MOST)
+        if self.isHidden():
+            return
+        if names != self._names:
+            self._fill(names)
+        target = options["target"] or names[-1]
+        taken = options["inputs"] or {column.partition("=")[0] for column in spec.columns}
+        for name in names:
+            other = ALSO if name in options["more_targets"] else INPUT if name in taken else LEFT_OUT
+            self.roles[name].set_value(TARGET if name == target else other)
+            chosen = NUMBER if name in options["numbers"] else KIND if name in options["categories"] else AUTO
+            self.kinds[name].set_value(chosen)
+            self.kinds[name].setEnabled(name != target)
+
+    def _fill(self, names: tuple[str, ...]) -> None:
+        while (item := self._grid.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        self._names = names
+        self.roles, self.kinds = {}, {}
+        for column, text in enumerate(("column", "is", "taken as")):
+            self._grid.addWidget(label(text, "caption", "text3"), 0, column)
+        for line, name in enumerate(names, 1):
+            self.roles[name] = ChoiceField((INPUT, TARGET, ALSO, LEFT_OUT))
+            self.kinds[name] = ChoiceField((AUTO, NUMBER, KIND))
+            self.roles[name].setMinimumWidth(ROLE)  # so that three columns have room beside one another
+            self.kinds[name].setMinimumWidth(KIND_OF)
+            self.roles[name].setAccessibleName(f"What the column {name} is for")
+            self.kinds[name].setAccessibleName(f"What the column {name} is taken as")
+            self.roles[name].edited.connect(lambda role, name=name: self._role_chosen(name, role))
+            self.kinds[name].edited.connect(lambda _kind: self._tell())
+            words = label(name, "code", "text2")
+            words.setToolTip(name)
+            for column, widget in enumerate((words, self.roles[name], self.kinds[name])):
+                self._grid.addWidget(widget, line, column)
+
+    def _role_chosen(self, name: str, role: str) -> None:
+        """One column is the target: the one that was is an input from now on."""
+        others = [other for other in self._names if other != name]
+        targets = [other for other in others if self.roles[other].value() == TARGET]
+        if role == TARGET:
+            for other in targets:
+                self.roles[other].set_value(INPUT)
+        elif not targets:
+            self.roles[others[-1]].set_value(TARGET)
+        self._tell()
+
+    def _tell(self) -> None:
+        roles = {name: self.roles[name].value() for name in self._names}
+        kinds = {name: self.kinds[name].value() for name in self._names}
+        self.edited.emit(
+            {
+                "inputs": tuple(name for name, role in roles.items() if role == INPUT),
+                "target": next(name for name, role in roles.items() if role == TARGET),
+                "more_targets": tuple(name for name, role in roles.items() if role == ALSO),
+                "categories": tuple(name for name, kind in kinds.items() if kind == KIND),
+                "numbers": tuple(name for name, kind in kinds.items() if kind == NUMBER),
+            }
+        )

@@ -1,0 +1,80 @@
+"""What the data give beside what the net takes, with one click that mends what does not fit."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+
+from app.builder.diagnostics.problems import Cure
+from app.preflight.preflight import Fit
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import elided, label, set_property
+
+MOST = 236  # px of the words on a button
+
+
+def _offered(fit: Fit) -> tuple[Cure, ...]:
+    """Who stands before the data has chosen them: what changes the net to fit comes first here, synthetic data last."""
+    every = [[cure for cure in problem.cures if not cure.chooses_data] for problem in fit.problems]
+    first = [next((cure for cure in cures if not cure.data), None) for cures in every]
+    data = next((cure for cures in every for cure in cures if cure.data), None)
+    return tuple(cure for cure in (*first, data) if cure is not None)
+
+
+class FitBox(QWidget):
+    """Two lines, and buttons that make the net fit, or the data. `cure_requested(Cure)` asks for one."""
+
+    cure_requested = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.data, self.net = label("", "label", "text2", wrap=True), label("", "label", "text2", wrap=True)
+        self.words = label("", "label", "text3", wrap=True)
+        self.buttons: list[Button] = []
+        self._cures: tuple[Cure, ...] = ()
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(2)
+        grid.setColumnStretch(1, 1)
+        for line, (text, value) in enumerate((("Data give", self.data), ("The net takes", self.net))):
+            grid.addWidget(label(text, "caption", "text3"), line, 0, Qt.AlignmentFlag.AlignTop)
+            grid.addWidget(value, line, 1)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 4, 0, 0)
+        self._column.setSpacing(4)
+        self._column.addLayout(grid)
+        self._column.addWidget(self.words)
+        self.hide()
+
+    def show_fit(self, fit: Fit | None) -> None:
+        """Show both sides, or nothing while they are not known."""
+        self._offer(_offered(fit) if fit is not None else ())
+        self.setVisible(fit is not None)
+        if fit is None:
+            return
+        self.data.setText(fit.data)
+        self.net.setText(fit.net)
+        set_property(self.words, "tone", "error" if fit.problems else "text3")
+        self.words.setText(" ".join(f"{one.message}." for one in fit.problems) or "They fit.")
+
+    def _offer(self, cures: tuple[Cure, ...]) -> None:
+        """A button a cure, made anew only where the cures are others."""
+        if cures == self._cures:
+            return
+        self._cures = cures
+        for button in self.buttons:
+            self._column.removeWidget(button)
+            button.hide()
+            button.deleteLater()
+        self.buttons = []
+        for cure in cures:
+            words = elided(cure.label, "tab", MOST).text
+            button = Button(words.replace("&", "&&"), "secondary" if cure.data else "primary")
+            button.setToolTip(cure.label if words != cure.label else "")
+            button.setAccessibleName(cure.label)
+            button.clicked.connect(lambda _checked=False, cure=cure: self._ask(cure))
+            self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+            self.buttons.append(button)
+
+    def _ask(self, cure: Cure) -> None:
+        self.cure_requested.emit(cure)

@@ -1,0 +1,364 @@
+"""The Data section of the Training tab: which data a run learns from, what is known of them, and a look at a batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
+
+from app.data import description
+from app.data.config import DataConfig, Transform
+from app.data.own_files import dataset_class
+from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
+from app.data.spec import VALUES, ReadingStopped, SourceSpec
+from app.data.transform_list import is_random
+from app.preflight import synthetic_data
+from app.training.job import JobError, check_data
+from app.training.registry import Param
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.values import same
+from app.views.training.form.batch_view import BatchView
+from app.views.training.form.columns_table import ColumnsTable
+from app.views.training.form.data_fit import FitBox
+from app.views.training.form.data_reader import DataReader
+from app.views.training.form.transforms_list import TransformsList
+from app.views.ui.background import Failure
+from app.views.ui.number_text import grouped_digits, megabytes
+from app.views.ui.widgets import Button, ChoiceField, Section
+from app.views.ui.widgets.painting import label, set_property
+
+if TYPE_CHECKING:
+    from app.data.preview import Preview
+
+_SPLIT = (
+    Param("validation_fraction", "float", DataConfig.validation_fraction, minimum=0, doc="Share of samples held out."),
+    Param("test_fraction", "float", DataConfig.test_fraction, minimum=0, doc="Share of samples kept for a test."),
+    Param("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Decides which samples are held out."),
+)
+_LOADING = (
+    Param("shuffle", "bool", DataConfig.shuffle, doc="Draw a new order of the samples for every epoch."),
+    Param("drop_last", "bool", DataConfig.drop_last, doc="Leave out a last batch that is not full."),
+    Param("class_weights", "bool", DataConfig.class_weights,
+          doc="Weigh rare classes in the loss as much as common ones; of several losses in each that can."),
+)  # fmt: skip
+_BAD = (
+    Param("bad", "choice", DataConfig.bad, choices=("stop", "skip"),
+          doc="What happens to samples that cannot be read: the run does not start, or goes without them."),
+)  # fmt: skip
+_KINDS = {"int", "float", "bool", "choice", "str", "literal"}
+_NAMED = {"target"}  # chosen in the table of columns
+BATCH = 64
+
+
+class DataSection(Section):
+    """Which data, what is known of them, the split, and one batch.
+
+    `chosen(DataConfig, words, merge)` is the config that a person made; `merge` is equal within a visit to a field.
+    `facts_changed` says that more is known of the data than before: whether the net fits is to be asked again.
+    """
+
+    chosen = Signal(object, str, object)
+    download_requested = Signal(str)
+    facts_changed = Signal()
+    trust_requested = Signal(str)  # the path of a file that is to be looked at before anything of it runs
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Data", parent=parent)
+        self._root: Path = default_root()
+        self._config = DataConfig()
+        self._asked: DataConfig | None = None
+        self.synthetic: FrozenMap[str, Any] | None = None  # options of synthetic data that fit the net
+        self._options_of = ""
+        self.options: ParamForm | None = None
+        self.reader = DataReader(self)
+        self.reader.read.connect(self._read)
+        self.reader.progress.connect(self._progress)
+        self.source = ChoiceField([(key, spec.label) for key, spec in SOURCES.items()], pairs=True)
+        self.source.setAccessibleName("Data source")
+        self.source.edited.connect(self._choose_source)
+        self.words = label("", "label", "text2", wrap=True)
+        self.state = label("", "label", "text3", wrap=True)
+        self.download = Button("Download …", icon="save")
+        self.download.clicked.connect(lambda: self.download_requested.emit(self._config.source))
+        self.pick = Button("Choose file …", icon="folder")
+        self.pick.clicked.connect(self._pick)
+        self.trust = Button("Look at it …", "primary", icon="eye")
+        self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
+        self.fit = FitBox()
+        self.columns = ColumnsTable()
+        self.columns.edited.connect(self._choose_columns)
+        self._options_place = QVBoxLayout()
+        self.split, self.loading, self.bad = ParamForm(_SPLIT), ParamForm(_LOADING), ParamForm(_BAD)
+        for form, params in ((self.split, _SPLIT), (self.loading, _LOADING), (self.bad, _BAD)):
+            form.set_docs({param.name: param.doc for param in params})
+            form.edited.connect(self._set)
+            form.reset.connect(lambda name: self._set(name, getattr(DataConfig, name), None))
+        self.training_transforms = TransformsList("Transforms in training", random=True)
+        self.eval_transforms = TransformsList("Transforms in evaluation", random=False)
+        self.training_transforms.edited.connect(self._transform)
+        self.eval_transforms.edited.connect(
+            lambda made, what, merge: self._put(replace(self._config, eval_transforms=made), what, merge)
+        )
+        self.own_split = label("", "label", "text3", wrap=True)
+        self.balance = label("", "label", "text3", wrap=True)
+        self.batch_words = label("", "label", "text2", wrap=True)
+        self.batch = BatchView()
+        self.batch.hide()
+        self.show_batch = Button("Show a batch")
+        self.show_batch.clicked.connect(self.look)
+        self.stop = Button("Stop reading")
+        self.stop.clicked.connect(self.reader.stop)
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of reading the data")
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        for part in (self.source, self.words, self.state):
+            self.body_layout.addWidget(part)
+        for button in (self.download, self.pick, self.trust):
+            self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body_layout.addWidget(self.fit)
+        self.body_layout.addWidget(self.bar)
+        self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body_layout.addWidget(self.columns)
+        self.body_layout.addLayout(self._options_place)
+        for part in (self.bad, self.split, self.own_split, self.loading, self.balance, self.training_transforms,
+                     self.eval_transforms):  # fmt: skip
+            self.body_layout.addWidget(part)
+        row = QHBoxLayout()
+        row.addWidget(self.show_batch)
+        row.addStretch(1)
+        self.body_layout.addLayout(row)
+        self.body_layout.addWidget(self.batch_words)
+        self.body_layout.addWidget(self.batch)
+        for part in (self.bar, self.stop, self.columns, self.batch_words):
+            part.hide()
+
+    def set_root(self, root: Path) -> None:
+        """Where downloaded data lie."""
+        self._root = root
+        self.show_config(self._config)
+
+    def show_config(self, config: DataConfig) -> None:
+        """Show what the project holds, and whether the data are here. Own files that nobody has read are read now."""
+        if config != self._config:
+            self.batch.show_preview(None)
+            self.batch_words.hide()
+        self._config = config
+        self.source.set_value(config.source)
+        bare = SOURCES.get(config.source)
+        for form in (self.split, self.loading, self.bad):
+            form.set_values({name: getattr(config, name) for name in form.rows})
+        self._show_options(bare)
+        spec, problem = self._known()
+        self.split.setVisible(bare is not None and not bare.own_split)
+        self.own_split.setVisible(bare is not None and bare.own_split)
+        self.own_split.setText("The validation samples are those that the authors of the data chose.")
+        self.loading.setVisible(bare is not None)
+        self.bad.setVisible(bare is not None and bool(bare.picks))
+        missing = bare is not None and not is_present(config.source, self._root)
+        waits = config.source == dataset_class.KEY and bool(config.path) and not dataset_class.trusted(config)
+        self.download.setVisible(missing)
+        self.trust.setVisible(waits)
+        self.pick.setVisible(bare is not None and bool(bare.picks))
+        in_the_way = bare is None or missing or problem or waits or self.reader.busy
+        self.show_batch.setVisible(not in_the_way)
+        self._say(bare, spec, problem, missing)
+        self._show_transforms(bare)
+        if waits and not problem:
+            self.state.setText(f"{Path(config.path).name} is not trusted yet, so nothing of it was run.")
+        elif bare is not None and bare.picks and config.path and spec is not None and not spec.is_read and not problem:
+            self.look()
+
+    def _known(self) -> tuple[SourceSpec | None, str]:
+        """What is known of the data, and why they cannot be used."""
+        try:
+            check_data(self._config)
+            return spec_of(self._config), ""
+        except (JobError, DataError) as error:
+            return SOURCES.get(self._config.source), str(error)
+
+    def _say(self, bare: SourceSpec | None, spec: SourceSpec | None, problem: str, missing: bool) -> None:
+        if bare is None or spec is None:
+            self.words.setText("The project names data that are not known here. Choose others.")
+            self.state.setText("")
+            self.balance.hide()
+            return
+        self.words.setText(bare.summary)
+        self.download.setText(f"Download {megabytes(bare.download_bytes)} …")
+        self.pick.setText(f"Choose another {bare.picks} …" if self._config.path else f"Choose a {bare.picks} …")
+        self.pick.setToolTip(self._config.path)
+        sentences = [description.facts(spec, self._config)] if spec.is_read else []
+        if bare.picks and self._config.path and not spec.is_read and not problem:
+            sentences.append(f"{Path(self._config.path).name} is not read yet.")
+        if bare.download_bytes:
+            here = f"Downloaded, in {self._root}."
+            sentences.append("Not downloaded; nothing is fetched unless you ask." if missing else here)
+        sentences += [*spec.notes, description.bad(spec, self._config.bad)]
+        picking = bool(bare.picks) and not self._config.path
+        set_property(self.state, "tone", "error" if problem and not picking else "text3")
+        self.state.setText(problem if problem and not picking else " ".join(filter(None, sentences)))
+        self.state.setVisible(bool(self.state.text()))
+        self.balance.setText(description.balance(spec))
+        self.balance.setVisible(bool(self.balance.text()) and spec.task != VALUES)
+        if spec.all_columns and not problem:
+            self.columns.show_columns(spec, options_of(self._config))
+        else:
+            self.columns.hide()
+
+    # --- What a person chooses
+
+    def _show_options(self, spec: SourceSpec | None) -> None:
+        key = spec.key if spec is not None else ""
+        if key != self._options_of:
+            self._options_of = key
+            if self.options is not None:
+                self._options_place.removeWidget(self.options)
+                self.options.hide()
+                self.options.deleteLater()
+                self.options = None
+            shown = [one for one in spec.options if one.kind in _KINDS and one.name not in _NAMED] if spec else []
+            if shown:
+                self.options = ParamForm(shown)
+                self.options.set_docs({option.name: option.doc for option in shown})
+                self.options.edited.connect(self._set_option)
+                self.options.reset.connect(lambda name: self._put_options({name: None}, f"Reset {name}", None))
+                self._options_place.addWidget(self.options)
+        if self.options is not None:
+            self.options.set_values({k: v for k, v in self._config.options.items() if k in self.options.rows})
+
+    def _show_transforms(self, bare: SourceSpec | None) -> None:
+        """The lists are for pictures, and for what a project has though they are none."""
+        config = self._config
+        try:
+            shape = spec_of(replace(config, train_transforms=(), eval_transforms=())).shape
+        except DataError:
+            shape = ()
+        for part, chosen in ((self.training_transforms, config.train_transforms),
+                             (self.eval_transforms, config.eval_transforms)):  # fmt: skip
+            part.shape = shape
+            part.show_transforms(chosen)
+            part.setVisible(bare is not None and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3))))
+
+    def _transform(self, made: tuple[Transform, ...], what: str, merge: str | None) -> None:
+        """What is added that does not draw is wanted in evaluation as well."""
+        config = replace(self._config, train_transforms=made)
+        added = made[len(self._config.train_transforms) :]
+        if added and not is_random(added):
+            config = replace(config, eval_transforms=(*config.eval_transforms, *added))
+        self._put(config, what, merge)
+
+    def _put(self, config: DataConfig, what: str, merge: str | None) -> None:
+        self.chosen.emit(config, what, f"data/{merge}" if merge else None)
+
+    def _choose_source(self, key: str) -> None:
+        options = self.synthetic if key == synthetic_data.KEY and self.synthetic is not None else FrozenMap()
+        config = replace(
+            self._config, source=key, path="", options=options, train_transforms=(), eval_transforms=()
+        )
+        self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
+
+    def _pick(self) -> None:
+        spec, start = SOURCES[self._config.source], self._config.path or str(Path.home())
+        if spec.picks == "folder":
+            name = QFileDialog.getExistingDirectory(self, "Folder of pictures", start)
+        else:
+            kinds = f"{spec.label.removesuffix(' …')} ({spec.pattern});;All files (*)"
+            name, _ = QFileDialog.getOpenFileName(self, "Choose data", start, kinds)
+        if name:
+            self.set_path(name)
+
+    def set_path(self, path: str) -> None:
+        """Take another file or folder; what was chosen of the columns of another is let go."""
+        kept = self._config.options.without(
+            "inputs", "target", "more_targets", "categories", "numbers", "labels"
+        )
+        self.chosen.emit(replace(self._config, path=path, options=kept), f"Read {Path(path).name}", None)
+
+    def _choose_columns(self, options: dict[str, Any]) -> None:
+        self._put_options(options, "Choose columns", None)
+
+    def _set_option(self, name: str, value: Any, merge: str | None) -> None:
+        option = next(one for one in SOURCES[self._config.source].options if one.name == name)
+        if option.kind == "float" and type(value) is int:
+            value = float(value)
+        if refusal := option.refusal(value):
+            assert self.options is not None
+            self.options.set_problem(name, f"{name} is {value!r}; {refusal}.")
+            return
+        self._put_options({name: value}, f"Set {name}", merge)
+
+    def _put_options(self, changed: dict[str, Any], what: str, merge: str | None) -> None:
+        """Put options into the config; those that are the default, or None, are left out."""
+        defaults = {option.name: option.default for option in SOURCES[self._config.source].options}
+        options = {**self._config.options, **changed}
+        kept = {name: value for name, value in options.items() if value is not None and not same(value, defaults[name])}
+        config = replace(self._config, options=FrozenMap(kept))
+        if self.options is not None:
+            for name in changed:
+                self.options.set_problem(name, "")
+        self._put(config, what, merge)
+
+    def _set(self, name: str, value: Any, merge: str | None) -> None:
+        config = replace(self._config, **{name: value})
+        form = next(form for form in (self.split, self.loading, self.bad) if name in form.rows)
+        try:
+            check_data(config)
+        except JobError as error:
+            # Another field may be at fault, in a file that was edited by hand; that is no reason to refuse this one.
+            if str(error).startswith(f"{name} is "):
+                form.set_problem(name, str(error))
+                return
+        form.set_problem(name, "")
+        self._put(config, f"Set {name.replace('_', ' ')}", merge)
+
+    # --- Reading
+
+    def look(self) -> None:
+        """Read the data beside the window and show a batch of them."""
+        if self._asked == self._config and self.reader.busy:
+            return
+        self._asked = self._config
+        self.reader.ask(self._config, self._root, BATCH)
+        self.show_batch.hide()
+        self.bar.setRange(0, 0)
+        self.bar.show()
+        self.stop.show()
+
+    def close_reader(self) -> None:
+        """Before the window goes."""
+        self.reader.close()
+
+    def _progress(self, done: int, total: int, name: str) -> None:
+        self.bar.setRange(0, max(total, 1))
+        self.bar.setValue(done)
+        self.state.setText(f"Reading {name}, {grouped_digits(done)} of {grouped_digits(total)}.")
+        self.state.show()
+
+    @Slot(object, object)
+    def _read(self, config: DataConfig, answer: Preview | Failure) -> None:
+        self.bar.hide()
+        self.stop.hide()
+        self._asked = None
+        if config != self._config:
+            return
+        failed = isinstance(answer, Failure)
+        if failed and isinstance(answer.error, ReadingStopped):
+            self.show_batch.show()
+            self.state.setText("Reading was stopped. Show a batch to begin it again.")
+            return
+        self.show_config(config)
+        if not failed:
+            self.batch.show_preview(answer)
+            self.batch_words.setText(description.batch(answer))
+            self.batch_words.show()
+        elif not self._known()[1]:
+            set_property(self.state, "tone", "error")
+            self.state.setText(str(answer.error))
+            self.state.show()
+        self.facts_changed.emit()

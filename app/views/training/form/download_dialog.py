@@ -1,0 +1,140 @@
+"""Fetching data: the size is said first, then bytes are counted, and it can be stopped at any time."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QProgressBar, QWidget
+
+from app.data.downloads.download import DownloadCancelled, download
+from app.data.sources import SOURCES
+from app.views.ui.background import Failure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.number_text import megabytes
+from app.views.ui.widgets.painting import label
+
+Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]], object]
+LOOK = 100  # ms between two looks at the progress
+
+
+class _Fetcher(QThread):
+    """Fetches in a thread of its own: the background's worker has the drawing to check meanwhile."""
+
+    ended = Signal(object)
+
+    def __init__(self, fetch: Fetch, source: str, root: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._fetch, self._source, self._root = fetch, source, root
+        self._cancelled = threading.Event()
+        self.progress: tuple[int, int, str] = (0, SOURCES[source].download_bytes, "")
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def _tell(self, done: int, total: int, name: str) -> None:
+        self.progress = (done, total, name)  # one assignment: the window looks at it whenever it likes
+
+    def run(self) -> None:
+        failure: Failure | None = None
+        try:
+            self._fetch(self._source, self._root, self._tell, self._cancelled.is_set)
+        except Exception as error:  # whatever it is, the person who asked is told
+            failure = Failure(error, traceback.format_exc())
+        self.ended.emit(failure)
+
+
+class DownloadDialog(Dialog):
+    """Asks, then fetches. It is accepted when the data are there, which `downloaded(source)` tells too."""
+
+    downloaded = Signal(str)
+
+    def __init__(self, source: str, root: Path, parent: QWidget | None = None, fetch: Fetch = download) -> None:
+        spec = SOURCES[source]
+        super().__init__(f"Download {spec.label}?", parent, icon="save")
+        self.setWindowTitle("Download data")
+        self.setMinimumWidth(460)
+        self._source, self._root, self._fetch = source, root, fetch
+        self._fetcher: _Fetcher | None = None
+        self.words = label(
+            f"{megabytes(spec.download_bytes)} from {spec.host}, kept in {root}. Nothing else is fetched.",
+            "body", "text2", wrap=True,
+        )  # fmt: skip
+        self.bar = QProgressBar()
+        self.bar.setRange(0, 1000)
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the download")
+        self.bar.hide()
+        self.state = label("", "label", "text3", wrap=True)
+        self.state.hide()
+        for part in (self.words, self.bar, self.state):
+            self.body.addWidget(part)
+        self.cancel_button = self.add_button("Cancel")
+        self.cancel_button.clicked.connect(self.reject)
+        self.start_button = self.add_button(f"Download {megabytes(spec.download_bytes)}", "primary", default=True)
+        self.start_button.clicked.connect(self.start)
+        self.start_button.setFocus()
+        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        if self._fetcher is not None:
+            return
+        self.start_button.setEnabled(False)
+        self.bar.show()
+        self.state.setProperty("tone", "text3")
+        self.state.style().polish(self.state)
+        self.state.setText("Asking the server …")
+        self.state.show()
+        self._fetcher = _Fetcher(self._fetch, self._source, self._root, self)
+        self._fetcher.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._fetcher.start()
+        self._timer.start()
+
+    def _look(self) -> None:
+        if self._fetcher is not None:
+            done, total, name = self._fetcher.progress
+            self.bar.setValue(round(1000 * done / total) if total else 0)
+            self.state.setText(f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Asking the server …")
+
+    def _ended(self, failure: Failure | None) -> None:
+        self._timer.stop()
+        if self._fetcher is not None:
+            self._fetcher.wait()
+            self._fetcher.deleteLater()
+        self._fetcher = None
+        if failure is None:
+            self.downloaded.emit(self._source)
+            self.accept()
+        elif isinstance(failure.error, DownloadCancelled):
+            super().reject()
+        else:
+            self.bar.hide()
+            self.state.setProperty("tone", "error")
+            self.state.style().polish(self.state)
+            self.state.setText(str(failure.error))
+            self.state.setToolTip(failure.traceback)
+            self.start_button.setText("Try again")
+            self.start_button.setEnabled(True)
+            self.adjustSize()
+
+    def reject(self) -> None:
+        """Close; while something is being fetched, stop that first."""
+        if self._fetcher is None:
+            super().reject()
+            return
+        self._fetcher.cancel()
+        self.cancel_button.setEnabled(False)
+        self.state.setText("Stopping …")
+        self._timer.stop()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self._fetcher is not None:
+            event.ignore()
+            self.reject()
+        else:
+            super().closeEvent(event)

@@ -1,0 +1,227 @@
+"""Groups of parameters: which layers have a rate or a decay of their own, and what nobody trains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+
+from app.project.module_paths import Layer, Layers
+from app.training import registry
+from app.training.config import Choice, Group, TrainingConfig
+from app.training.registry import ChoiceError, Param
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.picker import Picker
+from app.views.inspector.fields.values import same, show
+from app.views.training.form.path_list import PathLine, pick_layer
+from app.views.training.form.settings_fields import NO_DECAY
+from app.views.training.form.settings_section import KnobSection
+from app.views.ui.background import Background, Failure
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.focus import keeping_focus
+from app.views.ui.widgets.painting import label
+
+FEW = 40  # frozen layers that are named
+RATES = ("OneCycleLR", "CyclicLR")  # schedules that set the rate of every group themselves
+
+
+class GroupBox(QFrame):
+    """One group: its path, and the optimizer's numbers of which some are its own."""
+
+    edited = Signal(str, str, object, object)  # path, name, value, merge
+    removed = Signal(str)
+
+    def __init__(self, group: Group, params: tuple[Param, ...]) -> None:
+        super().__init__()
+        self.group = group
+        self.head = PathLine(group.path, "the group of")
+        self.head.removed.connect(self.removed)
+        self.form = ParamForm(params, defaults=True)
+        self.form.set_docs({param.name: param.doc for param in params})
+        self.form.edited.connect(lambda name, value, merge: self.edited.emit(group.path, name, value, merge))
+        self.form.reset.connect(lambda name: self.edited.emit(group.path, name, self.default(name), None))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4, 0, 4)
+        column.setSpacing(2)
+        column.addWidget(self.head)
+        column.addWidget(self.form)
+        self.show_group(group)
+
+    def default(self, name: str) -> Any:
+        return self.form.rows[name].param.default
+
+    def show_group(self, group: Group) -> None:
+        self.group = group
+        self.form.set_values(group.options)
+
+
+class GroupsSection(KnobSection):
+    """`made(groups, words, merge)` are groups that the optimizer takes."""
+
+    made = Signal(object, str, object)
+
+    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+        super().__init__("Parameter groups", NO_DECAY, parent)
+        self._background = background
+        self._loaded = False
+        self._training = TrainingConfig()
+        self._asked: Choice | None = None
+        self._params: tuple[Param, ...] = ()
+        self._layers: Layers | None = None
+        self.boxes: dict[str, GroupBox] = {}
+        self.words = label("", "label", "text3", wrap=True)
+        self.frozen = label("", "label", "text3", wrap=True)
+        self.add = Button("Add a group…", "link", "add")
+        self.add.clicked.connect(self.ask)
+        self._place = QVBoxLayout()
+        self._place.setSpacing(6)
+        self.body_layout.addLayout(self._place)
+        self.body_layout.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body_layout.addWidget(self.words)
+        self.body_layout.addWidget(self.frozen)
+        self.frozen.hide()
+        self._say()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("no_decay", "groups")
+
+    def set_torch_loaded(self) -> None:
+        """From here on torch may be asked."""
+        self._loaded = True
+        self._ask_params()
+
+    def set_layers(self, layers: Layers) -> None:
+        """What the net has now."""
+        self._layers = layers
+        outer = list(islice(layers.frozen(), FEW + 1))
+        names = ", ".join(outer[:FEW]) + (" and others" if len(outer) > FEW else "")
+        self.frozen.setText(f"Left out, because it is frozen: {names}." if outer else "")
+        self.frozen.setVisible(bool(outer))
+        self._mark()
+
+    def told(self, training: TrainingConfig) -> list[str]:
+        count = len(training.groups)
+        return [f"{count} group{'s' * (count > 1)}"] * bool(count) + super().told(training)
+
+    def show_config(self, training: TrainingConfig) -> None:
+        super().show_config(training)
+        self._training = training
+        self._ask_params()
+        self._show_groups()
+        self._say()
+
+    # --- Groups
+
+    def _ask_params(self) -> None:
+        choice = self._training.optimizer
+        if self._loaded and choice != self._asked:
+            self._asked = choice
+            self._background.ask(
+                "training.groups.params", registry.group_params, choice,
+                on_answer=self._take_params, on_error=self._no_groups,
+            )  # fmt: skip
+
+    def _take_params(self, params: tuple[Param, ...]) -> None:
+        self._params = params
+        with keeping_focus(self):  # the person may be typing in a box by now
+            self._clear()
+            self._show_groups()
+        self._say()
+
+    def _no_groups(self, failure: Failure) -> None:
+        self._params = ()
+        self._clear()
+        self._say(str(failure.error))
+
+    def _clear(self) -> None:
+        for box in self.boxes.values():
+            self._place.removeWidget(box)
+            box.hide()
+            box.deleteLater()
+        self.boxes = {}
+
+    def _show_groups(self) -> None:
+        groups = self._training.groups
+        if [*self.boxes] != [group.path for group in groups]:
+            with keeping_focus(self):
+                self._clear()
+                self._make_boxes(groups)
+        for group in groups:
+            if group.path in self.boxes:
+                self.boxes[group.path].show_group(group)
+        self._mark()
+
+    def _make_boxes(self, groups: tuple[Group, ...]) -> None:
+        if self._params:
+            self.boxes = {group.path: GroupBox(group, self._params) for group in groups}
+        for box in self.boxes.values():
+            box.removed.connect(self._remove)
+            box.edited.connect(self._option_edited)
+            self._place.addWidget(box)
+
+    def _mark(self) -> None:
+        for path, box in self.boxes.items():
+            box.head.set_known(self._layers is None or self._layers.has(path))
+
+    def _say(self, problem: str = "") -> None:
+        """What a group is, or why there can be none."""
+        schedule = self._training.schedule
+        words = problem
+        if not words and not self._training.groups:
+            words = "A layer in a group has a learning rate or a weight decay of its own; the first that fits counts."
+        elif not words and schedule is not None and schedule.choice.name in RATES:
+            words = f"{schedule.choice.name} sets the rate of every group: an lr of its own does nothing."
+        self.words.setText(words)
+        self.words.setVisible(bool(words))
+        self.add.setEnabled(not problem)
+
+    def ask(self) -> Picker:
+        """Ask which layer gets a group of its own."""
+        taken = {group.path for group in self._training.groups}
+        left = (one for one in self._layers or () if one.trains and not one.frozen and one.path not in taken)
+        nothing = "No other layer has parameters to train."
+        return pick_layer("Layers with parameters", left, self.add, self._add, nothing)
+
+    def _add(self, layer: Layer) -> None:
+        rate = next((param.default for param in self._params if param.name == "lr"), None)
+        options: FrozenMap[str, Any] = FrozenMap({"lr": rate / 10} if isinstance(rate, int | float) else {})
+        groups = list(self._training.groups)
+        # Of two groups that fit the first counts, so what lies within another goes before it.
+        around = (i for i, group in enumerate(groups) if f"{layer.path}.".startswith(f"{group.path}."))
+        groups.insert(next(around, len(groups)), Group(layer.path, options))
+        self.made.emit(tuple(groups), f"Add a group for {layer.path}", None)
+
+    def _remove(self, path: str) -> None:
+        groups = tuple(group for group in self._training.groups if group.path != path)
+        self.made.emit(groups, f"Remove the group of {path}", None)
+
+    def _option_edited(self, path: str, name: str, value: Any, merge: str | None) -> None:
+        """Have torch make it; only what it makes goes into the project."""
+        box = self.boxes[path]
+        options = box.group.options
+        options = FrozenMap(options.without(name) if same(value, box.default(name)) else options.set(name, value))
+        self._background.ask(
+            "training.groups.check", registry.check_group, self._training.optimizer, options,
+            on_answer=lambda _none: self._accepted(path, name, options, merge),
+            on_error=lambda failure: self._refused(path, name, failure),
+        )  # fmt: skip
+
+    def _accepted(self, path: str, name: str, options: FrozenMap[str, Any], merge: str | None) -> None:
+        if path in self.boxes:
+            self.boxes[path].form.set_problem(name, "")
+            groups = tuple(
+                replace(group, options=options) if group.path == path else group for group in self._training.groups
+            )
+            words = f"Set {name} of {path} to {show(options[name])}" if name in options else f"Reset {name} of {path}"
+            self.made.emit(groups, words, f"groups/{path}/{merge}" if merge else None)
+
+    def _refused(self, path: str, name: str, failure: Failure) -> None:
+        if path in self.boxes:
+            form = self.boxes[path].form
+            blamed = failure.error.param if isinstance(failure.error, ChoiceError) else None
+            form.set_problem(blamed if blamed in form.rows else name, str(failure.error))

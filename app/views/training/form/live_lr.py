@@ -1,0 +1,159 @@
+"""What can be changed while a run goes on: the learning rate of each parameter group. The rest says why not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.training.history import MAIN
+from app.views.ui.figures import figure
+from app.views.ui.widgets import Button, NumberField
+from app.views.ui.widgets.painting import label
+
+WHY = (
+    "The optimizer reads its rate at every step, so that alone can change. Batches, order, weights and the optimizer's "
+    "state were made when the run began. The curves mark the step, and train.py gives other numbers from there on."
+)
+SCHEDULED = " A schedule goes on in proportion from the rate that is set."
+GROUPS = " Each parameter group keeps its rate until its own is set."
+
+
+class RateLine(QWidget):
+    """The rate of one group: what it is now, and a field for another. `wanted(rate)` asks for that."""
+
+    wanted = Signal(float)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._name, self._rate = "", math.nan
+        self._typed = False  # and not asked for yet
+        self.now = label("", "label", "text2", wrap=True)
+        self.field = NumberField(0.001, "float", 0)
+        self.field.edited.connect(self._edited)
+        self.field.returnPressed.connect(self.apply)
+        self.button = Button("Set")
+        self.button.setToolTip("Go on with this rate (Enter)")
+        self.button.clicked.connect(self.apply)
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(self.field, 1)
+        row.addWidget(self.button)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self.now)
+        column.addLayout(row)
+
+    def begin(self, name: str) -> None:
+        """Another run, or another group of it: its rate is not known yet."""
+        self._name, self._rate, self._typed = name, math.nan, False
+        self._show()
+
+    def _edited(self, _value: object) -> None:
+        self._typed = True
+
+    def show_rate(self, rate: float) -> None:
+        """The rate of the newest step, nan where the optimizer has none."""
+        if rate != self._rate and rate == rate:
+            first, self._rate = self._rate != self._rate, rate
+            if first or not (self._typed or self.field.hasFocus()):
+                self.field.set_value(float(f"{rate:.3g}"))
+            self._show()
+
+    def _show(self) -> None:
+        known = self._rate == self._rate
+        what = f"Learning rate of {self._name}" if self._name else "Learning rate of the run"
+        self.now.setText(f"{what}: {figure(self._rate)} now" if known else what)
+        self.field.setAccessibleName(what)
+        self.field.setEnabled(known)
+        self.button.setEnabled(known)
+
+    def apply(self) -> None:
+        """Ask for the rate that is in the field."""
+        rate = self.field.value()
+        if isinstance(rate, int | float) and rate > 0:
+            self.field.set_invalid(None)
+            self._typed = False
+            self.wanted.emit(float(rate))
+        else:
+            self.field.set_invalid("A learning rate is above 0.")
+
+
+class LiveRate(QWidget):
+    """A line for each parameter group, the main one first. `wanted(rate, path)` asks the run for another rate of one,
+    with "" for the main one."""
+
+    wanted = Signal(float, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.why = label(WHY + SCHEDULED, "caption", "text3", wrap=True)
+        self._names: tuple[str, ...] = ()
+        self.lines: list[RateLine] = []
+        self._column = QVBoxLayout()
+        self._column.setSpacing(8)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 6, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(self._column)
+        column.addWidget(self.why)
+        self.begin()
+
+    @property
+    def field(self) -> NumberField:
+        """The field of the main group."""
+        return self.lines[0].field
+
+    @property
+    def button(self) -> Button:
+        """The button of the main group."""
+        return self.lines[0].button
+
+    def begin(self) -> None:
+        """Another run: its groups and rates are not known yet."""
+        self._set_names(("",))
+        self.lines[0].begin("")
+
+    def _set_names(self, names: tuple[str, ...]) -> None:
+        if names == self._names:
+            return
+        self._names = names
+        while len(self.lines) < len(names):
+            line = RateLine()
+            line.wanted.connect(partial(self._want, len(self.lines)))
+            line.field.set_hint(WHY)
+            self.lines.append(line)
+            self._column.addWidget(line)
+        several = len(names) > 1
+        for line, name in zip(self.lines, names, strict=False):
+            line.begin((name or MAIN) if several else "")
+        for number, line in enumerate(self.lines):
+            line.setVisible(number < len(names))
+        self.why.setText(WHY + SCHEDULED + GROUPS * several)
+
+    def _want(self, number: int, rate: float) -> None:
+        self.wanted.emit(rate, self._names[number] if number else "")
+
+    def show_rates(self, rates: Mapping[str, float]) -> None:
+        """The rate of each group at the newest step, the main one first; its path is "" where it is no group's."""
+        if rates:
+            self._set_names(tuple(rates))
+            for line, rate in zip(self.lines, rates.values(), strict=False):
+                line.show_rate(rate)
+
+    def show_rate(self, rate: float) -> None:
+        """The rate of the newest step of a run without groups, nan where the optimizer has none."""
+        self.show_rates({"": rate})
+
+    def apply(self) -> None:
+        """Ask for the rate in the field of the main group."""
+        self.lines[0].apply()
+
+    def focus(self) -> None:
+        """Put the caret into the first field."""
+        self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.field.selectAll()

@@ -1,0 +1,237 @@
+"""The Loss section: one loss, or one for each output with its weight and with what that output is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.data.spec import TargetInfo
+from app.preflight.multi_output import usual_loss, words
+from app.training import registry
+from app.training.config import INPUT, OutputLoss, TrainingConfig
+from app.training.registry import LOSSES, Param
+from app.training.setup import class_weights as balance
+from app.views.inspector.fields.form import ParamForm
+from app.views.training.form.choice_section import ChoiceSection
+from app.views.ui.background import Background
+from app.views.ui.widgets import Button, ChoiceField
+from app.views.ui.widgets.focus import keeping_focus
+from app.views.ui.widgets.painting import label
+
+_WEIGHT = (Param("weight", "float", 1.0, minimum=0, doc="What this loss is multiplied with in the sum."),)
+
+
+def _pairs(targets: Sequence[TargetInfo]) -> list[tuple[str, str]]:
+    return [(target.name, words(target.name)) for target in targets]
+
+
+class OutputSection(ChoiceSection):
+    """The loss of one output. `made(OutputLoss, merge)` is it as a person made it."""
+
+    made = Signal(object, object)
+    removed = Signal(str)
+    put_first = Signal(str)
+
+    def __init__(self, row: OutputLoss, targets: Sequence[TargetInfo], background: Background) -> None:
+        super().__init__(row.output, tuple(LOSSES), registry.loss_params, registry.check_loss, background, opened=False)
+        self._key = f"training.loss of {row.output}"
+        self.row = row
+        self.target = ChoiceField(_pairs(targets), pairs=True)
+        self.target.setAccessibleName(f"What {row.output} is compared with")
+        self.weight = ParamForm(_WEIGHT)
+        self.weight.set_docs({"weight": _WEIGHT[0].doc})
+        self.first = Button("Measure accuracy of this output", "link")
+        self.none = Button("No loss for this output", "link")
+        self.body_layout.insertWidget(0, label("compared with", "code", "text2"))
+        self.body_layout.insertWidget(1, self.target)
+        self.body_layout.addWidget(self.weight)
+        for button in (self.first, self.none):
+            self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        self.chosen.connect(lambda choice, merge: self.made.emit(replace(self.row, loss=choice), merge))
+        self.target.edited.connect(self._compare)
+        self.weight.edited.connect(self._weigh)
+        self.weight.reset.connect(lambda _name: self._weigh("weight", 1.0, None))
+        self.first.clicked.connect(lambda: self.put_first.emit(self.row.output))
+        self.none.clicked.connect(lambda: self.removed.emit(self.row.output))
+        self._targets = {target.name: target for target in targets}
+
+    def show_row(self, row: OutputLoss, first: bool, alone: bool) -> None:
+        """Show what the project holds; `first` of the losses is the one whose accuracy is measured."""
+        self.row = row
+        self.target.set_value(row.target if row.target in self._targets else next(iter(self._targets)))
+        self.weight.set_values({} if row.weight == 1.0 else {"weight": row.weight})
+        self.first.setVisible(not first)
+        self.none.setVisible(not alone)
+        self.show_choice(row.loss)
+        times = f" × {row.weight:g}" if row.weight != 1.0 else ""
+        self.set_summary(f"{row.loss.name}{times}, {words(row.target)}", False)
+
+    def _compare(self, name: str) -> None:
+        """Another target: the loss goes along where it cannot compare with it."""
+        self.made.emit(replace(self.row, target=name, loss=usual_loss(self._targets[name], self.row.loss)), None)
+
+    def _weigh(self, _name: str, value: Any, merge: str | None) -> None:
+        if not value > 0:
+            self.weight.set_problem("weight", f"weight is {value!r}; it must be above 0.")
+            return
+        self.weight.set_problem("weight", "")
+        visit = f"weight of {self.row.output}/{merge}" if merge else None
+        self.made.emit(replace(self.row, weight=float(value)), visit)
+
+
+class LossSection(ChoiceSection):
+    """`rows_made(rows, words, merge)` are losses of outputs, none for one loss."""
+
+    rows_made = Signal(object, str, object)
+
+    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+        super().__init__("Loss", tuple(LOSSES), registry.loss_params, registry.check_loss, background, parent)
+        self._rows: tuple[OutputLoss, ...] = ()
+        self._suggested: tuple[OutputLoss, ...] = ()
+        self._targets: tuple[TargetInfo, ...] = ()
+        self._several = self._weighs = False
+        self.outputs: dict[str, OutputSection] = {}
+        self.target = ChoiceField([("", "the target"), (INPUT, words(INPUT))], pairs=True)
+        self.target.setAccessibleName("What the output is compared with")
+        self.target.edited.connect(self._compare)
+        self.compared = label("compared with", "code", "text2")
+        self.told = label("", "label", "text3", wrap=True)
+        self.give = Button("Give each output a loss", "primary")
+        self.give.clicked.connect(lambda: self.rows_made.emit(self._suggested, "Give each output a loss", None))
+        self.missing = Button("", "link")
+        self.missing.clicked.connect(self._give_missing)
+        self.whole = QVBoxLayout()
+        self.whole.setSpacing(0)
+        for part in (self.compared, self.target, self.told):
+            self.body_layout.addWidget(part)
+        self.body_layout.addLayout(self.whole)
+        for button in (self.give, self.missing):
+            self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        self._say()
+
+    # --- What others tell
+
+    def set_torch_loaded(self) -> None:
+        super().set_torch_loaded()
+        for section in self.outputs.values():
+            section.set_torch_loaded()
+
+    def set_outputs(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], several: bool) -> None:
+        """A loss for each output of the net as it would be suggested, and what they can be compared with."""
+        if (suggested, tuple(targets), several) == (self._suggested, self._targets, self._several):
+            return
+        if tuple(targets) != self._targets:
+            self._drop()
+        self._suggested, self._targets, self._several = suggested, tuple(targets), several
+        self._fill()
+
+    def show_config(self, training: TrainingConfig, class_weights: bool = False) -> None:
+        """Show what the project holds; with `class_weights` its data ask for them."""
+        self._rows, self._weighs = training.losses, class_weights
+        self.show_choice(training.loss)
+        self._fill()
+
+    def _named(self, name: str) -> None:
+        if self._rows:  # "Reset" of several losses gives back the one
+            self.rows_made.emit((), "Take one loss", None)
+        else:
+            super()._named(name)
+
+    # --- Rows
+
+    def _drop(self) -> None:
+        for section in self.outputs.values():
+            self.whole.removeWidget(section)
+            section.hide()
+            section.deleteLater()
+        self.outputs = {}
+
+    def _fill(self) -> None:
+        with keeping_focus(self):
+            self._make_sections()
+        for number, row in enumerate(self._rows):
+            if row.output in self.outputs:
+                self.outputs[row.output].show_row(row, not number, len(self._rows) == 1)
+        self._say()
+
+    def _make_sections(self) -> None:
+        """One for each row, made anew only where they are of other outputs."""
+        if [row.output for row in self._rows] != list(self.outputs):
+            self._drop()
+            for row in self._rows if self._targets else ():
+                section = OutputSection(row, self._targets, self._background)
+                section.made.connect(self._put)
+                section.removed.connect(self._remove)
+                section.put_first.connect(self._first)
+                if self._loaded:
+                    section.set_torch_loaded()
+                self.whole.addWidget(section)
+                self.outputs[row.output] = section
+
+    def _say(self) -> None:
+        """One loss, or the losses of the outputs; and what could be done about those that have none."""
+        rows, one = self._rows, not self._rows
+        without = [row.output for row in self._suggested if row.output not in {given.output for given in rows}]
+        for part in (self.name, self.compared, self.target):
+            part.setVisible(one and not self._several)
+        self.words.setVisible(one and not self._several and self.form is None)
+        if self.form is not None:
+            self.form.setVisible(one and not self._several)
+        self.target.set_value("")
+        self.give.setVisible(one and self._several and bool(self._suggested))
+        self.missing.setText(f"Give {without[0]} a loss" if without else "")
+        self.missing.setVisible(bool(rows and without))
+        told = ""
+        if one and self._several:
+            told = (
+                "The net has several outputs or gives a dictionary, or the data have several targets: each output is "
+                "compared with one target."
+            )
+        elif rows:
+            told = f"The sum is learnt from, each times its weight. Accuracy and metrics are those of {rows[0].output}."
+            told += f" {balance.words(rows)}" if self._weighs else ""
+        self.told.setText(told)
+        self.told.setVisible(bool(told))
+        if rows:
+            texts = [f"{row.output} {row.loss.name}" + f" × {row.weight:g}" * (row.weight != 1) for row in rows]
+            self.set_summary(", ".join(texts), True)
+
+    def _make_form(self, name: str, params: tuple[Param, ...]) -> None:
+        super()._make_form(name, params)
+        self._say()
+
+    # --- What a person chooses
+
+    def _compare(self, target: str) -> None:
+        """The only output is to be compared with something else than the target."""
+        if target == INPUT and self._suggested:
+            given = next(one for one in self._targets if one.name == INPUT)
+            row = OutputLoss(self._suggested[0].output, usual_loss(given, self._choice), 1.0, INPUT)
+            self.rows_made.emit((row,), "Compare with the input", None)
+        else:
+            self.target.set_value("")
+
+    def _put(self, made: OutputLoss, merge: str | None) -> None:
+        rows = tuple(made if row.output == made.output else row for row in self._rows)
+        if len(rows) == 1 and not self._several and not made.target and made.weight == 1.0:
+            rows = ()  # nothing of it is more than one loss can say
+        self.rows_made.emit(rows, f"Set the loss of {made.output}", merge)
+
+    def _remove(self, output: str) -> None:
+        rows = tuple(row for row in self._rows if row.output != output)
+        self.rows_made.emit(rows, f"No loss for {output}", None)
+
+    def _first(self, output: str) -> None:
+        rows = sorted(self._rows, key=lambda row: row.output != output)
+        self.rows_made.emit(tuple(rows), f"Measure accuracy of {output}", None)
+
+    def _give_missing(self) -> None:
+        known = {row.output for row in self._rows}
+        added = next((row for row in self._suggested if row.output not in known), None)
+        if added is not None:
+            self.rows_made.emit((*self._rows, added), f"Give {added.output} a loss", None)
+

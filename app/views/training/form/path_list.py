@@ -1,0 +1,120 @@
+"""Modules of the net that were chosen: one a line, more to add, and those that the net has no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.project.module_paths import Layer, Layers
+from app.views.inspector.fields.picker import Pick, Picker
+from app.views.ui.number_text import grouped_digits
+from app.views.ui.widgets import Button, icon_button
+from app.views.ui.widgets.focus import keeping_focus
+from app.views.ui.widgets.painting import label, set_property
+
+MOST = 2_000  # layers to choose from
+GONE = "The net has no module of this name any more."
+
+
+def pick_layer(
+    title: str, layers: Iterable[Layer], below: QWidget, take: Callable[[Layer], None], nothing: str
+) -> Picker:
+    """Ask for one of the layers, of very many for one of the first, below a widget."""
+    picks = [Pick(layer, layer.path, _about(layer)) for layer in islice(layers, MOST)]
+    picker = Picker(title, picks, nothing, below)
+    picker.picked.connect(take)
+    picker.open_below(below)
+    return picker
+
+
+def _about(layer: Layer) -> str:
+    if layer.frozen:
+        return "frozen"
+    return f"{grouped_digits(layer.parameters)} parameters" if layer.parameters else ""
+
+
+class PathLine(QWidget):
+    """A path with the button that takes it away; marked where the net has no such module."""
+
+    removed = Signal(str)
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__()
+        self.path = path
+        self.name = label(path, "code", "text")
+        self.name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.remove = icon_button("close", f"Remove {what} {path}")
+        self.remove.setFixedSize(22, 22)
+        self.remove.clicked.connect(lambda: self.removed.emit(path))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.name, 1)
+        row.addWidget(self.remove)
+
+    def set_known(self, known: bool) -> None:
+        set_property(self.name, "tone", "text" if known else "error")
+        self.name.setToolTip("" if known else GONE)
+
+
+class PathList(QWidget):
+    """`changed(paths)` is what a person made of them."""
+
+    changed = Signal(object)
+
+    def __init__(self, caption: str, words: str, what: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._what = what
+        self._paths: tuple[str, ...] = ()
+        self._layers: Layers | None = None
+        self.lines: dict[str, PathLine] = {}
+        self.add = Button("Add a layer…", "link", "add")
+        self.add.setAccessibleName(f"Add a layer to {caption}")
+        self.add.clicked.connect(self.ask)
+        title = label(caption, "code", "text2")
+        title.setToolTip(words)
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(2)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4, 0, 0)
+        column.setSpacing(3)
+        column.addWidget(title)
+        column.addWidget(label(words, "label", "text3", wrap=True))
+        column.addLayout(self._rows)
+        column.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def set_layers(self, layers: Layers) -> None:
+        """What the net has now."""
+        self._layers = layers
+        self._mark()
+
+    def show_paths(self, paths: tuple[str, ...]) -> None:
+        if paths == self._paths:
+            return
+        self._paths = paths
+        with keeping_focus(self):
+            for line in self.lines.values():
+                self._rows.removeWidget(line)
+                line.hide()
+                line.deleteLater()
+            self.lines = {path: PathLine(path, self._what) for path in paths}
+            for line in self.lines.values():
+                line.removed.connect(lambda path: self.changed.emit(tuple(p for p in self._paths if p != path)))
+                self._rows.addWidget(line)
+        self._mark()
+
+    def _mark(self) -> None:
+        for path, line in self.lines.items():
+            line.set_known(self._layers is None or self._layers.has(path))
+
+    def ask(self) -> Picker:
+        """Ask which layer to add."""
+        chosen = set(self._paths)
+        left = (layer for layer in self._layers or () if not chosen.issuperset(layer.modules))
+        return pick_layer("Layers of the net", left, self.add, self._add, "There is no other layer.")
+
+    def _add(self, layer: Layer) -> None:
+        self.changed.emit((*self._paths, *(path for path in layer.modules if path not in self._paths)))

@@ -1,0 +1,203 @@
+"""The schedule of the learning rate: one of torch's, when it moves, how it begins, and a drawing of what it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QWidget
+
+from app.data.config import DataConfig
+from app.data.sample_counts import training_count
+from app.training import registry
+from app.training.config import Choice, Schedule, TrainingConfig
+from app.training.registry import SCHEDULERS, ChoiceError, Param
+from app.training.setup import lr_preview
+from app.training.setup.lr_preview import Preview, Span
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.values import show
+from app.views.training.charts.small_plot import Line, SmallPlot
+from app.views.training.form.choice_section import ChoiceSection
+from app.views.ui.background import Background, Failure
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import label, set_property
+
+NONE = ""
+_WHEN = (
+    Param("per", "choice", "epoch", choices=("epoch", "step"),
+          doc="When the schedule moves: after every epoch, or after every step of the optimizer."),
+    Param("warmup", "int", 0, minimum=0,
+          doc="For so many of those epochs or steps the rate first rises in a line from a hundredth of its value."),
+)  # fmt: skip
+
+
+def length_of(training: TrainingConfig, data: DataConfig) -> Span:
+    """How long a run is, as far as is known before the data are read."""
+    return lr_preview.span(training, training_count(data), data.drop_last)
+
+
+class ScheduleSection(ChoiceSection):
+    """`made(schedule, words, merge)` is a Schedule that torch has made once, or None."""
+
+    made = Signal(object, str, object)
+
+    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+        names = [(NONE, "None: the rate stays"), *((name, name) for name in SCHEDULERS)]
+        super().__init__(
+            "Schedule", names, registry.scheduler_params, lambda _choice: None, background, parent,
+            opened=False, pairs=True,
+        )  # fmt: skip
+        self._training = TrainingConfig()
+        self._length = Span(1, None)
+        self._previewed: object = None
+        self.when = ParamForm(_WHEN)
+        self.when.set_docs({param.name: param.doc for param in _WHEN})
+        self.when.edited.connect(self._when_edited)
+        self.when.reset.connect(lambda name: self._when_edited(name, getattr(Schedule, name), None))
+        self.said = label("", "label", "text3", wrap=True)
+        self.said.hide()
+        self.fit = Button("", "link")
+        self.fit.clicked.connect(self._fit_to_run)
+        self.plot = SmallPlot("Learning rate over the run")
+        self.plot_words = label("", "caption", "text3", wrap=True)
+        self.words.hide()
+        for part in (self.when, self.said):
+            self.body_layout.addWidget(part)
+        self.body_layout.addWidget(self.fit, 0, Qt.AlignmentFlag.AlignLeft)
+        for part in (self.plot, self.plot_words):
+            self.body_layout.addWidget(part)
+        self.chosen.connect(self._chosen)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self._training.schedule
+
+    def set_torch_loaded(self) -> None:
+        super().set_torch_loaded()
+        self._ask_preview()
+
+    def show_config(self, training: TrainingConfig, length: Span) -> None:
+        """Show what the project holds."""
+        if training.schedule is None or training.schedule.choice.name != self._choice.name:
+            self.said.hide()
+        self._training, self._length = training, length
+        schedule = training.schedule
+        self.show_choice(schedule.choice if schedule else Choice(NONE))
+        self.when.setVisible(schedule is not None)
+        if schedule is not None:
+            self.when.set_values({"per": schedule.per, "warmup": schedule.warmup})
+        self._summarise(schedule)
+        self._offer_fit()
+        self._ask_preview()
+
+    def _summarise(self, schedule: Schedule | None) -> None:
+        if schedule is None:
+            self.set_summary("none", False)
+            return
+        told = [schedule.choice.name, *(f"{name} {show(value)}" for name, value in schedule.choice.params.items())]
+        self.set_summary(", ".join([told[0], *([f"warmup {schedule.warmup}"] if schedule.warmup else []), *told[1:],
+                                    f"per {schedule.per}"]), True)  # fmt: skip
+
+    # --- The form
+
+    def _ask(self) -> None:
+        if self._choice.name != NONE:
+            super()._ask()
+        else:
+            self._background.forget(f"{self._key}.params")
+            self._drop_form()
+            self.words.hide()
+
+    def _named(self, name: str) -> None:
+        """Another class, or its first values again, or none: what it cannot do without is given a value that suits."""
+        if name == NONE:
+            self.made.emit(None, "Remove the schedule", None)
+            return
+        optimizer, length = self._training.optimizer, self._length
+        self._background.ask(
+            f"{self._key}.first", lr_preview.first_schedule, name, optimizer, length,
+            on_answer=lambda made: self._begun(*made), on_error=self._no_params,
+        )  # fmt: skip
+
+    def _begun(self, schedule: Schedule, words: str) -> None:
+        self.made.emit(schedule, f"Choose {schedule.choice.name}", None)
+        self.said.setText(words)
+        self.said.setVisible(bool(words))
+
+    def _with(self, name: str, value: Any) -> Choice:
+        """A parameter without a default stays, whatever it is."""
+        if self.form is not None and self.form.rows[name].param.required:
+            return replace(self._choice, params=FrozenMap(self._choice.params.set(name, value)))
+        return super()._with(name, value)
+
+    def _question(self, choice: Choice) -> tuple[Any, ...]:
+        schedule = replace(self.schedule or Schedule(choice), choice=choice)
+        return registry.check_schedule, schedule, self._training.optimizer
+
+    def _chosen(self, choice: Choice, merge: str | None) -> None:
+        if self.schedule is not None:
+            self.said.hide()
+            self.made.emit(replace(self.schedule, choice=choice), f"Set {choice.name}", merge)
+
+    def _when_edited(self, name: str, value: Any, merge: str | None) -> None:
+        if self.schedule is None:
+            return
+        schedule = replace(self.schedule, **{name: value})
+        self._background.ask(
+            f"{self._key}.when", registry.check_schedule, schedule, self._training.optimizer,
+            on_answer=lambda _none: self._when_accepted(schedule, name, merge),
+            on_error=lambda failure: self.when.set_problem(name, str(failure.error)),
+        )  # fmt: skip
+
+    def _when_accepted(self, schedule: Schedule, name: str, merge: str | None) -> None:
+        self.when.set_problem(name, "")
+        self.made.emit(schedule, f"Set {name} of the schedule", f"{self._key}/{merge}" if merge else None)
+
+    # --- The run
+
+    def _offer_fit(self) -> None:
+        fitted = lr_preview.fitted(self.schedule, self._length) if self.schedule else None
+        self.fit.setVisible(fitted is not None)
+        if fitted is not None:
+            name = lr_preview.LENGTHS[fitted.choice.name]
+            self.fit.setText(f"Set {name} to the run's {show(fitted.choice.params[name])}")
+
+    def _fit_to_run(self) -> None:
+        fitted = lr_preview.fitted(self.schedule, self._length) if self.schedule else None
+        if fitted is not None:
+            self.said.hide()
+            self.made.emit(fitted, "Make the schedule as long as the run", None)
+
+    def _ask_preview(self) -> None:
+        """Have torch say what the rate is, where it was not asked the same before."""
+        question = (self._training.optimizer, self.schedule, self._length)
+        if not self._loaded or question == self._previewed:
+            return
+        self._previewed = question
+        self._background.ask(
+            f"{self._key}.preview", lr_preview.preview, self._training, self._length,
+            on_answer=self._show_preview, on_error=self._no_preview,
+        )  # fmt: skip
+
+    def _show_preview(self, preview: Preview) -> None:
+        many = len(preview.rates)
+        self.plot.setVisible(many > 1)
+        if many > 1:
+            unit = preview.per
+            self.plot.show_lines(
+                range(1, many + 1), (Line(preview.rates),), ends=(f"{unit} 1", f"{unit} {many:,}"),
+                unit=(unit, "learning rate"),
+            )  # fmt: skip
+        stopped = preview.words.startswith("PyTorch")
+        self.plot_words.setText(preview.words)
+        set_property(self.plot_words, "tone", "error" if stopped else "text3")
+        self.plot_words.setVisible(bool(preview.words))
+
+    def _no_preview(self, failure: Failure) -> None:
+        self.plot.hide()
+        known = isinstance(failure.error, ChoiceError)
+        self.plot_words.setText(str(failure.error) if known else f"It cannot be drawn: {failure.error}")
+        set_property(self.plot_words, "tone", "error")
+        self.plot_words.show()

@@ -1,0 +1,347 @@
+"""The Training tab: the data and every knob of a run of the open project, section by section."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
+
+from app.data.config import DataConfig
+from app.data.sources import DataError, spec_of
+from app.preflight import multi_output, preflight, synthetic_data
+from app.project.document import Document
+from app.project.module_paths import Layers
+from app.project.project import Project
+from app.source.generated import Source
+from app.training import registry
+from app.training.config import TrainingConfig
+from app.training.job import Job, JobError, check_numbers
+from app.training.registry import OPTIMIZERS
+from app.views.inspector.fields.form import ParamForm
+from app.views.training.evaluation.metrics_section import MetricsSection
+from app.views.training.form import settings_fields
+from app.views.training.form.choice_section import ChoiceSection
+from app.views.training.form.data_section import DataSection
+from app.views.training.form.folding_section import Folding
+from app.views.training.form.groups_section import GroupsSection
+from app.views.training.form.live_lr import LiveRate
+from app.views.training.form.losses_section import LossSection
+from app.views.training.form.path_list import PathList
+from app.views.training.form.schedule_section import ScheduleSection, length_of
+from app.views.training.form.settings_section import KnobSection
+from app.views.ui.background import Background
+from app.views.ui.widgets import Banner, Button, ChoiceField
+from app.views.ui.widgets.painting import label
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.training.setup.devices import Device
+
+_DEFAULT_DEVICE = "auto"
+
+
+class DeviceField(ChoiceField):
+    """Where the run goes: auto, or one of the devices that are present."""
+
+    def __init__(self, devices: Sequence[Device], parent: QWidget | None = None) -> None:
+        fastest = f"auto ({devices[0].id})" if devices else _DEFAULT_DEVICE
+        pairs = [(_DEFAULT_DEVICE, fastest), *((each.id, _device_text(each)) for each in devices)]
+        super().__init__(pairs, _DEFAULT_DEVICE, parent=parent, pairs=True)
+        self.setAccessibleName("Device")
+        self.set_hint("auto takes the fastest device that is present when the run starts.")
+
+
+def _device_text(device: Device) -> str:
+    memory = f", {device.memory / 2**30:.0f} GiB" if device.memory else ""
+    return f"{device.id} · {device.name}{memory}" if device.name != device.id else device.id
+
+
+class RunSection(KnobSection):
+    """How long, with what, where."""
+
+    def __init__(self) -> None:
+        super().__init__("Run", settings_fields.RUN, opened=True)
+        self.device_place = QVBoxLayout()
+        self.body_layout.addWidget(label("device", "code", "text2"))
+        self.body_layout.addLayout(self.device_place)
+
+    def told(self, training: TrainingConfig) -> list[str]:
+        device = [] if training.device == _DEFAULT_DEVICE else [training.device]
+        return super().told(training) + device
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*super().names, "device")
+
+
+class SpeedSection(KnobSection):
+    """Precision, compilation, and the layers whose activations are not kept."""
+
+    def __init__(self) -> None:
+        super().__init__("Precision and speed", settings_fields.SPEED)
+        words = "The forward of these is run anew in backward: less memory for more time (gradient checkpointing)."
+        self.recompute = PathList("recompute", words, "recompute of")
+        self.recompute.changed.connect(lambda paths: self.edited.emit("recompute", paths, None))
+        self.body_layout.addWidget(self.recompute)
+        self.blocking = label("", "label", "text3", wrap=True)
+        self.blocking.hide()
+        self.body_layout.addWidget(self.blocking)
+
+    def set_devices(self, devices: Sequence[Device]) -> None:
+        """Say how CUDA was started, where there is one."""
+        now = os.environ.get("CUDA_LAUNCH_BLOCKING")
+        self.blocking.setText(
+            f"CUDA_LAUNCH_BLOCKING is {now or 'not set'}. With 1 every kernel is waited for, so that an error names "
+            "its own line, and a run is slower. CUDA reads it when it starts: set it before Tapedeck is started."
+        )
+        self.blocking.setVisible(any(device.id.startswith("cuda") for device in devices))
+
+    def show_config(self, training: TrainingConfig) -> None:
+        self.recompute.show_paths(training.recompute)
+        super().show_config(training)
+
+    def told(self, training: TrainingConfig) -> list[str]:
+        return super().told(training) + [f"recompute {len(training.recompute)}"] * bool(training.recompute)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*super().names, "recompute")
+
+
+class TrainingForm(QWidget):
+    """What decides a run. Every edit is one undo step of the project, or one for a visit to a field.
+
+    `download_requested(source)` asks for data that are not on this machine, `asked(key)` for a command of the window.
+    """
+
+    download_requested = Signal(str)
+    asked = Signal(str)
+
+    def __init__(self, document: Document, background: Background, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._document = document
+        reason = "It keeps the values it was started with, so that it can be repeated. Edits here are for the next run."
+        self.running = Banner("info", "A run goes on", reason)
+        self.live_rate = LiveRate()
+        self._banner = QWidget()
+        self.data = DataSection()
+        self.run = RunSection()
+        self.loss = LossSection(background)
+        self.optimizer = ChoiceSection(
+            "Optimizer", OPTIMIZERS, registry.optimizer_params, registry.check_optimizer, background
+        )
+        self.schedule = ScheduleSection(background)
+        self.groups = GroupsSection(background)
+        self.gradients = KnobSection("Gradients", settings_fields.GRADIENTS)
+        self.speed = SpeedSection()
+        self.regular = KnobSection("Regularisation", settings_fields.REGULAR)
+        self.checkpoints = KnobSection("Checkpoints", settings_fields.CHECKPOINTS)
+        self.metrics = MetricsSection()
+        self.knobs: tuple[KnobSection, ...] = (
+            self.run, self.groups, self.gradients, self.speed, self.regular, self.metrics, self.checkpoints
+        )  # fmt: skip
+        self.sections: tuple[Folding, ...] = (
+            self.run, self.loss, self.optimizer, self.schedule, *self.knobs[1:]
+        )  # fmt: skip
+        self.device = DeviceField(())
+        self._lay_out()
+        self._connect()
+        self._put_device(self.device)
+        self._show(document.project)
+        self._unfold()
+
+    @property
+    def numbers(self) -> ParamForm:
+        """The form of the run's numbers."""
+        return self.run.form
+
+    def _connect(self) -> None:
+        self.data.chosen.connect(self._set_data)
+        self.data.download_requested.connect(self.download_requested)
+        self.data.facts_changed.connect(lambda: self.metrics.set_data(self._document.project.data))
+        self.optimizer.chosen.connect(lambda choice, merge: self._set_training("optimizer", choice, merge))
+        self.loss.chosen.connect(lambda choice, merge: self._set_training("loss", choice, merge))
+        self.loss.rows_made.connect(lambda rows, words, merge: self._apply("losses", rows, words, merge))
+        self.schedule.made.connect(lambda value, words, merge: self._apply("schedule", value, words, merge))
+        for section, text, key in (
+            (self.run, "Dry run on made data", "dry-run"), (self.optimizer, "Find a learning rate…", "find-rate")
+        ):  # fmt: skip
+            link = Button(text, "link")
+            link.clicked.connect(lambda _on=False, key=key: self.asked.emit(key))
+            section.body_layout.addWidget(link, 0, Qt.AlignmentFlag.AlignLeft)
+        self.groups.made.connect(lambda value, words, merge: self._apply("groups", value, words, merge))
+        for section in self.knobs:
+            section.edited.connect(self._set_training)
+            section.acted.connect(lambda section=section: self._reset(section))
+        self._document.changed.connect(self._changed)
+        self._document.replaced.connect(self._replaced)
+
+    def _lay_out(self) -> None:
+        inside = QWidget()
+        column = QVBoxLayout(inside)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        banner = QVBoxLayout(self._banner)
+        banner.setContentsMargins(12, 8, 12, 8)
+        banner.addWidget(self.running)
+        banner.addWidget(self.live_rate)
+        self._banner.hide()
+        column.addWidget(self._banner)
+        for part in (self.data, *self.sections):
+            column.addWidget(part)
+        column.addStretch(1)
+        self._column = column
+        self.area = QScrollArea()
+        self.area.setWidgetResizable(True)
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.area.setWidget(inside)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(self.area)
+
+    # --- What others tell
+
+    def add_section(self, section: Folding) -> None:
+        """Put a section of somebody else's below the others."""
+        self._column.insertWidget(self._column.count() - 1, section)
+
+    def set_devices(self, devices: Sequence[Device]) -> None:
+        """The devices that torch found, fastest first; torch is there from now on."""
+        old = self.device
+        self.run.device_place.removeWidget(old)
+        old.hide()
+        old.deleteLater()
+        self._put_device(DeviceField(devices))
+        self.speed.set_devices(devices)
+        for section in (self.optimizer, self.loss, self.schedule, self.groups):
+            section.set_torch_loaded()
+
+    def set_analysis(self, analysis: Analysis) -> None:
+        """What the net's modules are called now, and whether it fits the data."""
+        self.set_fit(analysis)
+        self.set_layers(analysis)
+
+    def set_fit(self, analysis: Analysis) -> None:
+        """Whether the net fits the data."""
+        self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
+        self.data.synthetic = synthetic_data.options_for(self._document.project, analysis)
+
+    def set_layers(self, analysis: Analysis) -> None:
+        """What the net's modules are called now."""
+        if not analysis.source.modules:  # a net that is not sound has no text
+            return
+        self._show_outputs(analysis)
+        layers = Layers(self._document.project, analysis)
+        self.groups.set_layers(layers)
+        self.speed.recompute.set_layers(layers)
+
+    def _show_outputs(self, analysis: Analysis) -> None:
+        """What the net gives, held against what the data have to compare with."""
+        project = self._document.project
+        try:
+            source = spec_of(project.data)
+        except DataError:
+            return
+        if source.is_read:
+            rows, targets = multi_output.suggested(project, analysis, source), multi_output.targets_of(source)
+            nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
+            several = multi_output.said_apart(nodes) or len(source.known_targets) > 1
+            self.loss.set_outputs(rows, targets, several)
+
+    def set_data_root(self, root: Path) -> None:
+        """The folder of downloaded data."""
+        self.data.set_root(root)
+
+    def refresh_data(self) -> None:
+        """Look again whether the data are here, as after a download."""
+        self.data.show_config(self._document.project.data)
+
+    def set_running(self, running: bool) -> None:
+        """Say that a run keeps its values. The fields stay open: what they hold is for the next run."""
+        if running:
+            self.live_rate.begin()
+        self.running.setVisible(running)
+        self._banner.setVisible(running)
+
+    def choose_data(self) -> None:
+        """Put the focus on the choice of the data and open its list."""
+        self.area.ensureWidgetVisible(self.data.source)
+        self.data.set_open(True)
+        self.data.source.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.data.source.showPopup()
+
+    def focus_rate(self) -> None:
+        """Put the caret into the learning rate: of the run that goes on, or the optimizer's for the next."""
+        if self.live_rate.isVisible():
+            self.area.ensureWidgetVisible(self.live_rate)
+            self.live_rate.focus()
+        elif self.optimizer.form is not None and "lr" in self.optimizer.form.rows:
+            self.optimizer.set_open(True)
+            editor = self.optimizer.form.editor("lr")
+            self.area.ensureWidgetVisible(editor)
+            editor.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def _put_device(self, field: DeviceField) -> None:
+        self.device = field
+        self.run.device_place.addWidget(field)
+        field.set_value(self._document.project.training.device)
+        field.edited.connect(lambda device: self._set_training("device", device, None))
+
+    # --- The project
+
+    def _changed(self, before: Project, after: Project) -> None:
+        if before.data != after.data or before.training != after.training:
+            self._show(after)
+
+    def _show(self, project: Project) -> None:
+        training = project.training
+        self.data.show_config(project.data)
+        self.metrics.set_data(project.data)
+        for section in self.knobs:
+            section.show_config(training)
+        self.device.set_value(training.device)
+        self.optimizer.show_choice(training.optimizer)
+        self.loss.show_config(training, project.data.class_weights)
+        self.schedule.show_config(training, length_of(training, project.data))
+
+    def _replaced(self, project: Project) -> None:
+        self._show(project)
+        self._unfold()
+
+    def _unfold(self) -> None:
+        """Another project: open what every run has, and where something differs from the defaults."""
+        for section in self.sections:
+            section.set_open(section.differs or section in (self.run, self.loss, self.optimizer))
+
+    def _set_data(self, config: DataConfig, words: str, merge: str | None) -> None:
+        project = replace(self._document.project, data=config)
+        self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
+
+    def _set_training(self, name: str, value: Any, merge: str | None) -> None:
+        self._apply(name, value, f"Set {name.replace('_', ' ')}", merge)
+
+    def _apply(self, name: str, value: Any, words: str, merge: str | None) -> None:
+        project = self._document.project
+        project = replace(project, training=replace(project.training, **{name: value}))
+        form = next((section.form for section in self.knobs if name in section.form.rows), self.run.form)
+        try:
+            check_numbers(Job(Source(""), project.data, project.training))
+        except JobError as error:
+            # Another field may be at fault, in a file that was edited by hand; that is no reason to refuse this one.
+            if str(error).startswith(f"{name} is "):
+                form.set_problem(name, str(error))
+                return
+        form.set_problem(name, "")
+        self._document.apply(words, project, merge=f"training/{merge}" if merge else None)
+
+    def _reset(self, section: KnobSection) -> None:
+        """Put everything in a section back, as one step."""
+        project = self._document.project
+        plain = {name: getattr(TrainingConfig, name) for name in section.names}
+        self._document.apply(f"Reset {section.title()}", replace(project, training=replace(project.training, **plain)))

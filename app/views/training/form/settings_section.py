@@ -1,0 +1,65 @@
+"""A section of numbers and switches of the training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from app.training.config import TrainingConfig
+from app.training.registry import Param
+from app.views.inspector.fields.form import ParamForm
+from app.views.training.form import settings_fields
+from app.views.training.form.folding_section import Folding
+from app.views.ui.widgets.painting import label
+
+
+class KnobSection(Folding):
+    """`edited(name, value, merge)` is a value of the config that a person made."""
+
+    edited = Signal(str, object, object)
+
+    def __init__(
+        self, title: str, params: Sequence[Param], parent: QWidget | None = None, *, opened: bool = False
+    ) -> None:
+        super().__init__(title, parent, opened=opened)
+        self.params = tuple(params)
+        if title in settings_fields.WORDS:
+            self.body_layout.addWidget(label(settings_fields.WORDS[title], "label", "text3", wrap=True))
+        self.form = ParamForm(params)
+        self.form.set_docs({param.name: param.doc for param in params})
+        self.form.edited.connect(self._tell)
+        self.form.reset.connect(lambda name: self.edited.emit(name, getattr(TrainingConfig, name), None))
+        self.body_layout.addWidget(self.form)
+        self._shown = TrainingConfig()
+        self.toggled.connect(self._fill)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields of the config that "Reset" puts back."""
+        return tuple(param.name for param in self.params)
+
+    def show_config(self, training: TrainingConfig) -> None:
+        """Show what the project holds. A folded section makes no editors until it is opened."""
+        self._shown = training
+        self._fill(self.is_open())
+        told = self.told(training)
+        self.set_summary(", ".join(told) or settings_fields.PLAIN.get(self.title(), "none"), bool(told))
+
+    def _fill(self, opened: bool) -> None:
+        if opened:
+            values = {name: settings_fields.of_field(name, getattr(self._shown, name)) for name in self.form.rows}
+            self.form.set_values(values)
+
+    def told(self, training: TrainingConfig) -> list[str]:
+        """What differs from the defaults."""
+        return settings_fields.differing(self.params, training)
+
+    def _tell(self, name: str, value: Any, merge: str | None) -> None:
+        # 1 of a field that takes any number is 1.0: the two are one value to a person and two to a file.
+        kind = next(param.kind for param in self.params if param.name == name)
+        if kind == "float" and type(value) is int:
+            value = float(value)
+        self.edited.emit(name, settings_fields.of_config(name, value), merge)

@@ -1,0 +1,163 @@
+"""The transforms that pictures go through: one below the other, each with its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.data.config import Transform
+from app.data.transform_list import KINDS
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.inspector.fields.picker import Pick, Picker
+from app.views.inspector.fields.values import same
+from app.views.ui.widgets import Button, icon_button
+from app.views.ui.widgets.focus import keeping_focus
+from app.views.ui.widgets.painting import label
+
+
+class TransformItem(QWidget):
+    """One transform. `changed(Transform, merge)`, `removed` and `raised` are what a person does with it."""
+
+    changed = Signal(object, object)
+    removed = Signal()
+    raised = Signal()
+
+    def __init__(self, transform: Transform, first: bool) -> None:
+        super().__init__()
+        self._transform = transform
+        kind = KINDS.get(transform.name)
+        name = label(transform.name, "code", "text" if kind is not None else "error")
+        name.setToolTip(kind.doc if kind is not None else "There is no such transform here.")
+        up, remove = icon_button("chevron-up", f"Before the one above: {transform.name}"), icon_button(
+            "close", f"Remove {transform.name}"
+        )  # fmt: skip
+        up.setEnabled(not first)
+        up.clicked.connect(self.raised)
+        remove.clicked.connect(self.removed)
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(name, 1)
+        for button in (up, remove):
+            button.setFixedSize(22, 22)
+            row.addWidget(button)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 2, 0, 2)
+        column.setSpacing(2)
+        column.addLayout(row)
+        self.form: ParamForm | None = None
+        if kind is not None and kind.options:
+            self.form = ParamForm(kind.options)
+            self.form.set_docs({option.name: option.doc for option in kind.options})
+            self.form.edited.connect(self._edited)
+            self.form.reset.connect(lambda name: self._put(name, None, None))
+            self.form.set_values(transform.params)
+            column.addWidget(self.form)
+
+    @property
+    def transform(self) -> Transform:
+        return self._transform
+
+    def show_transform(self, transform: Transform) -> None:
+        """Other values of the same transform."""
+        self._transform = transform
+        if self.form is not None:
+            self.form.set_values(transform.params)
+
+    def _edited(self, name: str, value: Any, merge: str | None) -> None:
+        option = next(one for one in KINDS[self._transform.name].options if one.name == name)
+        if option.kind == "float" and type(value) is int:
+            value = float(value)
+        refusal = option.refusal(value)
+        assert self.form is not None
+        self.form.set_problem(name, f"{name} is {value!r}; {refusal}." if refusal else "")
+        if not refusal:
+            self._put(name, value, merge)
+
+    def _put(self, name: str, value: Any, merge: str | None) -> None:
+        default = next(one.default for one in KINDS[self._transform.name].options if one.name == name)
+        params = self._transform.params
+        plain = value is None or same(value, default)
+        params = params.without(name) if plain else params.set(name, value)
+        self.changed.emit(replace(self._transform, params=FrozenMap(params)), merge)
+
+
+class TransformsList(QWidget):
+    """A list of transforms. `edited(tuple, words, merge)` is the list that a person made."""
+
+    edited = Signal(object, str, object)
+
+    def __init__(self, title: str, random: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._title, self._random = title, random
+        self.shape: tuple[int, ...] = ()  # of the pictures, for the first size of what is added
+        self.items: list[TransformItem] = []
+        self.add = Button("Add …", "flat")
+        self.add.setAccessibleName(f"Add a transform: {title}")
+        self.add.clicked.connect(self._pick)
+        top = QHBoxLayout()
+        top.addWidget(label(title, "caption", "text3"), 1)
+        top.addWidget(self.add)
+        self._place = QVBoxLayout()
+        self._place.setSpacing(2)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4, 0, 0)
+        column.setSpacing(2)
+        column.addLayout(top)
+        column.addLayout(self._place)
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        return tuple(item.transform for item in self.items)
+
+    def show_transforms(self, transforms: Sequence[Transform]) -> None:
+        """Show what the project holds; fields that a person types in stay where only values change."""
+        if [one.name for one in transforms] == [one.name for one in self.transforms]:
+            for item, transform in zip(self.items, transforms, strict=True):
+                item.show_transform(transform)
+            return
+        with keeping_focus(self):
+            self._fill(transforms)
+
+    def _fill(self, transforms: Sequence[Transform]) -> None:
+        for item in self.items:
+            self._place.removeWidget(item)
+            item.hide()
+            item.deleteLater()
+        self.items = [TransformItem(transform, not number) for number, transform in enumerate(transforms)]
+        for number, item in enumerate(self.items):
+            item.changed.connect(lambda made, merge, number=number: self._replace(number, made, merge))
+            item.removed.connect(lambda number=number: self._remove(number))
+            item.raised.connect(lambda number=number: self._raise(number))
+            self._place.addWidget(item)
+
+    def put(self, name: str) -> None:
+        """One more at the end."""
+        sized = any(option.name == "size" for option in KINDS[name].options)
+        params = FrozenMap(size=self.shape[1:]) if sized and len(self.shape) == 3 else FrozenMap()
+        self.edited.emit((*self.transforms, Transform(name, params)), f"Add {name}", None)
+
+    def _pick(self) -> None:
+        picks = [Pick(kind.name, kind.name, kind.doc) for kind in KINDS.values() if self._random or not kind.random]
+        picker = Picker("Add a transform", picks, "There is no such transform here.", self.add)
+        picker.picked.connect(self.put)
+        picker.open_below(self.add)
+
+    def _replace(self, number: int, made: Transform, merge: str | None) -> None:
+        every = list(self.transforms)
+        every[number] = made
+        self.edited.emit(tuple(every), f"Set {made.name}", f"{self._title}/{number}/{merge}" if merge else None)
+
+    def _remove(self, number: int) -> None:
+        every = list(self.transforms)
+        gone = every.pop(number)
+        self.edited.emit(tuple(every), f"Remove {gone.name}", None)
+
+    def _raise(self, number: int) -> None:
+        every = list(self.transforms)
+        every.insert(number - 1, every.pop(number))
+        self.edited.emit(tuple(every), f"Move {every[number - 1].name}", None)

@@ -1,0 +1,98 @@
+"""Watch points in the window: the section that sets them, the run that has them, and the banner when one holds."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from app.training.events import Caught, Event
+from app.training.monitoring import snapshots
+from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
+from app.training.run_requests import ShowCaught
+from app.views.training.form.watch_section import WatchSection
+from app.views.training.layer.batch_dialog import BatchDialog
+from app.views.training.runs.session import Run
+from app.views.ui.deferred_answer import when_done
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+LOOK = "Look at the batch"
+
+
+class WatchControl(QObject):
+    """Gives every run the watch points, and says when one of them holds."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.section = WatchSection()
+        self.section.show_points(from_text(window.settings.watch_points))
+        self.section.changed.connect(self._changed)
+        self.dialog: BatchDialog | None = None
+        self._caught: Caught | None = None
+        self._asked: Future | None = None
+        self._title = ""
+        window.training_form.add_section(self.section)
+        window.session.runStarted.connect(self._run_started)
+        window.session.told.connect(self._told)
+        window.session.stateChanged.connect(self._state)
+        window.banner.acted.connect(self._acted)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the banner is about a watch point."""
+        return bool(self._title) and self._window.banner.title() == self._title
+
+    def _changed(self, points: WatchPoints) -> None:
+        self._window.settings.watch_points = to_text(points)
+        self._give()
+
+    def _run_started(self, _run: Run) -> None:
+        self._caught = None
+        self._give()
+
+    def _give(self) -> None:
+        thread = self._window.session.thread
+        if thread is not None:
+            thread.control.watch = self.section.points
+
+    def _told(self, events: list[Event]) -> None:
+        for event in events:
+            # Of several at one step the first is told; the console has them all.
+            if isinstance(event, Caught) and (self._caught is None or self._caught.step != event.step):
+                self._show(event)
+
+    def _show(self, caught: Caught) -> None:
+        self._caught, self._title = caught, caught.message
+        window = self._window
+        window.banner.set("warning", self._title, "The run stands. Run goes on, Step takes one more batch.", LOOK)
+        window.banner.show()
+        if caught.node is not None and caught.node in window.document.project.graph.nodes:
+            window.network_selection.set([caught.node], self)
+
+    def _state(self, state: str) -> None:
+        if state != "paused" and self.speaks:
+            self._window.banner.hide()
+
+    def _acted(self) -> None:
+        thread = self._window.session.thread
+        if not self.speaks or thread is None or self._asked is not None:
+            return
+        self._asked = thread.run_between_steps(ShowCaught())
+        when_done(self._asked, self, self._look, self._refuse)
+
+    def _refuse(self, error: BaseException | str) -> None:
+        self._asked = None
+        self._window.refuse("The batch cannot be shown", str(error))
+
+    def _look(self, found: snapshots.BatchPeek | None) -> None:
+        """Open the dialog once the run has answered."""
+        self._asked = None
+        if found is None or self._caught is None:
+            self._refuse("The run has gone on and let go of it.")
+            return
+        self.dialog = BatchDialog(found, self._caught.message, self._window)
+        self.dialog.open()

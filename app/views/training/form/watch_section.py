@@ -1,0 +1,73 @@
+"""Where a run is to pause by itself: a section of the Training tab. It is the person's, not the project's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from app.training.monitoring.watch_points import WatchPoints
+from app.training.registry import Param
+from app.views.inspector.fields.form import ParamForm
+from app.views.training.form.folding_section import Folding
+from app.views.ui.widgets.painting import label
+
+MEBIBYTE = 1024 * 1024
+PARAMS = (
+    Param("not_finite", "bool", False, doc="Pauses at a loss that is nan or infinite. The batch is left out."),
+    Param("gradient_norm", "float", None, optional=True, minimum=0,
+          doc="Pauses when the gradient norm of a layer is above this; None for never."),
+    Param("dead", "float", None, optional=True, minimum=0,
+          doc="Pauses when this share of a ReLU's units, such as 0.9, was 0 for a whole batch; None for never."),
+    Param("memory_mib", "int", None, optional=True, minimum=1,
+          doc="Pauses above so many MiB, allocated on the device, or resident for a run on the CPU; None for never."),
+)  # fmt: skip
+WORDS = "The run pauses and says where. Gradients, dead units and memory are looked at on the steps that are measured."
+
+
+class WatchSection(Folding):
+    """`changed(WatchPoints)`: the person set a watch point or took one away; a run under way has it at once."""
+
+    changed = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Watch points", parent)
+        self.points = WatchPoints()
+        self.body_layout.addWidget(label(WORDS, "label", "text3", wrap=True))
+        self.form = ParamForm(PARAMS)
+        self.form.set_docs({param.name: param.doc for param in PARAMS})
+        self.form.edited.connect(self._edit)
+        self.form.reset.connect(lambda name: self._edit(name, False if name == "not_finite" else None, None))
+        self.body_layout.addWidget(self.form)
+        self.acted.connect(lambda: self._take(WatchPoints()))
+        self.show_points(self.points)
+
+    def show_points(self, points: WatchPoints) -> None:
+        """Show these; nothing is told."""
+        self.points = points
+        memory = None if points.memory is None else points.memory // MEBIBYTE
+        self.form.set_values({
+            "not_finite": points.not_finite, "gradient_norm": points.gradient_norm, "dead": points.dead,
+            "memory_mib": memory,
+        })  # fmt: skip
+        told = ["nan"] * points.not_finite
+        told += [f"gradient {points.gradient_norm:g}"] if points.gradient_norm is not None else []
+        told += [f"{100 * points.dead:g}% dead"] if points.dead is not None else []
+        told += [f"{memory:,} MiB"] if memory is not None else []
+        self.set_summary(", ".join(told) or "none", bool(told))
+
+    def _edit(self, name: str, value: Any, _merge: object) -> None:
+        if name == "memory_mib":
+            points = replace(self.points, memory=None if value is None else value * MEBIBYTE)
+        else:
+            points = replace(self.points, **{name: float(value) if type(value) is int else value})
+        problem = points.problem()
+        self.form.set_problem(name, problem)
+        if not problem:
+            self._take(points)
+
+    def _take(self, points: WatchPoints) -> None:
+        self.show_points(points)
+        self.changed.emit(points)

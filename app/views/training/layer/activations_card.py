@@ -1,0 +1,104 @@
+"""A layer's activations for one sample, and its filters, as pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout
+
+from app.training.monitoring.activations import Inside
+from app.training.monitoring.snapshots import Channels
+from app.views.training.charts.card import Card
+from app.views.training.layer.picture_grid import PictureGrid
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.numbers import NumberField
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
+
+CHOOSE = "Choose a layer: on the canvas, in the map of the curves, or in the list."
+
+
+class InsideCard(Card):
+    """`wanted(sample)` asks for the pictures of a sample."""
+
+    wanted = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__("Inside", legend=False)
+        self.inside: Inside | None = None
+        self.what = Segmented([("activations", "Activations"), ("filters", "Filters")], "What is shown")
+        self.what.changed.connect(lambda _key: self._show())
+        self.sample = NumberField(0, minimum=0)
+        self.sample.setAccessibleName("Training sample")
+        self.sample.setFixedWidth(72)
+        self.sample.edited.connect(lambda value: self.wanted.emit(int(value)))
+        self.look = Button("Look again")
+        self.look.clicked.connect(lambda: self.wanted.emit(int(self.sample.value())))
+        self.tools.addWidget(self.what)
+        line = QHBoxLayout()
+        line.setContentsMargins(0, 2, 12, 4)
+        line.setSpacing(8)
+        line.addWidget(label("Sample", "caption", "text2"))
+        line.addWidget(self.sample)
+        self.words = label("", "caption", "text3")
+        self.words.setMinimumWidth(1)
+        line.addWidget(self.words, 1)
+        line.addWidget(self.look)
+        self.picture = PictureGrid()
+        self.picture.setFixedWidth(78)
+        self.grid = PictureGrid()
+        self.body.addLayout(line)
+        pictures = QHBoxLayout()
+        pictures.setContentsMargins(0, 0, 12, 4)
+        pictures.setSpacing(12)
+        pictures.addWidget(self.picture)
+        pictures.addWidget(self.grid, 1)
+        self.body.addLayout(pictures, 1)
+        self.say(CHOOSE)
+
+    def say(self, text: str) -> None:
+        """Say why there are no pictures."""
+        self.inside = None
+        self.grid.clear()
+        self.picture.clear()
+        self.words.setText(text)
+        self.words.setToolTip(text)
+        self.heading.set(note="")
+
+    def show_inside(self, inside: Inside) -> None:
+        self.inside = inside
+        self._show()
+
+    @property
+    def shown(self) -> Channels | None:
+        """What the grid shows."""
+        if self.inside is None:
+            return None
+        return self.inside.channels if self.what.value() == "activations" else self.inside.filters
+
+    def _show(self) -> None:
+        inside = self.inside
+        if inside is None:
+            return
+        text = f"of {inside.count:,}, label {inside.label}; with {inside.weights}"
+        self.words.setText(text)
+        self.words.setToolTip(text)
+        self._show_sample(inside.picture)
+        found = self.shown
+        if found is None:
+            self.grid.clear()
+            self.heading.set(note="it is not run" if self.what.value() == "activations" else "no filters to picture")
+            return
+        self.grid.show_numbers(found.pictures)
+        left_out = found.count - len(found.pictures)
+        self.heading.set(note=found.what + (f"; {left_out:,} more" if left_out else ""))
+
+    def _show_sample(self, picture: np.ndarray | None) -> None:
+        if picture is None or picture.ndim not in (2, 3) or (picture.ndim == 3 and picture.shape[0] not in (1, 3)):
+            self.picture.setVisible(False)
+            return
+        self.picture.setVisible(True)
+        whole = picture[None] if picture.ndim == 2 else picture
+        low, high = np.nanmin(whole), np.nanmax(whole)
+        bytes_ = np.nan_to_num((whole - low) / max(high - low, 1e-12) * 255).astype(np.uint8)
+        self.picture.show_colors(np.repeat(bytes_, 3 // len(bytes_), axis=0).transpose(1, 2, 0)[None])

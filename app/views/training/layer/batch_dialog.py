@@ -1,0 +1,129 @@
+"""The batch that a watch point held at: its samples with their labels, and what the net gives for them."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QScrollArea, QTableWidget, QTableWidgetItem, QWidget
+
+from app.training.monitoring.snapshots import BatchPeek
+from app.views.training.layer.picture_grid import PictureGrid
+from app.views.ui import figures, theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets.painting import label
+
+NUMBERS = 6  # of a sample or an output that are written out
+
+
+class BatchDialog(Dialog):
+    """Pictures where the samples are pictures, and a line for each sample in any case."""
+
+    def __init__(self, peek: BatchPeek, message: str, parent: QWidget | None = None) -> None:
+        super().__init__("The batch", parent)
+        self.body.addWidget(label(message, "label", "text2", wrap=True))
+        self.notes = label(notes(peek), "caption", "text3", wrap=True)
+        self.body.addWidget(self.notes)
+        colors = pictures(peek.inputs)
+        self.grid: PictureGrid | None = None
+        if colors is not None:
+            self.grid = PictureGrid()
+            self.grid.show_colors(colors, [label_of(peek, i) for i in range(len(peek.inputs))])
+            area = QScrollArea()
+            area.setWidgetResizable(True)
+            area.setWidget(self.grid)
+            area.setMinimumHeight(220)
+            self.body.addWidget(area, 2)
+        self.table = _table(peek)
+        self.body.addWidget(self.table, 3)
+        self.add_button("Close", default=True).clicked.connect(self.accept)
+        self.resize(720, 620)
+
+
+def notes(peek: BatchPeek) -> str:
+    """What is to be said of the batch as a whole."""
+    bad = int((~np.isfinite(peek.inputs.reshape(len(peek.inputs), -1))).any(1).sum())
+    shown = f"The first {len(peek.inputs)} of {peek.count}" if peek.count > len(peek.inputs) else f"All {peek.count}"
+    texts = [f"{shown} samples, {'×'.join(map(str, peek.inputs.shape[1:])) or 'one number'} each."]
+    if bad:
+        texts.append(f"{bad} of them hold numbers that are not finite.")
+    if peek.problem:
+        texts.append(f"The net gives nothing for them: {peek.problem}")
+    else:
+        texts.append("Output and loss are of the net as it is now; dropout falls anew.")
+    return " ".join(texts)
+
+
+def pictures(inputs: np.ndarray) -> np.ndarray | None:
+    """The samples as (n, h, w, 3) bytes, each over its own range; None where they are no pictures."""
+    if inputs.ndim == 3 and min(inputs.shape[1:]) > 3:
+        inputs = inputs[:, None]
+    if inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
+        return None
+    flat = np.nan_to_num(inputs, nan=0.0, posinf=0.0, neginf=0.0).astype(float)
+    low, high = flat.min((1, 2, 3), keepdims=True), flat.max((1, 2, 3), keepdims=True)
+    places = (flat - low) / np.maximum(high - low, 1e-12) * 255
+    return np.repeat(places.astype(np.uint8), 3 // inputs.shape[1], axis=1).transpose(0, 2, 3, 1)
+
+
+def label_of(peek: BatchPeek, index: int) -> str:
+    """The class or the numbers of a sample."""
+    value = peek.labels[index]
+    if peek.task == "classes" and np.ndim(value) == 0:
+        return peek.classes[int(value)] if int(value) < len(peek.classes) else str(int(value))
+    return _numbers(value)
+
+
+def _numbers(value: np.ndarray) -> str:
+    flat = np.atleast_1d(np.asarray(value)).reshape(-1)
+    texts = [figures.figure(float(each)) for each in flat[:NUMBERS]]
+    return ", ".join(texts) + (f", … ({len(flat)})" if len(flat) > NUMBERS else "")
+
+
+def _range(values: np.ndarray) -> str:
+    if not values.size:
+        return "nothing finite"
+    return f"{figures.figure(float(values.min()))} to {figures.figure(float(values.max()))}"
+
+
+def _given(peek: BatchPeek, index: int) -> str:
+    """What the net gives: the class with the largest output, and the outputs."""
+    output = peek.outputs[index]
+    if peek.task == "classes" and np.ndim(output) == 1 and np.isfinite(output).all():
+        best = int(output.argmax())
+        name = peek.classes[best] if best < len(peek.classes) else str(best)
+        return f"{name}: {figures.figure(float(output[best]))}"
+    return _numbers(output)
+
+
+def _table(peek: BatchPeek) -> QTableWidget:
+    columns = ["", "Label"]
+    if peek.outputs is not None:
+        columns.append("Largest output" if peek.task == "classes" else "Output")
+    if peek.losses is not None:
+        columns.append("Loss")
+    columns.append("Input")
+    table = QTableWidget(len(peek.inputs), len(columns))
+    table.setHorizontalHeaderLabels(columns)
+    table.verticalHeader().hide()
+    table.setShowGrid(False)
+    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+    table.verticalHeader().setDefaultSectionSize(24)
+    header = table.horizontalHeader()
+    header.setFont(theme.font("caption"))
+    header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+    header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+    header.setMinimumSectionSize(header.fontMetrics().horizontalAdvance("Largest output") + 16)
+    header.setStretchLastSection(True)
+    for row in range(len(peek.inputs)):
+        texts = [str(row + 1), label_of(peek, row)]
+        texts += [_given(peek, row)] if peek.outputs is not None else []
+        texts += [figures.figure(float(peek.losses[row]))] if peek.losses is not None else []
+        sample = peek.inputs[row]
+        finite = np.isfinite(sample)
+        short = _numbers(sample) if sample.size <= NUMBERS else _range(sample[finite])
+        texts.append(short if finite.all() else f"{short}, {int((~finite).sum())} not finite")
+        for column, text in enumerate(texts):
+            item = QTableWidgetItem(text)
+            item.setFlags(item.flags() & ~Qt.ItemFlag.ItemIsEditable)
+            table.setItem(row, column, item)
+    return table

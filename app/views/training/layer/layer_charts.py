@@ -1,0 +1,98 @@
+"""One layer over the steps: how its values are spread, and how far each step moves its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from app.training.monitoring.layer_history import spread
+from app.views.training.charts import series
+from app.views.training.charts.charts import Chart
+from app.views.training.charts.curve import Curve
+from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
+from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.readout import Row
+from app.views.ui import figures, theme
+from app.views.ui.widgets.segmented import Segmented
+
+PARTS = 64
+USUAL = 1e-3
+KINDS = {"weights": "Weights", "gradients": "Gradients", "activations": "Activations"}
+
+
+class HistogramChart(Chart):
+    """Histograms side by side: the brighter, the more of the layer's values lie there at that step."""
+
+    def __init__(self) -> None:
+        super().__init__("Values", plot=StepPlot(), legend=False)
+        self.plot.grid_x = self.plot.grid_y = self.plot.show_epochs = False
+        self._heat = HeatLayer(self.plot)
+        self.layer = ""
+        self.kind = Segmented(list(KINDS.items()), "Which values are shown")
+        self.kind.changed.connect(lambda _kind: self.redraw())
+        self.tools.addWidget(self.kind)
+
+    def show_layer(self, layer: str) -> None:
+        self.layer = layer
+        self.redraw()
+
+    def redraw(self) -> None:
+        series_of = self.history.seen.histograms.get(self.kind.value())
+        samples = series_of.of(self.layer) if series_of is not None else []
+        if not samples:
+            self._heat.clear()
+            self.heading.set(note="none yet" if self.layer else "")
+            return
+        parts, low, high = spread(samples, PARTS)
+        self.plot.set_y_range(low, high)
+        left, right = self.plot.view.viewRange()[0]
+        steps = np.array([float(step) for step, _ in samples])
+        at = samples_at(self.scale.of(steps), left, right, self.plot.pixels)
+        # The root brings out the tails, where there are few.
+        share = np.sqrt(parts / np.maximum(parts.max(axis=0, keepdims=True), 1e-12))
+        cells = (share[::-1] * (NO_GRADIENT - 1))[:, np.maximum(at, 0)]
+        empty = (share[::-1] == 0)[:, np.maximum(at, 0)] | (at < 0)
+        self._heat.set_cells(np.where(empty, NO_GRADIENT, cells).astype(np.uint8))
+        newest = samples[-1][1]
+        self.heading.set(note=f"{figures.figure(newest.low)} to {figures.figure(newest.high)} at {samples[-1][0]:,}")
+
+
+class RatioChart(Chart):
+    """The norm of what a step changes over the norm of the weights, with a line where it usually is."""
+
+    def __init__(self) -> None:
+        super().__init__("Update / weight", "log scale", legend=False)
+        self.plot.show_epochs = False
+        self.plot.left.set_kind("log")
+        self._curve = Curve(self.plot, 0, 1.5)
+        self._usual = Curve(self.plot, -1, 1.0, dashed=True)
+        self.layer = ""
+
+    def show_layer(self, layer: str) -> None:
+        self.layer = layer
+        self.redraw()
+
+    @property
+    def ratios(self) -> tuple[series.Floats, series.Floats]:
+        """Steps and ratios of the layer."""
+        table = self.history.seen.tables["update"]
+        if self.layer not in table.layers:
+            return np.empty(0), np.empty(0)
+        return table.steps, table.columns[self.layer]
+
+    def redraw(self) -> None:
+        steps, ratios = self.ratios
+        with np.errstate(divide="ignore", invalid="ignore"):
+            levels = np.log10(np.where(ratios > 0, ratios, np.nan))
+        self._curve.set_points(self.scale.of(steps), levels)
+        self._usual.set_points(np.array(self.plot.view.viewRange()[0]), np.full(2, np.log10(USUAL)))
+        shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
+        self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))
+        newest = ratios[-1] if len(ratios) else np.nan
+        self.heading.set(note="log scale, dashed: 1e\u22123", value="" if np.isnan(newest) else figures.figure(newest))
+
+    def rows(self, index: int) -> Sequence[Row]:
+        steps, ratios = self.ratios
+        at = int(np.searchsorted(steps, self.history.steps["step"][index], "right")) - 1
+        return [] if at < 0 else [(theme.current().series[0], "update / weight", figures.figure(float(ratios[at])))]

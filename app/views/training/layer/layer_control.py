@@ -1,0 +1,166 @@
+"""The page "Layer" follows the selection, the run and the drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.preflight import preflight
+from app.runs import store
+from app.training.job import Job
+from app.training.monitoring import activations
+from app.training.monitoring.activations import Inside
+from app.training.run_requests import LookInside
+from app.views.training.layer.activations_card import CHOOSE
+from app.views.ui.deferred_answer import when_done
+
+if TYPE_CHECKING:
+    from app.export.weights_choice import ExportWeights
+    from app.runs.store import Kept
+    from app.views.main_window import MainWindow
+    from app.views.training.runs.session import Run
+
+REST = 250  # after the selection has changed
+
+
+class LayerControl(QObject):
+    """Asks for the inside of the selected layer: of the run under way, of the newest weights, or of fresh ones."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window, self.page = window, window.layer_page
+        self._sample = 0
+        self._asked: Future | None = None
+        self._again = False
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(REST)
+        self._rest.timeout.connect(self.look)
+        self.page.inside.wanted.connect(self._look_at)
+        self.page.layerChosen.connect(self._chosen)
+        window.network_selection.changed.connect(self._selected)
+        window.session.runStarted.connect(self._run_started)
+        window.session.progressed.connect(self.page.refresh)
+        window.page_links.later.add(self._show_layers)
+        window.runs.runChosen.connect(self._show_run)
+        window.runs.keptChosen.connect(self._show_kept)
+        window.runs_keeper.listed.connect(self._listed)
+        window.document.replaced.connect(self._replaced)
+        window.bottom.pane.shown.connect(lambda _key: self._rest.start())
+        self._show_layers()
+        run = window.newest_weights.run
+        if run is not None:
+            self._show_run(run)
+        else:
+            window.runs_keeper.refresh()
+
+    # -- the run whose figures are shown ------------------------------------------------------------------------------
+
+    def _show_run(self, run: Run) -> None:
+        self._window.background.forget("layers of a run")
+        self.page.set_history(run.history, f"Run {run.kept_number}")
+
+    def _listed(self, runs: list[Kept]) -> None:
+        """Without a run in this window the newest that is kept is shown."""
+        if runs and not self.page.run_title and self._window.newest_weights.run is None:
+            self._show_kept(runs[0])
+
+    def _show_kept(self, kept: Kept) -> None:
+        self._window.background.ask(
+            "layers of a run", store.history_of, kept,
+            on_answer=lambda history: self.page.set_history(history, kept.record.title),
+            on_error=lambda _failure: None,  # the page "Runs" says what is wrong with it
+        )  # fmt: skip
+
+    def _replaced(self, _project: object) -> None:
+        """What is shown is of another project."""
+        self._window.background.forget("layers of a run")
+        self._window.background.forget("inside")
+        self.page.set_history(None)
+        self.page.show_layer("")
+        self.page.inside.say(CHOOSE)
+
+    # -- the layer ----------------------------------------------------------------------------------------------------
+
+    def _show_layers(self) -> None:
+        analysis = self._window.live.analysis
+        if analysis is not None and analysis.source.modules:
+            self.page.set_layers(tuple(dict.fromkeys(path for path in analysis.source.modules.values() if path)))
+
+    def _run_started(self, run: Run) -> None:
+        self._show_run(run)
+        self._rest.start()
+
+    def _selected(self, ids: frozenset[str], _origin: object) -> None:
+        analysis = self._window.live.analysis
+        paths = [analysis.source.modules.get(each, "") for each in ids] if analysis is not None else []
+        if len(paths) == 1 and paths[0] and paths[0] != self.page.layer:
+            self.page.show_layer(paths[0])
+            self._rest.start()
+
+    def _chosen(self, layer: str) -> None:
+        analysis = self._window.live.analysis
+        nodes = [node for node, path in analysis.source.modules.items() if path == layer] if analysis else []
+        if nodes:
+            self._window.network_selection.set(nodes[:1], self)
+        self._rest.start()
+
+    def _look_at(self, sample: int) -> None:
+        self._sample = sample
+        self.look()
+
+    def look(self) -> None:
+        """Ask for the pictures, if the page is in sight."""
+        layer = self.page.layer
+        if not layer or not self.page.isVisible():
+            return
+        if self._asked is not None:
+            self._again = True
+            return
+        session = self._window.session
+        if session.active and session.thread is not None:
+            self._asked = session.thread.run_between_steps(LookInside(layer, self._sample))
+            when_done(self._asked, self, self._answered, self._refused)
+            return
+        window = self._window
+        if window.live.torch is None or window.live.analysis is None or not window.live.up_to_date:
+            return
+        job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
+        window.background.ask(
+            "inside", _inside, job, window.newest_weights.of(job.source), layer, self._sample,
+            on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
+        )  # fmt: skip
+
+    def _answered(self, found: Inside) -> None:
+        self._show(found)
+        self._ask_again()
+
+    def _refused(self, error: BaseException) -> None:
+        self._fail(error)
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        self._asked = None
+        if self._again:
+            self._again = False
+            self.look()
+
+    def _show(self, found: Inside) -> None:
+        if found.layer == self.page.layer:
+            self.page.inside.show_inside(found)
+
+    def _fail(self, error: BaseException) -> None:
+        self.page.inside.say(f"{type(error).__name__}: {error}")
+
+
+def _inside(job: Job, newest: Callable[[], ExportWeights | None], layer: str, sample: int) -> Inside:
+    """The layer with the newest weights of its net, else with those that a run begins with; on a worker."""
+    from app.export.weights_choice import untrained_words
+
+    found = newest()
+    words = found.words if found is not None else untrained_words(job.training.seed, job.training.start)
+    state = found.state_dict if found is not None else None
+    return activations.of_weights(job, state, layer, sample, f"weights {words}")

@@ -1,0 +1,137 @@
+"""The page "Layer": one layer of the net from near, while a run goes on and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+
+from app.training.history import History
+from app.views.training.charts import series
+from app.views.training.charts.charts import Chart
+from app.views.training.charts.timescale import TimeScale
+from app.views.training.layer.activations_card import InsideCard
+from app.views.training.layer.layer_charts import HistogramChart, RatioChart
+from app.views.ui import theme
+from app.views.ui.widgets.fields import ChoiceField
+from app.views.ui.widgets.painting import label
+
+REST = 500  # milliseconds between two redraws: the layers are not looked at more often
+
+
+class LayerPage(QWidget):
+    """`layerChosen(path)`: the person chose a layer in the list. `controls` may be put beside the tabs."""
+
+    layerChosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.values, self.ratio, self.inside = HistogramChart(), RatioChart(), InsideCard()
+        self.charts: tuple[Chart, ...] = (self.values, self.ratio)
+        self._history = History()
+        self._layers: tuple[str, ...] = ()
+        self._layer = self._run_title = ""
+        self._drawn = -1
+        self.controls = QWidget()
+        self.list = ChoiceField((), pairs=True)
+        self.list.setAccessibleName("Layer")
+        self.list.setMinimumWidth(160)
+        self.list.edited.connect(self._choose)
+        row = QHBoxLayout(self.controls)
+        row.setContentsMargins(12, 4, 8, 4)
+        row.setSpacing(8)
+        row.addWidget(label("Layer", "caption", "text2"))
+        row.addWidget(self.list)
+        self.run_words = label("", "caption", "text2")
+        row.addWidget(self.run_words)
+        self.cards = QSplitter(Qt.Orientation.Horizontal)
+        for card, share in ((self.values, 320), (self.ratio, 240), (self.inside, 480)):
+            self.cards.addWidget(card)
+            self.cards.setStretchFactor(self.cards.count() - 1, share)
+        self.cards.setSizes([320, 240, 480])
+        self.cards.setChildrenCollapsible(False)
+        self.cards.setHandleWidth(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.cards)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(REST)
+        self._timer.timeout.connect(self._redraw_if_new)
+        for chart in self.charts:
+            chart.plot.view.setMouseEnabled(x=False, y=False)
+        theme.manager().changed.connect(self._restyle)
+
+    @property
+    def layer(self) -> str:
+        """The path of the module that is looked at, "" for none."""
+        return self._layer
+
+    def set_layers(self, layers: Sequence[str]) -> None:
+        """The modules that can be chosen, by path."""
+        if tuple(layers) == self._layers:
+            return
+        self._layers = tuple(layers)
+        self.list.clear_choices()
+        for layer in self._layers:
+            self.list.add_choice(layer, layer)
+        if self._layer in self._layers:
+            self.list.set_value(self._layer)
+
+    @property
+    def run_title(self) -> str:
+        """What the run is called whose values and updates are shown, "" for none."""
+        return self._run_title
+
+    def set_history(self, history: History | None, title: str = "") -> None:
+        """Show another run, which is called `title`; None for none."""
+        self._history, self._run_title = history or History(), title
+        self.run_words.setText(f"Values and updates of {title}" if title else "")
+        self._drawn = -1
+        for chart in self.charts:
+            chart.set_history(self._history, "step")
+        self.redraw()
+
+    def show_layer(self, layer: str) -> None:
+        """Look at another layer."""
+        self._layer = layer
+        if layer in self._layers:
+            self.list.set_value(layer)
+        self.values.show_layer(layer)
+        self.ratio.show_layer(layer)
+
+    def refresh(self) -> None:
+        """The history may have grown: redraw soon, if this page is in sight."""
+        if self.isVisible() and not self._timer.isActive():
+            self._timer.start()
+
+    def redraw(self) -> None:
+        """Bring the charts up to the history now."""
+        self._drawn = self._history.seen.version
+        end = series.grown(TimeScale(self._history).end(), 0.0) or 1.0
+        for chart in self.charts:
+            chart.plot.set_x_range(0.0, end)
+            chart.redraw()
+
+    def _redraw_if_new(self) -> None:
+        if self._history.seen.version != self._drawn and self.isVisible():
+            self.redraw()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._redraw_if_new()
+
+    def sizeHint(self) -> QSize:
+        return QSize(980, 304)
+
+    def _choose(self, layer: str) -> None:
+        self.show_layer(layer)
+        self.layerChosen.emit(layer)
+
+    def _restyle(self) -> None:
+        for chart in self.charts:
+            chart.restyle()
+        self.redraw()

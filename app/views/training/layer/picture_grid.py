@@ -1,0 +1,104 @@
+"""Many small pictures of numbers in a grid, each with a word below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.views.ui import theme
+from app.views.ui.widgets.painting import start
+
+GAP, CAPTION = 6, 15
+LEAST, MOST = 14, 72  # sides of a picture, px
+
+
+class PictureGrid(QWidget):
+    """Pictures of numbers (n, h, w), in the ramp from the lowest of all to the highest, or as (n, h, w, 3) bytes.
+
+    Not a number is left empty. With `fit` all are made small enough to be seen at once.
+    """
+
+    def __init__(self, parent: QWidget | None = None, *, fit: bool = True) -> None:
+        super().__init__(parent)
+        self._fit = fit
+        self._images: list[QImage] = []
+        self._captions: tuple[str, ...] = ()
+        self._shape = (1, 1)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    @property
+    def count(self) -> int:
+        return len(self._images)
+
+    @property
+    def captions(self) -> tuple[str, ...]:
+        return self._captions
+
+    def show_numbers(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:
+        """Show numbers (n, h, w) in the heat ramp, all by one scale."""
+        finite = pictures[np.isfinite(pictures)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        span = high - low or 1.0
+        with np.errstate(invalid="ignore"):
+            places = np.clip(np.nan_to_num((pictures - low) / span, nan=0.0, posinf=1.0, neginf=0.0) * 255, 0, 255)
+        table = np.array(theme.heat_table(), dtype=np.uint8)
+        colors = table[np.minimum(places.astype(np.uint8), len(table) - 1)]
+        colors[np.isnan(pictures)] = theme.current().panel.getRgb()[:3]
+        self.show_colors(colors, captions)
+
+    def show_colors(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:
+        """Show pictures (n, h, w, 3) of bytes."""
+        whole = np.ascontiguousarray(pictures)
+        self._images = [
+            QImage(p.data, p.shape[1], p.shape[0], 3 * p.shape[1], QImage.Format.Format_RGB888).copy() for p in whole
+        ]
+        self._shape = (whole.shape[1], whole.shape[2]) if len(whole) else (1, 1)
+        self._captions = tuple(captions)
+        self.setAccessibleName(f"{len(self._images)} pictures" + (f": {', '.join(captions)}" if captions else ""))
+        self.updateGeometry()
+        self.update()
+
+    def clear(self) -> None:
+        self.show_colors(np.empty((0, 1, 1, 3), dtype=np.uint8))
+
+    def _cell(self, width: float, height: float) -> tuple[float, float, int]:
+        """Width and height of a picture, and how many stand side by side."""
+        tall, wide = self._shape
+        caption = CAPTION if self._captions else 0
+        ratio = tall / wide
+        side = MOST if wide <= 4 * tall else width - 2
+        while True:
+            across = max(1, int((width + GAP) // (side + GAP)))
+            lines = -(-len(self._images) // across)
+            if not self._fit or side <= LEAST or lines * (side * ratio + caption + GAP) <= height:
+                return side, side * ratio, across
+            side -= 2
+
+    def sizeHint(self) -> QSize:
+        if not self._images or self._fit:
+            return QSize(260, 160)
+        _, tall, across = self._cell(self.width() or 560, 0)
+        lines = -(-len(self._images) // across)
+        return QSize(260, int(lines * (tall + GAP + (CAPTION if self._captions else 0))))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self._images:
+            return
+        painter = start(self)
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
+        painter.setFont(theme.font("caption"))
+        painter.setPen(theme.current().text2)
+        metrics = QFontMetricsF(painter.font())
+        wide, tall, across = self._cell(self.width(), self.height())
+        line = tall + GAP + (CAPTION if self._captions else 0)
+        for number, image in enumerate(self._images):
+            left, top = number % across * (wide + GAP), number // across * line
+            painter.drawImage(QRectF(left, top, wide, tall), image)
+            if number < len(self._captions):
+                text = metrics.elidedText(self._captions[number], Qt.TextElideMode.ElideRight, wide + GAP)
+                painter.drawText(QRectF(left, top + tall, wide + GAP, CAPTION), Qt.AlignmentFlag.AlignVCenter, text)
+        painter.end()

@@ -1,0 +1,126 @@
+"""The memory of a step in the window: estimated for the open drawing, measured on a run, and the two compared."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog
+
+from app.preflight import preflight
+from app.training.monitoring import memory_report
+from app.training.monitoring.memory_report import MemoryReport
+from app.training.run_requests import TellMemory, WriteSnapshot
+from app.util import atomic
+from app.views.training.memory.memory_dialog import MemoryDialog, size
+from app.views.ui import figures
+from app.views.ui.deferred_answer import when_done
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+    from app.views.training.runs.session import Run
+
+
+class MemoryControl(QObject):
+    """Opens the dialog and fills it; estimates every run when it begins."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.dialog: MemoryDialog | None = None
+        self.estimates: dict[int, int] = {}  # bytes, by the number of the run
+        self._asked: Future | None = None
+        window.session.runStarted.connect(self._run_started)
+
+    def open(self) -> None:
+        """Show the memory of the run under way, or the estimate of the next one."""
+        if self.dialog is None:
+            self.dialog = MemoryDialog(self._window)
+            self.dialog.measure_wanted.connect(self._measure)
+            self.dialog.file_wanted.connect(self._ask_file)
+            self.dialog.empty_wanted.connect(self._empty)
+        self.dialog.open()
+        self._measure()
+
+    def _run_started(self, run: Run) -> None:
+        def keep(report: MemoryReport) -> None:
+            if report.step is not None:
+                self.estimates[run.number] = report.step.total.whole
+
+        self._window.background.ask(
+            "memory of a run", memory_report.before, run.job, run.job.training.device,
+            on_answer=keep, on_error=lambda _failure: None,
+        )  # fmt: skip
+
+    def _measure(self) -> None:
+        window, session = self._window, self._window.session
+        if self._asked is not None or self.dialog is None:
+            return
+        if session.active and session.thread is not None:
+            self._ask(session.thread.run_between_steps(TellMemory()))
+        elif window.live.analysis is None or not window.live.up_to_date or window.run_control.blocked:
+            self.dialog.say(f"There is nothing to estimate: {window.run_control.blocked or 'the drawing is checked'}.")
+        else:
+            job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
+            window.background.ask(
+                "memory", memory_report.before, job, job.training.device,
+                on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
+            )  # fmt: skip
+
+    def _ask(self, future: Future) -> None:
+        self._asked = future
+        when_done(future, self, self._show, self._fail)
+
+    def _show(self, report: MemoryReport) -> None:
+        self._asked = None
+        if self.dialog is not None:
+            self.dialog.show_report(report, "" if report.estimated else self._score(report))
+
+    def _score(self, report: MemoryReport) -> str:
+        """How the estimate that was made when the run began compares with what is measured."""
+        run = self._window.session.current
+        estimate = self.estimates.get(run.number) if run is not None else None
+        if estimate is None or report.step is None:
+            return ""
+        measured = report.allocator.peak if report.allocator is not None else report.step.total.whole
+        off = memory_report.score(estimate, measured)
+        what = "the peak" if report.allocator is not None else "what was counted"
+        return f"The estimate before the run was {size(estimate)}, {figures.figure(100 * off)} % off {what}."
+
+    def _fail(self, error: BaseException) -> None:
+        self._asked = None
+        if self.dialog is not None:
+            self.dialog.say(f"{type(error).__name__}: {error}")
+
+    def _ask_file(self) -> None:
+        name, _ = QFileDialog.getSaveFileName(self.dialog, "Write the memory to a file", "memory.json", "JSON (*.json)")
+        if name:
+            self.write(Path(name if Path(name).suffix else f"{name}.json"))
+
+    def write(self, path: Path) -> None:
+        """Write what is shown; while a run goes on on CUDA, the allocator's own snapshot beside it."""
+        if self.dialog is None or self.dialog.report is None:
+            return
+        report = self.dialog.report
+        try:
+            atomic.write_text(path, report.to_json())
+        except OSError as error:
+            self._window.refuse("The memory was not written", f"“{path}”: {error.strerror or error}.")
+            return
+        self._window.say("Memory written", str(path))
+        session = self._window.session
+        if report.allocator is not None and session.active and session.thread is not None:
+            snapshot = path.with_suffix(".pickle")
+            when_done(
+                session.thread.run_between_steps(WriteSnapshot(str(snapshot))), self,
+                lambda _: self._window.say("Snapshot of CUDA's allocator written", str(snapshot)),
+                lambda error: self._window.refuse("The snapshot was not written", f"“{snapshot}”: {error}."),
+            )  # fmt: skip
+
+    def _empty(self) -> None:
+        """Between two steps of a run, so that nothing of it is in the way."""
+        thread = self._window.session.thread
+        if self._asked is None and thread is not None and self._window.session.active:
+            self._ask(thread.run_between_steps(TellMemory(empty=True)))

@@ -1,0 +1,131 @@
+"""The memory of a training step by layer: estimated before a run, measured while it goes on."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+
+from app.telemetry.layer_memory import LayerBytes
+from app.training.monitoring.memory_report import MemoryReport
+from app.views.ui import figures, theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets.painting import label
+
+COLUMNS = ("Layer", "Parameters", "Gradients", "Optimizer", "Activations", "Together")
+KIBIBYTE = 1024
+NO_CACHE = "There is no cache to empty: only CUDA keeps one"
+
+
+class MemoryDialog(Dialog):
+    """`measure_wanted` asks for new figures, `file_wanted` for a file of them, `empty_wanted` for an empty cache."""
+
+    measure_wanted = Signal()
+    file_wanted = Signal()
+    empty_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Memory of a training step", parent)
+        self.report: MemoryReport | None = None
+        self.summary = label("", "label", "text", wrap=True)
+        self.device = label("", "caption", "text2", wrap=True)
+        self.table = QTableWidget(0, len(COLUMNS))
+        self.table.setHorizontalHeaderLabels(list(COLUMNS))
+        self.table.verticalHeader().hide()
+        self.table.verticalHeader().setDefaultSectionSize(24)
+        self.table.setShowGrid(False)
+        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        header = self.table.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        words = "Activations are what backward holds of the forward, each storage with the layer that held it first."
+        for widget in (self.summary, self.device):
+            self.body.addWidget(widget)
+        self.body.addWidget(self.table, 1)
+        self.body.addWidget(label(words, "caption", "text3", wrap=True))
+        self.empty = self.add_button("Empty the cache", left=True)
+        self.empty.setToolTip(NO_CACHE)
+        self.empty.clicked.connect(self.empty_wanted)
+        self.write = self.add_button("Write to a file…", left=True)
+        self.write.clicked.connect(self.file_wanted)
+        self.again = self.add_button("Measure again")
+        self.again.clicked.connect(self.measure_wanted)
+        self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
+        self.resize(720, 520)
+        self.say("Counting…")
+
+    def say(self, text: str) -> None:
+        """A word in place of the figures."""
+        self.report = None
+        self.summary.setText(text)
+        self.device.setText("")
+        self.table.setRowCount(0)
+        self.write.setEnabled(False)
+        self.empty.setEnabled(False)
+
+    def show_report(self, report: MemoryReport, score: str = "") -> None:
+        """Show figures; `score` is how the estimate compares with them."""
+        self.report = report
+        self.write.setEnabled(True)
+        on_cuda = report.allocator is not None
+        self.empty.setEnabled(on_cuda)
+        self.empty.setToolTip("" if on_cuda else NO_CACHE)
+        self.summary.setText(" ".join(part for part in (summary(report), score) if part))
+        self.device.setText(device_words(report))
+        rows = [] if report.step is None else [report.step.total, *report.step.layers]
+        self.table.setRowCount(len(rows))
+        for row, layer in enumerate(rows):
+            self._set_row(row, layer, "All" if row == 0 else layer.layer or "Net")
+
+    def _set_row(self, row: int, layer: LayerBytes, name: str) -> None:
+        sizes = (layer.parameters, layer.gradients, layer.optimizer, layer.activations, layer.whole)
+        for column, text in enumerate((name, *(size(each) for each in sizes))):
+            item = QTableWidgetItem(text)
+            if column:
+                item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            if row == 0:
+                item.setFont(theme.font("section"))
+            self.table.setItem(row, column, item)
+
+
+def size(count: int) -> str:
+    """
+    >>> size(0), size(512), size(20_520), size(40_000_000)
+    ('–', '512 B', '20.0 KiB', '38.1 MiB')
+    """
+    if not count:
+        return "–"
+    if count < KIBIBYTE:
+        return f"{count} B"
+    if count < figures.MEBIBYTE:
+        return f"{figures.figure(count / KIBIBYTE)} KiB"
+    return f"{figures.mebibytes(count)} MiB"
+
+
+def summary(report: MemoryReport) -> str:
+    """The sum, and whether it was measured."""
+    if report.step is None:
+        return "This net or this optimizer cannot be estimated without running it: start the run and measure."
+    how = "Estimated, without running anything" if report.estimated else "Measured on a batch of this run"
+    return f"{how}: {size(report.step.total.whole)} for a batch of {report.step.batch:,}."
+
+
+def device_words(report: MemoryReport) -> str:
+    """Allocator, utilisation and temperature, or why there are none."""
+    texts = []
+    if report.allocator is not None:
+        a = report.allocator
+        texts.append(
+            f"CUDA: {size(a.allocated)} allocated, {size(a.reserved)} reserved, {size(a.peak)} at the peak, "
+            f"{figures.percent(a.fragmentation)} % of what is reserved is free in pieces (fragmentation)."
+        )
+    if report.resident is not None:
+        texts.append(f"Resident memory of the process: {size(report.resident)}, libraries included.")
+    told = report.gpu
+    if told.utilisation is None and told.temperature is None:
+        texts.append(f"Utilisation and temperature: not available, {told.reason or 'this GPU does not tell'}.")
+    else:
+        busy = "utilisation not available" if told.utilisation is None else f"{told.utilisation} % busy"
+        warm = "temperature not available" if told.temperature is None else f"{told.temperature} °C"
+        texts.append(f"{told.name or 'GPU'}: {busy}, {warm}.")
+    return " ".join(texts)

@@ -1,0 +1,76 @@
+"""The profile of a training step in the window: taken between two steps of the run, shown, and written as a trace."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog
+
+from app.training.monitoring.step_profile import StepProfile
+from app.training.run_requests import ProfileStep
+from app.views.training.memory.profile_dialog import ProfileDialog
+from app.views.ui.deferred_answer import when_done
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+NOTHING = "Nothing is being trained: start a run, or pause one, and look again."
+
+
+class ProfileControl(QObject):
+    """Opens the dialog and fills it."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.dialog: ProfileDialog | None = None
+        self._asked: Future | None = None
+
+    def open(self) -> None:
+        """Profile the run under way, or say that there is none."""
+        if self.dialog is None:
+            self.dialog = ProfileDialog(self._window)
+            self.dialog.measure_wanted.connect(self._measure)
+            self.dialog.file_wanted.connect(self._ask_file)
+        self.dialog.open()
+        self._measure()
+
+    def _ask_file(self) -> None:
+        name, _ = QFileDialog.getSaveFileName(self.dialog, "Write a trace", "trace.json", "JSON (*.json)")
+        if name:
+            self.write(Path(name if Path(name).suffix else f"{name}.json"))
+
+    def write(self, path: Path) -> None:
+        """Profile once more, and write the trace of what is then shown."""
+        self._measure(str(path))
+
+    def _measure(self, trace: str = "") -> None:
+        session = self._window.session
+        if self._asked is not None or self.dialog is None:
+            return
+        if not session.active or session.thread is None:
+            self.dialog.say(NOTHING)
+            return
+        if self.dialog.profile is None:
+            self.dialog.say("Measuring…")
+        self._asked = session.thread.run_between_steps(ProfileStep(trace))
+        when_done(self._asked, self, partial(self._show, trace), partial(self._fail, trace))
+
+    def _show(self, trace: str, profile: StepProfile) -> None:
+        self._asked = None
+        if self.dialog is not None:
+            self.dialog.show_profile(profile)
+            self.dialog.tell(f"The trace of this step was written to {trace}" if trace else "")
+
+    def _fail(self, trace: str, error: BaseException) -> None:
+        self._asked = None
+        if self.dialog is None:
+            return
+        if trace:  # what is shown was measured before, and holds
+            self.dialog.tell(f"The trace was not written: {error}")
+        else:
+            self.dialog.say(f"{type(error).__name__}: {error}")

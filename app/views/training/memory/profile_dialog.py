@@ -1,0 +1,119 @@
+"""Where the time of a training step of the run goes, operation by operation."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+
+from app.training.monitoring.step_profile import OpTime, StepProfile
+from app.views.ui import figures, theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets.painting import label
+
+COLUMNS = ("Operation", "Calls", "Self CPU ms", "Self device ms", "Share")
+LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+ON_DEVICE = COLUMNS.index("Self device ms")
+WORDS = (
+    "Self is the time in the operation, without the operations that it calls. The optimizer's step is not taken, "
+    "so the numbers of the run stay what they were."
+)
+
+
+class ProfileDialog(Dialog):
+    """`measure_wanted` asks for a new profile, `file_wanted` for one with its trace in a file."""
+
+    measure_wanted = Signal()
+    file_wanted = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Profile of a training step", parent)
+        self.profile: StepProfile | None = None
+        self.summary = label("", "label", "text", wrap=True)
+        self.told = label("", "caption", "text2", wrap=True)
+        self.table = QTableWidget(0, len(COLUMNS))
+        self.table.setHorizontalHeaderLabels(list(COLUMNS))
+        self.table.verticalHeader().hide()
+        self.table.verticalHeader().setDefaultSectionSize(24)
+        self.table.setShowGrid(False)
+        self.table.setWordWrap(False)
+        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        header = self.table.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        header.setMinimumSectionSize(104)
+        header.setDefaultAlignment(RIGHT)
+        first = QTableWidgetItem(COLUMNS[0])
+        first.setTextAlignment(LEFT)
+        self.table.setHorizontalHeaderItem(0, first)
+        self.table.setColumnHidden(ON_DEVICE, True)
+        self.body.addWidget(self.summary)
+        self.body.addWidget(self.told)
+        self.body.addWidget(self.table, 1)
+        self.body.addWidget(label(WORDS, "caption", "text3", wrap=True))
+        self.write = self.add_button("Write a trace…", left=True)
+        self.write.setToolTip("Profile once more, into a file that chrome://tracing and ui.perfetto.dev draw")
+        self.write.clicked.connect(self.file_wanted)
+        self.again = self.add_button("Measure again")
+        self.again.clicked.connect(self.measure_wanted)
+        self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
+        self.resize(720, 520)
+        self.say("Measuring…")
+
+    def say(self, text: str) -> None:
+        """A word in place of the figures."""
+        self.profile = None
+        self.summary.setText(text)
+        self.table.setRowCount(0)
+        self.write.setEnabled(False)
+        self.tell("")
+
+    def tell(self, text: str) -> None:
+        """A word beside the figures, of the trace."""
+        self.told.setText(text)
+        self.told.setVisible(bool(text))
+
+    def show_profile(self, profile: StepProfile) -> None:
+        """Show figures."""
+        self.profile = profile
+        self.write.setEnabled(True)
+        self.summary.setText(summary(profile))
+        self.table.setColumnHidden(ON_DEVICE, profile.on_device is None)
+        self.table.setRowCount(len(profile.rows) + 1)
+        self._set_row(0, OpTime("All", sum(row.calls for row in profile.rows), profile.cpu, profile.on_device), profile)
+        for number, row in enumerate(profile.rows, 1):
+            self._set_row(number, row, profile)
+
+    def _set_row(self, number: int, row: OpTime, profile: StepProfile) -> None:
+        calls = figures.count(row.calls) if number else ""  # those of the rows that are left out are not known
+        share = f"{figures.percent(profile.share(row))} %"
+        for column, text in enumerate((row.name, calls, milliseconds(row.cpu), milliseconds(row.on_device), share)):
+            item = QTableWidgetItem(text)
+            if column:
+                item.setTextAlignment(RIGHT)
+            else:
+                item.setToolTip(text)
+            if number == 0:
+                item.setFont(theme.font("section"))
+            self.table.setItem(number, column, item)
+
+
+def milliseconds(micro: float | None) -> str:
+    """
+    >>> milliseconds(1234.5), milliseconds(0.0), milliseconds(None)
+    ('1.234', '0.000', '–')
+    """
+    return "–" if micro is None else f"{micro / 1000:,.3f}"
+
+
+def summary(profile: StepProfile) -> str:
+    """What was measured, and how much of it the table leaves out."""
+    text = (
+        f"Forward and backward of a batch of {profile.batch:,} on {profile.device}: "
+        f"{figures.figure(profile.milliseconds)} ms, with what profiling costs."
+    )
+    if profile.left_out:
+        text += f" {profile.left_out:,} more operations, each smaller, are not listed."
+    return text

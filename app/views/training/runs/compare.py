@@ -1,0 +1,116 @@
+"""The settings of several runs side by side; what differs is marked and stands on top."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHBoxLayout, QTableView, QVBoxLayout, QWidget
+
+from app.runs.compare import Setting
+from app.views.ui import icons, theme
+from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.segmented import Segmented
+
+Index = QModelIndex | QPersistentModelIndex
+
+
+class SettingsModel(QAbstractTableModel):
+    """A line a setting: its name, then a column a run."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.titles: list[str] = []
+        self.lines: list[Setting] = []
+
+    def set_lines(self, titles: list[str], lines: list[Setting]) -> None:
+        self.beginResetModel()
+        self.titles, self.lines = titles, lines
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self.lines)
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 1 + len(self.titles)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        return ["Setting", *self.titles][section] if role == Qt.ItemDataRole.DisplayRole else None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        line, now = self.lines[index.row()], theme.current()
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return line.name if not index.column() else line.values[index.column() - 1]
+        if role == Qt.ItemDataRole.ForegroundRole:
+            if not index.column():
+                return now.text if line.differs else now.text2
+            return now.text if line.differs else now.text3
+        if role == Qt.ItemDataRole.FontRole and line.differs:
+            return theme.font("section")
+        if role == Qt.ItemDataRole.DecorationRole and not index.column() and line.differs:
+            return icons.icon("compare", "accent", size=14)
+        if role == Qt.ItemDataRole.AccessibleTextRole and not index.column() and line.differs:
+            return f"{line.name}, differs"
+        return None
+
+
+class RunsCompare(QWidget):
+    """The table, with a choice between all settings and those that differ."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._titles: list[str] = []
+        self._lines: tuple[Setting, ...] = ()
+        self.model = SettingsModel(self)
+        self.table = QTableView()
+        self.table.setModel(self.model)
+        self.table.setFrameShape(QFrame.Shape.NoFrame)
+        self.table.setShowGrid(False)
+        self.table.setWordWrap(False)
+        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.table.setAccessibleName("Settings of the runs")
+        self.table.verticalHeader().hide()
+        self.table.verticalHeader().setDefaultSectionSize(24)
+        header = self.table.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setMaximumSectionSize(260)
+        header.setStretchLastSection(True)
+        header.setHighlightSections(False)
+        self._caption = label("", "caption", "text2")
+        self._which = Segmented([("differing", "What differs"), ("all", "All settings")], "Which settings")
+        self._which.changed.connect(lambda _key: self._show())
+        row = QHBoxLayout()
+        row.setContentsMargins(12, 4, 8, 4)
+        row.setSpacing(8)
+        row.addWidget(self._caption)
+        row.addStretch(1)
+        row.addWidget(self._which)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(row)
+        column.addWidget(self.table, 1)
+
+    def set_settings(self, titles: list[str], lines: tuple[Setting, ...]) -> None:
+        """Show these runs, a column each."""
+        self._titles, self._lines = titles, lines
+        self._show()
+
+    def show_all(self, everything: bool) -> None:
+        self._which.set_value("all" if everything else "differing")
+        self._show()
+
+    def _show(self) -> None:
+        differing = [line for line in self._lines if line.differs]
+        everything = self._which.value() == "all"
+        same = [line for line in self._lines if not line.differs] if everything else []
+        count = len(differing)
+        words = f"{count} setting{'s' * (count != 1)} differ{'s' * (count == 1)}" if count else "No setting differs"
+        self._caption.setText(words)
+        self.model.set_lines(self._titles, [*differing, *same])
+        self.table.resizeColumnsToContents()

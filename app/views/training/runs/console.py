@@ -1,0 +1,219 @@
+"""The page "Console": what happened, line by line, to be read and to be copied."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from time import perf_counter
+
+from PySide6.QtCore import QTimer, QUrl, Slot
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QShowEvent, QTextBlockFormat, QTextCharFormat, QTextCursor
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QTextBrowser, QVBoxLayout, QWidget
+
+from app.training.events import Event, Paused, Resumed, StepDone
+from app.views.training.runs.report_text import Line, lines_of
+from app.views.training.runs.session import Run
+from app.views.ui import theme
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.empty import EmptyState
+
+MOST = 2000  # lines
+SLICE = 0.006  # seconds of writing in one turn of the event loop
+
+
+@dataclass
+class _Entry:
+    line: Line
+    time: datetime = field(default_factory=datetime.now)
+    opened: bool = False
+
+
+class Console(QWidget):
+    """A log of the window. `log` adds a line, `begin` and `tell` what a run does."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._entries: deque[_Entry] = deque(maxlen=MOST)
+        self._first = 0  # the number of the oldest entry that is still here
+        self._next = 0  # the number of the first entry that is not written into the view
+        self._epochs = 0
+        self._standing = False
+        self._place: int | None = None  # where a view that is written anew is to be scrolled to
+        self._view = QTextBrowser()
+        self._view.setOpenLinks(False)
+        self._view.setFrameShape(QFrame.Shape.NoFrame)
+        # It fills its page: no field's border round it.
+        self._view.setStyleSheet("QTextBrowser { border: none; border-radius: 0; }")
+        self._view.setUndoRedoEnabled(False)
+        self._view.document().setMaximumBlockCount(MOST)  # an entry is a block
+        self._view.anchorClicked.connect(self._toggle)
+        self._copy = Button("Copy all", "flat", "copy")
+        self._clear = Button("Clear", "flat", "trash")
+        self._copy.clicked.connect(self.copy_all)
+        self._clear.clicked.connect(self.clear)
+        self._writing = QTimer(self)
+        self._writing.setSingleShot(True)
+        self._writing.timeout.connect(self._write_some)
+        self._build()
+        self._write_all()
+        theme.manager().changed.connect(self._write_all)
+
+    def _build(self) -> None:
+        tools = QHBoxLayout()
+        tools.setContentsMargins(12, 4, 8, 0)
+        tools.addStretch(1)
+        tools.addWidget(self._copy)
+        tools.addWidget(self._clear)
+        log = QWidget()
+        inside = QVBoxLayout(log)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.setSpacing(0)
+        inside.addLayout(tools)
+        inside.addWidget(self._view, 1)
+        hint = "What a run does is written here: its device and seed, every epoch, and what went wrong."
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(EmptyState("console", "Nothing has happened yet", hint))
+        self._stack.addWidget(log)
+
+    def log(self, text: str, tone: str = "text2", detail: str = "") -> None:
+        """Add a line in the colour of a token; `detail` is shown after a click."""
+        self._add(_Entry(Line(text, tone, detail)))
+
+    @property
+    def texts(self) -> list[str]:
+        """The lines, oldest first."""
+        return [entry.line.text for entry in self._entries]
+
+    def text(self) -> str:
+        """Everything as plain text, details included."""
+        lines = []
+        for entry in self._entries:
+            lines.append(f"{entry.time:%H:%M:%S}  {entry.line.text}")
+            if entry.line.detail:
+                lines.append(entry.line.detail)
+        return "\n".join(lines) + "\n"
+
+    @Slot()
+    def copy_all(self) -> None:
+        QGuiApplication.clipboard().setText(self.text())
+
+    @Slot()
+    def clear(self) -> None:
+        self._first += len(self._entries)
+        self._entries.clear()
+        self._write_all()
+
+    @Slot(object)
+    def begin(self, run: Run) -> None:
+        """A run starts; what is told from now on is its own."""
+        self._epochs = run.job.training.epochs
+        self._standing = False
+        self.log(f"Run {run.kept_number} {'goes on' if len(run.history.steps) else 'starts'}.", "text3")
+        if run.job.training.start is not None:
+            from app.views.weights.weights_control import start_words
+
+            self.log(f"{start_words(run.job.training.start, run.job.source)[0]}.", "text3")
+
+    @Slot(object)
+    def tell(self, events: list[Event]) -> None:
+        """Write what these events are worth."""
+        for event in events:
+            if type(event) is StepDone:
+                continue  # nearly all are, and it is worth no line
+            if isinstance(event, Paused):
+                # A run that is taken batch by batch stands after each of them; that is said once.
+                if self._standing:
+                    continue
+                self._standing = True
+            elif isinstance(event, Resumed):
+                self._standing = False
+            for line in lines_of(event, self._epochs):
+                self._add(_Entry(line))
+
+    def _add(self, entry: _Entry) -> None:
+        if len(self._entries) == MOST:
+            self._first += 1
+        self._entries.append(entry)
+        self._stack.setCurrentIndex(1)
+        self._write_soon()
+
+    def _write_soon(self) -> None:
+        """Lines that nobody sees are not laid out: an epoch of a small net takes less than a frame."""
+        if self._view.isVisible() and not self._writing.isActive():
+            self._writing.start(0)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        QTimer.singleShot(0, self, self._write_soon)  # the view is shown after its page
+
+    @Slot()
+    def _write_some(self) -> None:
+        """Write what is not written yet, a slice a turn of the event loop."""
+        self._next = max(self._next, self._first)
+        bar = self._view.verticalScrollBar()
+        at_end = bar.value() >= bar.maximum() - 4
+        began = perf_counter()
+        for entry in islice(self._entries, self._next - self._first, None):
+            self._write(entry, self._next)
+            self._next += 1
+            if perf_counter() - began > SLICE:
+                break
+        if at_end:
+            bar.setValue(bar.maximum())
+        if self._next < self._first + len(self._entries):
+            self._write_soon()
+        elif self._place is not None:
+            bar.setValue(self._place)
+            self._place = None
+
+    @Slot()
+    def _write_all(self) -> None:
+        """Write every line anew: in other colours, or with a detail opened."""
+        bar = self._view.verticalScrollBar()
+        self._place = bar.value() if self._view.isVisible() and bar.value() < bar.maximum() - 4 else None
+        self._view.clear()
+        self._view.document().setDocumentMargin(12)
+        self._view.setFont(theme.font("code"))
+        self._next = self._first
+        self._stack.setCurrentIndex(1 if self._entries else 0)
+        self._write_soon()
+
+    def _write(self, entry: _Entry, number: int) -> None:
+        """One block of text: the time, the line, and where there is a detail the link to it."""
+        cursor = QTextCursor(self._view.document())
+        cursor.movePosition(QTextCursor.MoveOperation.End)
+        block = QTextBlockFormat()
+        time_width = QFontMetricsF(theme.font("code")).horizontalAdvance("00:00:00  ")
+        block.setLeftMargin(time_width)
+        block.setTextIndent(-time_width)
+        block.setBottomMargin(3)
+        if not self._view.document().isEmpty():
+            cursor.insertBlock(block)
+        else:
+            cursor.setBlockFormat(block)
+        cursor.insertText(f"{entry.time:%H:%M:%S}  ", _format("text3"))
+        cursor.insertText(entry.line.text, _format(entry.line.tone))
+        if entry.line.detail:
+            link = _format("accent")
+            link.setAnchor(True)
+            link.setAnchorHref(f"detail:{number}")
+            cursor.insertText("  ", _format("text3"))
+            cursor.insertText("Hide traceback" if entry.opened else "Show traceback", link)
+            if entry.opened:
+                # Line separators keep it inside the block, which is one entry.
+                cursor.insertText("\u2028" + entry.line.detail.replace("\n", "\u2028"), _format("text2"))
+
+    @Slot(QUrl)
+    def _toggle(self, url: QUrl) -> None:
+        number = int(url.path()) - self._first
+        if 0 <= number < len(self._entries):
+            self._entries[number].opened = not self._entries[number].opened
+            self._write_all()
+
+
+def _format(tone: str) -> QTextCharFormat:
+    result = QTextCharFormat()
+    result.setForeground(theme.current().color(tone))
+    return result

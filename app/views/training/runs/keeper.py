@@ -1,0 +1,221 @@
+"""Where the runs of the open project are kept, and what is known of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, SignalInstance
+
+from app.project.document import Document
+from app.project.project import Project
+from app.runs import store
+from app.runs.record import Parent, RunError
+from app.runs.recorder import Recorder, Watcher
+from app.runs.store import Kept
+from app.training.job import Job
+from app.util.resources import path as resource_path
+from app.views.settings import Settings
+from app.views.ui.background import Background, Failure
+from app.views.ui.number_text import counted
+from app.views.ui.thread_task import Errand
+
+
+class RunsKeeper(QObject):
+    """Beside the project's file; of a project that has none in a folder of the person's, until it is saved.
+
+    A project that is saved as another file takes copies of its runs along, and the first file keeps its own.
+
+    `listed(list of Kept)` comes when the list was read anew, the newest first; `refused(title, reason)` and
+    `said(title, detail)` are words for the person.
+    """
+
+    listed = Signal(object)
+    said = Signal(str, str)
+    refused = Signal(str, str)
+
+    def __init__(self, document: Document, background: Background, settings: Settings, parent: QObject) -> None:
+        super().__init__(parent)
+        self._document, self._background, self._settings = document, background, settings
+        self._made: list[Path] = []  # runs of a project without a file, which move when it is saved
+        self._busy: Callable[[], bool] = lambda: False
+        self._waiting = False
+        self._left: Path | None = None  # the runs of the file that the project was until it was saved as another
+        self._word: tuple[SignalInstance, str, str] | None = None
+        self.event_files = False  # whether a run writes TensorBoard's as it goes on
+        self.folder, self._own = self._home(), self._beside
+        document.replaced.connect(self._replaced)
+        document.path_changed.connect(self._path_changed)
+
+    def wait_for(self, busy: Callable[[], bool]) -> None:
+        """Whether a run goes on: its folder stays where it is until it has ended."""
+        self._busy = busy
+
+    def recorder(self, project: Project, job: Job, parent: Parent | None = None, name: str = "") -> Recorder | None:
+        """What keeps a run that begins; None where no folder can be written, which `tell` says."""
+        try:
+            kept = store.begin(self.folder, project, parent, name)
+        except OSError as error:
+            kept = self._elsewhere(project, parent, name, error)
+        if kept is None:
+            return None
+        if not self._beside:
+            self._made.append(kept.folder)
+        return Recorder(kept, project, job.source.text, watch=self.watch(job))
+
+    @property
+    def unsaved(self) -> tuple[Path, ...]:
+        """The folders of runs that move beside the project once it has a file."""
+        return tuple(self._made)
+
+    def take_over(self, folders: Iterable[Path]) -> None:
+        """Have runs of a project without a file, which was restored, move with it too."""
+        self._made = [*self._made, *(folder for folder in folders if folder.is_dir())]
+        self.refresh()
+
+    def watch(self, job: Job) -> Callable[[Path], Watcher] | None:
+        """Who is told what a run tells besides its own tables, made on the run's thread."""
+        if not self.event_files:
+            return None
+
+        def begun(folder: Path) -> Watcher:
+            from app.runs import tensorboard
+
+            return tensorboard.watch(folder, job)
+
+        return begun
+
+    def _elsewhere(self, project: Project, parent: Parent | None, name: str, error: OSError) -> Kept | None:
+        folder = self._spare
+        reason = f"{self.folder} cannot be written: {error.strerror or error}."
+        try:
+            kept = store.begin(folder, project, parent, name)
+        except OSError as again:
+            nor = f"Nor can {folder}: {again.strerror or again}. Its weights can be exported."
+            self._word = (self.refused, "This run is not kept", f"{reason} {nor}")
+            return None
+        self._word = (self.said, "This run is kept elsewhere", f"{reason} It is kept in {kept.folder}.")
+        return kept
+
+    def tell(self) -> None:
+        """Say what is to be said of the run that has begun: its start clears the words of those before."""
+        word, self._word = self._word, None
+        if word is not None:
+            word[0].emit(*word[1:])
+
+    def refresh(self) -> None:
+        """Read the list anew, beside the window."""
+        folders = (self.folder,) if self._writable or self.folder == self._spare else (self.folder, self._spare)
+        self._background.ask("runs", _listed, folders, on_answer=self.listed.emit, on_error=self._not_listed)
+
+    def run_ended(self) -> None:
+        """What waited for the end of a run is done."""
+        if self._waiting:
+            self._waiting = False
+            self._follow()
+        self.refresh()
+
+    @property
+    def _spare(self) -> Path:
+        """Where runs are kept if they cannot be where they belong."""
+        return store.runs_unsaved(self._settings.runs_folder, self._document.project.name)
+
+    @property
+    def _writable(self) -> bool:
+        return self.folder.is_dir() if self.folder.exists() else os.access(self.folder.parent, os.W_OK)
+
+    def _not_listed(self, failure: Failure) -> None:
+        self.listed.emit([])
+        self.refused.emit("The runs cannot be listed", f"{failure.error}")
+
+    @property
+    def _beside(self) -> bool:
+        """Whether runs belong beside the project's file: it has one, and that is not one of the program's examples."""
+        path = self._document.path
+        return path is not None and path.parent.resolve() != resource_path("examples").resolve()
+
+    def _home(self) -> Path:
+        if self._beside and self._document.path is not None:
+            return store.runs_beside(self._document.path)
+        return self._spare
+
+    def _replaced(self, _project: object) -> None:
+        self._made, self._waiting, self._left = [], False, None
+        self.folder, self._own = self._home(), self._beside
+        self.refresh()
+
+    def _path_changed(self, _path: object) -> None:
+        home = self._home()
+        if home == self.folder:
+            return
+        if self._own:
+            self._left = self.folder
+        self.folder, self._own = home, self._beside
+        if (self._made or self._left is not None) and self._busy():
+            self._waiting = True
+        else:
+            self._follow()
+        self.refresh()
+
+    def _follow(self) -> None:
+        """Bring the runs to the file that the project has now: those of no file move, those of another are copied."""
+        if self._made:
+            self._move()
+        if self._own and self._left is not None:
+            source, self._left, target = self._left, None, self.folder
+            copying = Errand(lambda _tell: _copied(source, target))
+            copying.ended.connect(partial(self._have_followed, source, target))
+            copying.begin()
+
+    def _have_followed(self, source: Path, target: Path, answer: tuple[int, str] | Failure) -> None:
+        count, problem = (0, str(answer.error)) if isinstance(answer, Failure) else answer
+        name = f"{target.stem}.tape"
+        if problem:
+            words = f"{problem.rstrip('.')}. They are still in {source}."
+            self.refused.emit(f"Not all runs were copied beside {name}", words)
+        elif count:
+            self.said.emit(f"Copied {counted(count, 'run')} beside {name}", f"{source} keeps its own.")
+        if target == self.folder:
+            self.refresh()
+
+    def _move(self) -> None:
+        """The runs of a project that had no file go where it was saved."""
+        made, self._made = self._made, []
+        self._background.ask("moved runs", _moved, tuple(made), self.folder, on_answer=self._has_moved)
+
+    def _has_moved(self, problem: str) -> None:
+        if problem:
+            self.refused.emit("Not all runs were moved beside the project", problem)
+        self.refresh()
+
+
+def _listed(folders: tuple[Path, ...]) -> list[Kept]:
+    return [kept for folder in folders for kept in store.listed(folder)]
+
+
+def _copied(source: Path, target: Path) -> tuple[int, str]:
+    """Copy the runs of a folder into another; how many, and what went wrong, "" if nothing did."""
+    count, problem = 0, ""
+    for kept in reversed(store.listed(source)):
+        try:
+            count += store.copy(kept, target) is not None
+        except (OSError, RunError) as error:
+            problem = str(error)
+    return count, problem
+
+
+def _moved(folders: tuple[Path, ...], target: Path) -> str:
+    """Move runs; what went wrong, "" if nothing did."""
+    from app.runs import record
+
+    problem = ""
+    for folder in folders:
+        if not folder.exists():  # it was deleted
+            continue
+        try:
+            store.move(Kept(folder, record.read(folder)), target)
+        except (OSError, RunError) as error:
+            problem = f"{error}"
+    return problem

@@ -1,0 +1,136 @@
+"""Where runs are carried out: here, in a process of their own, on several; and runs elsewhere that are watched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QApplication, QFileDialog, QInputDialog, QMenu
+
+from app.engine import warm_spare
+from app.engine.placement import OWN_PROCESS, Place
+from app.engine.watched_run import stand_in
+from app.views.actions import Actions
+from app.views.settings import MOST_PROCESSES
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+PLACES = (
+    ("own", "Runs in a process of their &own"),
+    ("here", "Runs in the &window's process"),
+    ("several", "Runs on &several processes…"),
+)
+TIPS = {
+    "own": "The fastest: it shares no interpreter with the window. If it crashes, the window lives on and says what "
+    "happened. One process waits with PyTorch loaded, so that a run begins at once",
+    "here": "The same numbers, and no memory for a second PyTorch. It shares the interpreter with the window, and a "
+    "crash in native code, or of memory, takes the window along",
+    "several": "The exported train.py in several processes of this machine, which nobody else can reach: every batch "
+    "is dealt out, gradients are averaged by DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
+}
+BLOCKING_TIP = (
+    "CUDA_LAUNCH_BLOCKING=1, for runs in other processes: an error of CUDA shows at the line that caused it, "
+    "and everything is slower"
+)
+IDLE = 2000  # milliseconds after which the window counts as idle, and a process for the next run is started
+LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
+
+
+class PlacesControl(QObject):
+    """The commands of the Run menu that choose a place; it is remembered, and holds from the next run on."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._places: dict[str, QAction] = {}
+        self._blocking = QAction()
+        self._idle = QTimer(self, singleShot=True, timeout=self._prepare)
+        window.live.torch_loaded.connect(self._rest)
+        window.session.runEnded.connect(self._rest)
+        if (application := QApplication.instance()) is not None:
+            application.aboutToQuit.connect(self._leave)
+
+    def fill(self, actions: Actions, menu: QMenu) -> None:
+        """Put them into the menu."""
+        inner = menu.addMenu("&Where runs are carried out")
+        inner.setToolTipsVisible(True)
+        self._places = actions.choices(inner, "place", PLACES, self.choose)
+        for key, action in self._places.items():
+            action.setToolTip(TIPS[key])
+        inner.addSeparator()
+        self._blocking = actions.add(
+            inner, "launch-blocking", "Wait for every CUDA &kernel", self._set_blocking, tip=BLOCKING_TIP
+        )
+        self._blocking.setCheckable(True)
+        self._blocking.setChecked(self._window.settings.launch_blocking)
+        tip = "Its curves, from the file that the lines of train.py --json go into, as they come"
+        actions.add(menu, "watch-run", "Watch a run else&where…", self.ask_file, tip=tip)
+        self._apply()
+
+    def choose(self, key: str) -> None:
+        """Take a place for the runs to come; for several processes, ask how many."""
+        settings = self._window.settings
+        if key != "several":
+            settings.processes = 0 if key == "here" else 1
+        elif count := self._ask_count(max(2, settings.processes)):
+            settings.processes = count
+        self._apply()
+
+    def _ask_count(self, before: int) -> int:
+        """How many processes; 0 if nobody wants to say."""
+        words = "Every batch is dealt out to so many processes of this machine. On CUDA each takes a GPU of its own."
+        count, chosen = QInputDialog.getInt(self._window, "Run on several processes", words, before, 2, MOST_PROCESSES)
+        return count if chosen else 0
+
+    def _set_blocking(self) -> None:
+        self._window.settings.launch_blocking = self._blocking.isChecked()
+        self._apply()
+
+    def _apply(self) -> None:
+        settings = self._window.settings
+        count = settings.processes
+        self._window.session.place = Place(count, settings.launch_blocking)
+        self._places["here" if count == 0 else "own" if count == 1 else "several"].setChecked(True)
+        self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
+        self._blocking.setEnabled(count > 0)
+        if not self._waits:
+            warm_spare.dismiss()
+        elif self._window.live.torch is not None:
+            self._rest()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a process is to wait for the next run."""
+        return self._window.session.place == OWN_PROCESS
+
+    def _rest(self) -> None:
+        self._idle.start(IDLE)
+
+    def _prepare(self) -> None:
+        if self._waits and not self._window.session.active:
+            warm_spare.prepare()
+
+    def _leave(self) -> None:
+        self._idle.stop()
+        warm_spare.dismiss()
+
+    def ask_file(self) -> None:
+        """Ask for the file of a run elsewhere, which need not be there yet."""
+        dialog = QFileDialog(self._window, "Watch a run elsewhere", str(self._window.settings.export_folder), LINES)
+        dialog.setFileMode(QFileDialog.FileMode.AnyFile)
+        dialog.setLabelText(QFileDialog.DialogLabel.Accept, "Watch")
+        if dialog.exec():
+            self.watch(Path(dialog.selectedFiles()[0]))
+        dialog.deleteLater()
+
+    def watch(self, path: Path) -> None:
+        """Show the curves of the run whose lines go into a file."""
+        window = self._window
+        if window.session.active:
+            window.refuse(f"{path.name} has to wait", "A run goes on. Stop it first.")
+            return
+        window.session.start(stand_in(path), place=Place(watched=path))
+        window.show_page("curves")

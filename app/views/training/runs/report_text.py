@@ -1,0 +1,98 @@
+"""What a run tells, in sentences for the console. No Qt here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.training.events import (
+    Caught,
+    EpochDone,
+    Event,
+    Failed,
+    Finished,
+    Noticed,
+    Paused,
+    RateSet,
+    Resumed,
+    Saved,
+    Skipped,
+    Started,
+)
+from app.training.metrics import label_of
+from app.views.ui import figures
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the console: `tone` is a colour token, `detail` what is one click away."""
+
+    text: str
+    tone: str = "text2"
+    detail: str = ""
+
+
+def lines_of(event: Event, epochs: int = 0) -> list[Line]:
+    """The lines that an event is worth; steps and measurements are worth none. `epochs`: how many are to come."""
+    match event:
+        case Started():
+            return _started(event)
+        case EpochDone():
+            return [Line(_epoch(event, epochs))]
+        case Paused():
+            return [Line(f"Paused after step {figures.count(event.step)}." if event.step else "Paused before step 1.")]
+        case Resumed():
+            return [Line(f"Goes on after step {figures.count(event.step)}.")]
+        case Finished():
+            word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
+            spent = f"{event.seconds:.1f} s" if event.seconds < 120 else figures.duration(event.seconds)
+            looking = f" Measuring took {figures.percent(event.looking)} % of it." if event.looking else ""
+            return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.{looking}", tone)]
+        case Caught() | Noticed():
+            return [Line(event.message, "warn")]
+        case Failed():
+            return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
+        case RateSet():
+            of = f" of {event.group}" if event.group else ""
+            words = f"Learning rate{of} set to {figures.figure(event.rate)} by hand after step"
+            return [Line(f"{words} {figures.count(event.step)}. From here on train.py gives other numbers.", "warn")]
+        case Skipped():
+            return [Line(f"Skipped: {_sentences(event.message)}", "warn")]
+        case Saved() if event.problem:
+            return [Line(event.problem, "warn")]
+    return []
+
+
+def _started(event: Started) -> list[Line]:
+    lines = [
+        Line(
+            f"Training on {event.device}, seed {event.seed}: {figures.count(event.parameters)} parameters, "
+            f"{figures.count(event.train_count)} training and {figures.count(event.validation_count)} validation "
+            f"samples, {event.epochs} epochs of {figures.count(event.steps_per_epoch)} batches of {event.batch_size}.",
+            "text",
+        )
+    ]
+    if event.device_note:
+        lines.append(Line(event.device_note, "warn"))
+    if event.changed:
+        lines.append(Line(event.changed, "warn"))
+    return lines
+
+
+def _sentences(*texts: str) -> str:
+    """The texts that are not empty, each with a full stop."""
+    whole = [text.strip() for text in texts if text.strip()]
+    return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in whole)
+
+
+def _epoch(event: EpochDone, epochs: int) -> str:
+    of = f"/{epochs}" if epochs else ""
+    text = f"Epoch {event.epoch}{of}: train loss {figures.figure(event.train_loss)}{_share(event.train_accuracy)}"
+    if event.val_loss is None:
+        return f"{text}; no validation samples."
+    scores = "".join(f", {label_of(name)} {figures.figure(value)}" for name, value in event.metrics)
+    return f"{text}; validation loss {figures.figure(event.val_loss)}{_share(event.val_accuracy)}{scores}."
+
+
+def _share(accuracy: float | None) -> str:
+    """The accuracy in words, nothing where the data have no classes."""
+    return "" if accuracy is None else f", accuracy {figures.percent(accuracy)} %"

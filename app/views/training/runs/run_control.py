@@ -1,0 +1,234 @@
+"""Runs of the open project: what the deck's keys do, and where what a run tells goes."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.builder.blocks import PREFIX, contained
+from app.builder.sheet import Sheet
+from app.data.sources import is_present
+from app.preflight import preflight
+from app.project.document import Document
+from app.project.file import with_start
+from app.project.project import Project
+from app.training.run_requests import SetRate
+from app.views.analysis_service import Live
+from app.views.settings import Settings
+from app.views.training.runs.session import Run, RunSession
+
+if TYPE_CHECKING:
+    from app.runs.record import Parent
+    from app.runs.store import Kept
+    from app.training.config import StartWeights
+    from app.training.events import Failed, Finished
+    from app.training.history import History
+    from app.training.job import Job
+    from app.views.training.runs.keeper import RunsKeeper
+
+
+CANNOT_START = "The run cannot start"
+LONG = 200  # milliseconds that a check may take before the deck says that it goes on
+
+
+class RunControl(QObject):
+    """`blocked_changed(reason)` says why no run can be started ("" when one can), of a check only when it takes long.
+
+    `download_wanted(source)` comes when the data of the run are not on this machine; `moved_on(bool)` says whether the
+    drawing differs from the one that is being trained; `said` and `refused` are words for the person.
+    """
+
+    blocked_changed = Signal(str)
+    download_wanted = Signal(str)
+    moved_on = Signal(bool)
+    started = Signal(object)
+    said = Signal(str, str)
+    refused = Signal(str, str)
+    failed = Signal(object)
+
+    def __init__(
+        self, document: Document, live: Live, session: RunSession, settings: Settings, parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._document, self._live, self._session, self._settings = document, live, session, settings
+        self._keeper: RunsKeeper | None = None
+        self._drawn: dict[int, Project] = {}
+        self._told: str | None = None
+        self._check = QTimer(self)
+        self._check.setSingleShot(True)
+        self._check.setInterval(LONG)
+        self._check.timeout.connect(self._tell_blocked)
+        live.analysed.connect(self._analysed)
+        document.changed.connect(self._drawing_changed)
+        session.stateChanged.connect(self._state_changed)
+        session.failed.connect(self._failed)
+        session.finished.connect(self._finished)
+
+    @property
+    def blocked(self) -> str:
+        """Why no run can be started now, "" if one can."""
+        if self._live.torch is None:
+            return "PyTorch is loading"
+        if not self._live.up_to_date:
+            return "Checking the drawing"
+        count = len(self._live.errors)
+        return f"Fix {count} error{'s' * (count > 1)} to run" if count else ""
+
+    def run(self) -> None:
+        """Start, or go on after a pause."""
+        if self._session.state == "paused":
+            self._session.resume()
+        elif not self._session.active:
+            self._start(step=False)
+
+    def pause(self) -> None:
+        if self._session.watches:
+            words = "It is paused and stopped where it was started. Stop ends the watching alone."
+            self.refused.emit("This run is somewhere else", words)
+        self._session.pause()
+
+    def toggle(self) -> None:
+        """Space bar of the deck: run or pause."""
+        if self._session.state == "running":
+            self._session.pause()
+        else:
+            self.run()
+
+    def step(self) -> None:
+        """One batch; starts a run that stands after its first batch if there is none."""
+        if self._session.active:
+            self._session.step()
+        else:
+            self._start(step=True)
+
+    def stop(self) -> None:
+        self._session.stop()
+
+    def set_rate(self, rate: float, group: str = "") -> None:
+        """Let the run under way go on with another learning rate of a parameter group, "" is the main one."""
+        if self._session.thread is None or not self._session.active:
+            self.refused.emit("No run goes on", "The rate of the next run is the optimizer's lr, under Training.")
+            return
+        asked = self._session.thread.run_between_steps(SetRate(rate, group))
+        asked.add_done_callback(self._rate_answered)
+
+    def _rate_answered(self, asked: Future[float]) -> None:
+        """On the thread of the run."""
+        if not asked.cancelled() and (error := asked.exception()) is not None:
+            self.refused.emit("The learning rate is as it was", str(error))
+
+    def choose_device(self, device: str) -> None:
+        """Where the next run trains; a run under way stays where it is."""
+        project = self._document.project
+        training = replace(project.training, device=device)
+        self._document.apply(f"Train on {device}", replace(project, training=training))
+
+    def unchanged(self, run: Run, sheet: str = "") -> frozenset[str]:
+        """The nodes of a sheet of the open drawing, "" for the network's, that are as they were when the run began."""
+        then, now = self._drawn.get(run.number), self._document.project
+        before = _sheet(then, sheet) if then is not None else None
+        after = _sheet(now, sheet)
+        if then is None or before is None or after is None:
+            return frozenset()
+        changed = {name for name, block in now.blocks.items() if then.blocks.get(name) != block}
+        other = {PREFIX + name for name in now.blocks if changed & {name, *contained(name, now.blocks)}}
+        old, new = before.graph.nodes, after.graph.nodes
+        return frozenset(key for key, node in new.items() if old.get(key) == node and node.op not in other)
+
+    def keep_with(self, keeper: RunsKeeper) -> RunsKeeper:
+        """Have runs kept by it from now on."""
+        self._keeper = keeper
+        keeper.wait_for(lambda: self._session.active)
+        self._session.runEnded.connect(lambda _run: keeper.run_ended())
+        return keeper
+
+    def fork(self, start: StartWeights, parent: Parent) -> None:
+        """Start a new run of the open project from the weights of a checkpoint."""
+        self._start(step=False, start=start, parent=parent)
+
+    def go_on(self, kept: Kept, project: Project, job: Job, history: History, checkpoint: Path) -> None:
+        """Continue a run that was kept, from one of its checkpoints."""
+        from app.runs.recorder import Recorder
+        from app.runs.resume import going_on
+
+        if self._session.active:
+            self.refused.emit(f"{kept.record.title} cannot go on", "A run is under way. Stop it first.")
+            return
+        if self._wants_data(project):
+            return
+        watch = self._keeper.watch(job) if self._keeper is not None else None
+        recorder = Recorder(kept, project, job.source.text, lambda: going_on(kept, checkpoint), watch)
+        self._begun(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
+
+    def _wants_data(self, project: Project) -> bool:
+        """Whether the data have to be fetched first; then that is asked for."""
+        source = project.data.source
+        wanted = not is_present(source, self._settings.data_folder)
+        if wanted:
+            self.download_wanted.emit(source)
+        return wanted
+
+    def _start(self, step: bool, start: StartWeights | None = None, parent: Parent | None = None) -> None:
+        analysis = self._live.analysis
+        if self.blocked or analysis is None:
+            self.refused.emit(CANNOT_START, self.blocked)
+            return
+        project = self._document.project
+        if self._wants_data(project):
+            return
+        begins = project if start is None else with_start(project, start)
+        job = preflight.job(begins, analysis, str(self._settings.data_folder))
+        recorder = self._keeper.recorder(begins, job, parent) if self._keeper is not None else None
+        self._begun(self._session.start(job, step=step, recorder=recorder), project)
+
+    def _begun(self, run: Run, project: Project) -> None:
+        self._drawn[run.number] = project
+        self.started.emit(run)
+        if self._keeper is not None:
+            self._keeper.tell()
+        self.moved_on.emit(project is not self._document.project and project.graph != self._document.project.graph)
+
+    def _analysed(self, _analysis: object) -> None:
+        self._check.stop()
+        self._tell_blocked()
+
+    def _tell_blocked(self) -> None:
+        if self.blocked != self._told:
+            self._told = self.blocked
+            self.blocked_changed.emit(self._told)
+
+    def _drawing_changed(self, before: object, after: object) -> None:
+        if not self._check.isActive():
+            self._check.start()
+        run = self._session.current
+        if run is not None and run.active:
+            then, now = self._drawn.get(run.number), self._document.project
+            if then is not None:
+                self.moved_on.emit(then.graph is not now.graph or then.blocks is not now.blocks)
+
+    def _state_changed(self, _state: str) -> None:
+        if not self._session.active:
+            self.moved_on.emit(False)
+            self._told = None
+            self._tell_blocked()
+
+    def _failed(self, failed: Failed) -> None:
+        self.failed.emit(failed)
+
+    def _finished(self, finished: Finished) -> None:
+        history = self._session.history
+        epochs = len(history.epochs) if history else 0
+        words = f"{finished.steps:,} steps"
+        if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
+            words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
+        title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
+        self.said.emit(title, words if finished.reason == "done" else "It is kept: Runs can go on with it.")
+
+
+def _sheet(project: Project, name: str) -> Sheet | None:
+    """The sheet of a block, of the network for "", None if it is not there."""
+    return project.blocks.get(name) if name else project

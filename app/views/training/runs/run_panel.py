@@ -1,0 +1,321 @@
+"""The page "Runs": what is kept of this project's runs, and what can be done with them."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHBoxLayout,
+    QMenu,
+    QSplitter,
+    QStackedLayout,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.runs.compare import Setting
+from app.runs.resume import Checkpoint
+from app.runs.store import Kept
+from app.views.training.runs.compare import RunsCompare
+from app.views.training.runs.session import Run, RunSession
+from app.views.training.runs.table_model import COLUMNS, NAME, STATES, Row, RunsModel
+from app.views.ui import theme
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.painting import label
+
+__all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
+
+MOST = 5  # runs that are compared
+READABLE = 0.25  # seconds between two figures
+FITTING = 30  # milliseconds in which several changes of the rows become one
+
+
+class RunPanel(QWidget):
+    """The table of runs with their deeds.
+
+    `runChosen(run)` comes for one of this window, `keptChosen(kept)` for one of before, so that its curves can be
+    shown; `compared(rows)` when several are chosen. The other signals ask for what they are called after.
+    """
+
+    runChosen = Signal(object)
+    keptChosen = Signal(object)
+    compared = Signal(object)
+    runRequested = Signal()
+    renamed = Signal(object, str)
+    continued = Signal(object)
+    forked = Signal(object, object)
+    restored = Signal(object)
+    opened = Signal(object)
+    exported = Signal(object)
+    deleted = Signal(object)
+    curvesRequested = Signal()
+    eventFilesChanged = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._session: RunSession | None = None
+        self._refreshed = 0.0
+        self._fitting = QTimer(self)
+        self._fitting.setSingleShot(True)
+        self._fitting.setInterval(FITTING)
+        self._fitting.timeout.connect(self._fit_columns)
+        self.model = RunsModel(self)
+        self.model.renamed.connect(self.renamed)
+        self.table = self._made_table()
+        self.compare = RunsCompare()
+        self.compare.hide()
+        hint = "Runs are kept beside the project with their settings, curves and checkpoints, and listed here."
+        self.empty = EmptyState("runs", "No run yet", hint, "Run")
+        self.empty.acted.connect(self.runRequested)
+        self._lay_out()
+        self.table.selectionModel().selectionChanged.connect(lambda *_: self._chosen())
+        self._enable()
+
+    def _made_table(self) -> QTableView:
+        table = QTableView()
+        table.setModel(self.model)
+        table.setFrameShape(QFrame.Shape.NoFrame)
+        table.setShowGrid(False)
+        table.setWordWrap(False)
+        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        table.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
+        table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        table.customContextMenuRequested.connect(self._show_menu)
+        table.setTabKeyNavigation(False)
+        table.setAccessibleName("Runs")
+        table.verticalHeader().hide()
+        table.verticalHeader().setDefaultSectionSize(26)
+        header = table.horizontalHeader()
+        header.setFont(theme.font("caption"))
+        header.setStretchLastSection(True)
+        header.setHighlightSections(False)
+        delete = QShortcut(QKeySequence(Qt.Key.Key_Delete), table)
+        delete.setContext(Qt.ShortcutContext.WidgetShortcut)
+        delete.activated.connect(self._delete)
+        return table
+
+    def _lay_out(self) -> None:
+        self.go_on = Button("Continue", icon="run")
+        self.go_on.clicked.connect(lambda: self._ask(self.continued))
+        self.fork = Button("Fork from checkpoint", icon="fork")
+        self.fork_menu = QMenu(self.fork)
+        self.fork_menu.aboutToShow.connect(self._fill_fork_menu)
+        self.fork.setMenu(self.fork_menu)
+        self.restore = Button("Restore project", icon="undo")
+        self.restore.setToolTip("Make the project of this run the open one, as one step that can be undone")
+        self.restore.clicked.connect(lambda: self._ask(self.restored))
+        self.curves = Button("Show curves", icon="curves")
+        self.curves.clicked.connect(self.curvesRequested)
+        self.more = Button("More")
+        self.menu = QMenu(self.more)
+        self.menu.aboutToShow.connect(lambda: self._fill_menu(self.menu))
+        self.more.setMenu(self.menu)
+        self._hint = label("", "caption", "text3")
+        row = QHBoxLayout()
+        row.setContentsMargins(12, 6, 8, 6)
+        row.setSpacing(8)
+        for button in (self.go_on, self.fork, self.restore, self.curves, self.more):
+            row.addWidget(button)
+        row.addWidget(self._hint)
+        row.addStretch(1)
+        self.event_files = False
+        self.splitter = QSplitter(Qt.Orientation.Horizontal)
+        self.splitter.addWidget(self.table)
+        self.splitter.addWidget(self.compare)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.setHandleWidth(1)
+        self.splitter.setSizes([560, 420])
+        listed = QWidget()
+        column = QVBoxLayout(listed)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(row)
+        column.addWidget(self.splitter, 1)
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(self.empty)
+        self._stack.addWidget(listed)
+
+    # -- what is listed -----------------------------------------------------------------------------------------------
+
+    def set_session(self, session: RunSession) -> None:
+        """List the runs of this session, those that were and those to come."""
+        self._session = session
+        for run in session.runs:
+            self._add(run)
+        session.runStarted.connect(self._add)
+        session.stateChanged.connect(self._on_state)
+
+    def set_kept(self, runs: list[Kept]) -> None:
+        """List these, the newest first; the choice stays where it was."""
+        before = {_key(row) for row in self.chosen}
+        self.model.set_kept(runs, self._session.runs if self._session is not None else [])
+        self._stack.setCurrentIndex(1 if self.model.rows else 0)
+        self._fitting.start()
+        selection = self.table.selectionModel()
+        selection.blockSignals(True)
+        flags = selection.SelectionFlag.Select | selection.SelectionFlag.Rows
+        for place, row in enumerate(self.model.rows):
+            if _key(row) in before:
+                selection.select(self.model.index(place, 0), flags)
+        selection.blockSignals(False)
+        self.table.viewport().update()
+        self._enable()
+
+    @property
+    def chosen(self) -> list[Row]:
+        """The rows that are selected, from top to bottom."""
+        places = sorted(index.row() for index in self.table.selectionModel().selectedRows())
+        return [self.model.row_at(place) for place in places if place < len(self.model.rows)]
+
+    def choose(self, kept: Kept) -> None:
+        """Select the row of a run."""
+        for place, row in enumerate(self.model.rows):
+            if row.kept is not None and row.kept.folder == kept.folder:
+                self.table.selectRow(place)
+
+    def set_settings(self, rows: list[Row], lines: tuple[Setting, ...]) -> None:
+        """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
+        if rows == self.chosen[:MOST]:
+            self.compare.set_settings([row.title for row in rows], lines)
+            self.compare.show()
+
+    def set_checkpoints(self, checkpoints: list[Checkpoint]) -> None:
+        """Those of the chosen run, for its menu."""
+        self.fork_menu.clear()
+        for checkpoint in checkpoints:
+            action = self.fork_menu.addAction(f"{checkpoint.label[:1].upper()}{checkpoint.label[1:]}")
+            action.triggered.connect(lambda _=False, each=checkpoint: self._fork(each))
+        if not checkpoints:
+            self.fork_menu.addAction("It has no checkpoint").setEnabled(False)
+
+    @Slot()
+    def refresh(self) -> None:
+        """The newest run has moved on."""
+        now = monotonic()
+        if self.isVisible() and now - self._refreshed > READABLE:
+            self._refreshed = now
+            self.model.refresh(self._session.current if self._session is not None else None)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.refresh()
+        self._fitting.start()
+
+    @Slot(object)
+    def _add(self, run: Run) -> None:
+        self.model.add(run)
+        self._stack.setCurrentIndex(1)
+        self.table.selectRow(self.model.place_of(run) or 0)
+        self._fitting.start()
+
+    @Slot(str)
+    def _on_state(self, _state: str) -> None:
+        self.model.refresh(self._session.current if self._session is not None else None)
+        self._fitting.start()
+        self._enable()
+
+    def _fit_columns(self) -> None:
+        """As wide as what stands in them now: when rows have come or ended, not at every figure, and if it is seen."""
+        if self.table.isVisible():
+            self.table.resizeColumnsToContents()
+
+    # -- what can be done ---------------------------------------------------------------------------------------------
+
+    def _chosen(self) -> None:
+        rows = self.chosen
+        self._enable()
+        if len(rows) < 2:
+            self.compare.hide()
+        if len(rows) == 1 and rows[0].run is not None:
+            self.runChosen.emit(rows[0].run)
+        elif len(rows) == 1:
+            self.keptChosen.emit(rows[0].kept)
+        elif rows:
+            self.compared.emit(rows[:MOST])
+
+    @property
+    def _one(self) -> Kept | None:
+        """The kept run that is chosen alone."""
+        rows = self.chosen
+        return rows[0].kept if len(rows) == 1 else None
+
+    def _enable(self) -> None:
+        rows, one = self.chosen, self._one
+        going = self._session is not None and self._session.active
+        ended = one is not None and not (rows[0].run is not None and rows[0].run.active)
+        self.go_on.setEnabled(ended and not going)
+        self.fork.setEnabled(one is not None and not going)
+        self.restore.setEnabled(one is not None)
+        self.curves.setEnabled(bool(rows))
+        why = "A run is under way: stop it first" if going else "Choose one run that has ended"
+        same = "Go on from the newest checkpoint: the same run, as if it had never stopped"
+        new = "A new run with the settings of the open project that starts from the weights of a checkpoint"
+        for button, words in ((self.go_on, same), (self.fork, new)):
+            button.setToolTip(words if button.isEnabled() else why)
+        hint = f"{len(rows)} runs" if rows else "Choose two to compare them"
+        self._hint.setText(rows[0].words if len(rows) == 1 else hint)
+
+    def _ask(self, signal: Signal) -> None:
+        if self._one is not None:
+            signal.emit(self._one)
+
+    def _fork(self, checkpoint: Checkpoint) -> None:
+        if self._one is not None:
+            self.forked.emit(self._one, checkpoint)
+
+    def _delete(self) -> None:
+        kept = [row.kept for row in self.chosen if row.kept is not None]
+        if kept:
+            self.deleted.emit(kept)
+
+    def _rename(self) -> None:
+        places = self.table.selectionModel().selectedRows(NAME)
+        if len(places) == 1:
+            self.table.edit(places[0])
+
+    def _show_menu(self, spot: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._fill_menu(menu)
+        menu.popup(self.table.viewport().mapToGlobal(spot))
+
+    def _fill_fork_menu(self) -> None:
+        from app.runs.resume import checkpoints
+
+        self.set_checkpoints(checkpoints(self._one) if self._one is not None else [])
+
+    def _fill_menu(self, menu: QMenu) -> None:
+        menu.clear()
+        one, any_kept = self._one is not None, any(row.kept is not None for row in self.chosen)
+        for words, act, able in (
+            ("Rename", self._rename, one),
+            ("Open folder", lambda: self._ask(self.opened), one),
+            ("Export as TensorBoard…", lambda: self._ask(self.exported), one),
+            ("Delete…", self._delete, any_kept),
+        ):
+            action = menu.addAction(words)
+            action.triggered.connect(lambda _=False, act=act: act())
+            action.setEnabled(able)
+            if words == "Rename":
+                action.setShortcut(QKeySequence(Qt.Key.Key_F2))
+        menu.addSeparator()
+        while_running = menu.addAction("Write TensorBoard files while a run goes on")
+        while_running.setCheckable(True)
+        while_running.setChecked(self.event_files)
+        while_running.toggled.connect(self._set_event_files)
+
+    def _set_event_files(self, wanted: bool) -> None:
+        self.event_files = wanted
+        self.eventFilesChanged.emit(wanted)
+
+
+def _key(row: Row) -> object:
+    return row.kept.folder if row.kept is not None else id(row.run)

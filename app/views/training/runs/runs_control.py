@@ -1,0 +1,274 @@
+"""What the page "Runs" asks for: going on, forking, restoring, naming, deleting, comparing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QUrl
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog
+
+from app.preflight import preflight
+from app.project import custom_layers, file
+from app.project.project import Project
+from app.runs import compare, resume, store
+from app.runs.record import Parent, RunError
+from app.runs.resume import Checkpoint
+from app.runs.store import Kept
+from app.training.config import StartWeights, TrainingConfig
+from app.training.history import History
+from app.training.job import Job
+from app.views.training.charts.overlays import Other
+from app.views.training.runs.run_panel import MOST
+from app.views.training.runs.table_model import Row
+from app.views.ui.background import Failure
+
+if TYPE_CHECKING:
+    from app.runs.compare import Setting
+    from app.views.main_window import MainWindow
+    from app.views.training.runs.session import Run
+
+
+@dataclass(frozen=True)
+class GoesOn:
+    """All that a run needs to go on."""
+
+    kept: Kept
+    project: Project
+    job: Job
+    history: History
+    checkpoint: Path
+    passed_over: tuple[str, ...] = ()  # what is wrong with newer checkpoints
+
+
+def prepare(kept: Kept, now: TrainingConfig, data_root: str) -> GoesOn:
+    """Read what a run was started with, and its newest checkpoint. One that is done takes the limits of `now`.
+
+    Raises RunError, CheckpointError.
+    """
+    from app.builder.analysis import analyse
+
+    if kept.goes_on:
+        raise RunError(f"{kept.record.title} goes on already, in another window or as a command.")
+    project = store.project_of(kept)
+    if kept.record.state == "done":
+        project = replace(project, training=resume.further(kept, now))
+    if files := custom_layers.waiting(project):
+        names = ", ".join(str(one.path) for one in files)
+        raise RunError(f"{names} is not trusted; restore the project to look at it.")
+    passed_over: list[str] = []
+    checkpoint = resume.newest(kept, passed_over.append)
+    analysis = analyse(project.graph, custom_layers.ops_of(project))
+    job = resume.as_before(preflight.job(project, analysis, data_root), project, checkpoint)
+    return GoesOn(kept, project, job, store.history_of(kept), checkpoint, tuple(passed_over))
+
+
+def exported(kept: Kept, folder: Path, data_root: str | None = None) -> Path:
+    """Write a run that is kept as event files. Raises RunError, OSError, DataError."""
+    from app.builder.analysis import analyse
+    from app.runs import tensorboard
+
+    project = store.project_of(kept)
+    analysis = analyse(project.graph, custom_layers.ops_of(project))
+    return tensorboard.export(kept, preflight.job(project, analysis, data_root), folder)
+
+
+def _told(kept: tuple[Kept, ...]) -> tuple[Setting, ...]:
+    return compare.settings(kept)
+
+
+def _histories(kept: tuple[Kept, ...]) -> list[History]:
+    return [store.history_of(each) for each in kept]
+
+
+def _deleted(kept: tuple[Kept, ...]) -> str:
+    """Delete runs; what went wrong, "" if nothing did."""
+    problem = ""
+    for each in kept:
+        try:
+            store.delete(each)
+        except (OSError, RunError) as error:
+            problem = f"{error}"
+    return problem
+
+
+class RunsControl(QObject):
+    """Connects the page to the keeper, the session and the document of a window."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        panel, keeper = window.runs, window.runs_keeper
+        keeper.listed.connect(panel.set_kept)
+        panel.runChosen.connect(self._show_run)
+        panel.keptChosen.connect(self._show_kept)
+        panel.compared.connect(self.compare)
+        panel.curvesRequested.connect(lambda: window.show_page("curves"))
+        panel.renamed.connect(self.rename)
+        panel.deleted.connect(self.ask_delete)
+        panel.restored.connect(self.restore)
+        panel.opened.connect(self.open_folder)
+        panel.continued.connect(self.go_on)
+        panel.forked.connect(self.fork)
+        panel.exported.connect(self.ask_export)
+        panel.event_files = window.settings.event_files
+        panel.eventFilesChanged.connect(self.write_event_files)
+        self.write_event_files(panel.event_files)
+        keeper.refresh()
+
+    def _ask(self, key: str, title: str, function, *arguments, then) -> None:  # type: ignore[no-untyped-def]
+        """Have something done beside the window; what goes wrong is said under `title`."""
+
+        def failed(failure: Failure) -> None:
+            known = isinstance(failure.error, RunError | OSError | ValueError | file.ProjectFileError)
+            if known:
+                self._window.refuse(title, f"{failure.error}")
+            else:
+                self._window.show_unexpected(f"{title}: {failure.error}", failure.traceback)
+
+        self._window.background.ask(key, function, *arguments, on_answer=then, on_error=failed)
+
+    # -- curves and settings ------------------------------------------------------------------------------------------
+
+    def _show_run(self, run: Run) -> None:
+        self._window.background.forget("run shown")
+        self._window.curves.set_run(run)
+
+    def _show_kept(self, kept: Kept) -> None:
+        def shown(history: History) -> None:
+            self._window.curves.loss.set_loss_name(kept.record.loss)
+            self._window.curves.set_history(history, self._same_source(kept))
+
+        self._ask("run shown", "The run cannot be shown", store.history_of, kept, then=shown)
+
+    def _same_source(self, kept: Kept):  # type: ignore[no-untyped-def]
+        """The source of the open drawing if the run trained that very text, so that its layers are nodes here."""
+        analysis = self._window.live.analysis
+        try:
+            text = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
+        except OSError:
+            return None
+        return analysis.source if analysis is not None and analysis.source.text == text else None
+
+    def compare(self, rows: list[Row]) -> None:
+        """Show the curves of several runs in one view, and their settings side by side."""
+        first, *others = rows
+        kept = tuple(row.kept for row in rows if row.kept is not None)
+
+        def read(histories: list[History]) -> None:
+            of = dict(zip((each.folder for each in kept), histories, strict=True))
+            shown = [row.run.history if row.run is not None else of[row.kept.folder] for row in rows if row.kept]
+            beside = [Other(row.title, history) for row, history in zip(others, shown[1:], strict=True)]
+            source = first.run.job.source if first.run is not None else self._same_source(first.kept)
+            self._window.curves.compare(shown[0], source, beside)
+
+        if len(kept) == len(rows):
+            self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
+            panel = self._window.runs
+            self._ask(
+                "runs compared", "The runs cannot be compared", _told, kept,
+                then=lambda lines: panel.set_settings(rows[:MOST], lines),
+            )  # fmt: skip
+
+    # -- deeds --------------------------------------------------------------------------------------------------------
+
+    def rename(self, kept: Kept, name: str) -> None:
+        """Give a run a name."""
+        refresh = self._window.runs_keeper.refresh
+        self._ask("run renamed", "The run keeps its name", store.rename, kept, name, then=lambda _kept: refresh())
+
+    def ask_delete(self, kept: list[Kept]) -> None:
+        """Delete runs after asking."""
+        from app.views.ui.dialogs.message import Answer, QuestionDialog
+
+        what = kept[0].record.title if len(kept) == 1 else f"{len(kept)} runs"
+        reason = "Its curves, its checkpoints and its folder are deleted. This cannot be undone."
+        dialog = QuestionDialog(
+            f"Delete {what}?", reason if len(kept) == 1 else reason.replace("Its", "Their").replace("its", "their"),
+            self._window,
+        )  # fmt: skip
+        dialog.offer("Delete", Answer.DISCARD, left=True)
+        dialog.offer("Cancel", Answer.CANCEL, "primary", default=True)
+        dialog.exec()
+        dialog.deleteLater()
+        if dialog.answer is Answer.DISCARD:
+            self.delete(kept)
+
+    def delete(self, kept: list[Kept]) -> None:
+        """Delete runs and all their files."""
+
+        def done(problem: str) -> None:
+            if problem:
+                self._window.refuse("Not everything was deleted", problem)
+            self._window.runs_keeper.refresh()
+
+        self._ask("runs deleted", "The runs were not deleted", _deleted, tuple(kept), then=done)
+
+    def restore(self, kept: Kept) -> None:
+        """Make the project of a run the open one, in one step that can be undone."""
+
+        def read(project: Project) -> None:
+            self._window.document.apply(f"Restore the project of {kept.record.title}", project)
+            self._window.say(f"The project of {kept.record.title} is open", "Undo brings back the one before.")
+
+        self._ask("run restored", "The project was not restored", store.project_of, kept, then=read)
+
+    def open_folder(self, kept: Kept) -> None:
+        if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(kept.folder))):
+            self._window.refuse("The folder cannot be opened", f"It is {kept.folder}.")
+
+    def go_on(self, kept: Kept) -> None:
+        """Continue a run from its newest checkpoint."""
+        now, root = self._window.document.project.training, str(self._window.settings.data_folder)
+        control = self._window.run_control
+
+        def ready(found: GoesOn) -> None:
+            control.go_on(found.kept, found.project, found.job, found.history, found.checkpoint)
+            if found.passed_over:
+                words = f"{' '.join(found.passed_over)} The run goes on from {found.checkpoint.name}."
+                self._window.banner.set("warning", "Not the newest checkpoint was taken", words)
+                self._window.banner.show()
+
+        self._ask("run goes on", f"{kept.record.title} cannot go on", prepare, kept, now, root, then=ready)
+
+    def go_on_newest(self) -> None:
+        """Continue the run that began last."""
+        kept = next((row.kept for row in self._window.runs.model.rows if row.kept is not None), None)
+        if kept is None:
+            self._window.refuse("There is no run to go on with", "Runs of this project are listed under Runs.")
+        else:
+            self.go_on(kept)
+
+    def write_event_files(self, wanted: bool) -> None:
+        """Whether runs from now on also write TensorBoard's files, while they go on."""
+        self._window.settings.event_files = wanted
+        self._window.runs_keeper.event_files = wanted
+
+    def ask_export(self, kept: Kept) -> None:
+        """Ask for a folder, and write a run as TensorBoard event files."""
+        start = str(self._window.settings.export_folder)
+        name = QFileDialog.getExistingDirectory(self._window, "A folder for TensorBoard's event files", start)
+        if name:
+            self.export(kept, Path(name))
+
+    def export(self, kept: Kept, folder: Path) -> None:
+        """Write a run as TensorBoard event files below a folder."""
+        root = str(self._window.settings.data_folder)
+
+        def done(target: Path) -> None:
+            self._window.say(f"{kept.record.title} is written for TensorBoard", f"tensorboard --logdir {target}")
+
+        self._ask("run exported", f"{kept.record.title} was not written", exported, kept, folder, root, then=done)
+
+    def fork(self, kept: Kept, checkpoint: Checkpoint) -> None:
+        """Start a new run of the open project from the weights of a checkpoint."""
+        name = f"{kept.record.title}, {checkpoint.label}"
+        parent = Parent(kept.record.title, checkpoint.path.name, checkpoint.step)
+
+        def ready(start: StartWeights) -> None:
+            self._window.run_control.fork(start, parent)
+
+        title = f"{kept.record.title} cannot be forked"
+        self._ask("run forked", title, resume.weights_of, checkpoint.path, name, then=ready)

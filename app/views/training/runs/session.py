@@ -1,0 +1,316 @@
+"""The runs of one window: starting, pausing, stepping and ending them, and polling what they tell.
+
+One run is under way at most. Its thread is polled, never listened to step by step; a run counts as ended when its
+thread has ended, so "done", "stopped" and "failed" mean that nothing of it is running any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from time import thread_time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.engine.placement import HERE, Place
+from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
+from app.training.history import History
+from app.training.job import Job
+from app.training_thread import TrainingThread
+
+if TYPE_CHECKING:
+    from app.runs.recorder import Recorder
+
+POLL, SLOWEST = 83, 350  # milliseconds between two polls: 12 times a second, at least 3
+SHARE = 0.02  # of a processor for what follows a poll, painting included: the run may want the same one
+ROOMY = 3  # times as much, and as often, where a run leaves the window room
+ETA_WINDOW = 30.0  # seconds of the run that the time left is judged by
+
+ACTIVE = frozenset({"starting", "running", "paused", "stopping"})
+
+
+class RunUnderWay(RuntimeError):
+    """A run was to be started while another one goes on."""
+
+    def __init__(self) -> None:
+        super().__init__("A run is under way. Stop it first, or wait until it has ended.")
+
+
+@dataclass
+class Run:
+    """One run of this window: its job, what it told, and how it ended.
+
+    `state` is "starting", "running", "paused", "stopping", "done", "stopped" or "failed".
+    """
+
+    number: int
+    job: Job
+    began: datetime
+    history: History = field(default_factory=History)
+    state: str = "starting"
+    finished: Finished | None = None
+    failed: Failed | None = None
+    recorder: Recorder | None = None  # keeps it in a folder
+
+    @property
+    def kept_number(self) -> int:
+        """The number under which it is kept, that of this window for one that is not."""
+        return self.recorder.kept.record.number if self.recorder is not None else self.number
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the counter shows. `batch` counts within the epoch; what is not known yet is None. `eta` is an estimate."""
+
+    epoch: int
+    epochs: int
+    batch: int
+    batches: int
+    step: int
+    loss: float | None = None
+    samples_per_second: float | None = None
+    eta: float | None = None
+
+
+class RunSession(QObject):
+    """Owns the thread of the run under way, and the runs that were made before it."""
+
+    stateChanged = Signal(str)
+    runStarted = Signal(object)  # the Run
+    runEnded = Signal(object)  # the Run
+    progressed = Signal()  # the history of the current run has grown
+    told = Signal(object)  # the events of a poll, as a list
+    failed = Signal(object)  # Failed
+    finished = Signal(object)  # Finished
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.runs: list[Run] = []
+        self.place = HERE  # where the next run is carried out
+        # Called as a run is started; what it returns is called on the run's thread, and the run waits for it.
+        self.before_run: Callable[[], Callable[[], object]] | None = None
+        self._count = 0
+        self._thread: TrainingThread | None = None
+        self._ending: Finished | Failed | None = None
+        self._timer = QTimer(self)
+        self._timer.setInterval(POLL)
+        self._timer.timeout.connect(self._poll_in_time)
+        self._used = 0.0  # seconds of the processor by this thread, up to the last poll
+
+    @property
+    def current(self) -> Run | None:
+        """The newest run, under way or ended."""
+        return self.runs[-1] if self.runs else None
+
+    @property
+    def state(self) -> str:
+        """The state of the newest run; "idle" before the first."""
+        return self.runs[-1].state if self.runs else "idle"
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+    @property
+    def history(self) -> History | None:
+        return self.runs[-1].history if self.runs else None
+
+    @property
+    def thread(self) -> TrainingThread | None:
+        """The thread of the newest run; its `result` has the weights when it has ended."""
+        return self._thread
+
+    @property
+    def room(self) -> int:
+        """How many times its usual share of a processor the window may take for what it shows of the newest run."""
+        return ROOMY if self._thread is not None and self._thread.leaves_room else 1
+
+    @property
+    def watches(self) -> bool:
+        """Whether the run under way is somewhere else, and seen through its file."""
+        return self.active and self._thread is not None and self._thread.place.watched is not None
+
+    def start(
+        self,
+        job: Job,
+        *,
+        step: bool = False,
+        recorder: Recorder | None = None,
+        resume: Path | None = None,
+        history: History | None = None,
+        place: Place | None = None,
+    ) -> Run:
+        """Begin a run, at `self.place` unless told where; with `step`, take one batch and stand. Raises RunUnderWay.
+
+        With `resume`, a checkpoint, a run goes on of which `history` has what it told before.
+        """
+        if self.active:
+            raise RunUnderWay
+        self._count += 1
+        run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
+        place = self.place if place is None else place
+        before = self.before_run() if self.before_run is not None else None
+        old, self._thread = self._thread, TrainingThread(
+            job, self, recorder=recorder, resume=resume, place=place, before=before
+        )
+        if old is not None:
+            old.deleteLater()
+        self._ending = None
+        self.runs.append(run)
+        self._thread.state_changed.connect(self._on_state_event)
+        self._thread.finished.connect(self._on_thread_finished)
+        if step:
+            self._thread.step()
+        self._thread.start()
+        self._timer.start()
+        self.runStarted.emit(run)
+        self.stateChanged.emit("starting")
+        return run
+
+    def pause(self) -> None:
+        """Stand before the next batch. No effect on a run that does not go on."""
+        if self._thread is not None and self.state in ("starting", "running"):
+            self._thread.pause()
+
+    def resume(self) -> None:
+        if self._thread is not None and self.state == "paused":
+            self._thread.resume()
+
+    def step(self) -> None:
+        """Take one more batch, then stand: pauses a run that goes on."""
+        if self._thread is not None and self.state in ("starting", "running", "paused"):
+            self._thread.step()
+
+    def stop(self) -> None:
+        """End after the batch under way; `runEnded` follows."""
+        if self._thread is not None and self.active:
+            self._thread.stop()
+            self._enter("stopping")
+
+    def close_and_wait(self, milliseconds: int = 30_000) -> bool:
+        """Stop and wait until the thread has ended, for closing the window. False if a batch takes longer than that."""
+        if self._thread is None or not self.active:
+            return True
+        self.stop()
+        if not self._thread.stop_and_wait(milliseconds):
+            return False
+        self._end()
+        return True
+
+    def progress(self) -> Progress | None:
+        """Where the newest run stands; None before it has set up."""
+        history = self.history
+        if history is None or history.started is None:
+            return None
+        return measure_progress(history)
+
+    @Slot()
+    def _poll_in_time(self) -> None:
+        """Poll, and the later again the more the last one and its painting took."""
+        used = thread_time()
+        pause = 1000 * (used - self._used) / (SHARE * self.room)
+        self._timer.setInterval(int(min(max(POLL, pause), SLOWEST / self.room)))
+        self._used = used
+        self.poll()
+
+    @Slot()
+    def poll(self) -> None:
+        """Take over what the run has told since the last time."""
+        if self._thread is not None and self.runs:
+            self._take(self._thread.drain())
+
+    @Slot(object)
+    def _on_state_event(self, _event: object) -> None:
+        self.poll()
+
+    @Slot()
+    def _on_thread_finished(self) -> None:
+        if self.sender() is self._thread or self.sender() is None:
+            self._end()
+
+    def _take(self, events: list[Event]) -> None:
+        if not events:
+            return
+        run = self.runs[-1]
+        run.history.extend(events)
+        for event in events:
+            match event:
+                case Started() | Resumed() if run.state != "stopping":
+                    self._enter("running")
+                case Paused() if run.state != "stopping":
+                    self._enter("paused")
+                case Finished() | Failed():
+                    self._ending = event
+        self.told.emit(events)
+        self.progressed.emit()
+
+    def _enter(self, state: str) -> None:
+        run = self.runs[-1]
+        if state != run.state:
+            run.state = state
+            self.stateChanged.emit(state)
+
+    def _end(self) -> None:
+        """The thread is gone: take the rest of what it told, and say how the run ended. Once a run."""
+        run, thread = self.runs[-1], self._thread
+        if thread is None or not run.active:
+            return
+        self._timer.stop()
+        thread.wait()
+        self.poll()
+        ending = self._ending or _silent(run)
+        if self._ending is None:
+            self.told.emit([ending])
+        if isinstance(ending, Failed):
+            run.failed = ending
+            self._enter("failed")
+            self.failed.emit(ending)
+        else:
+            run.finished = ending
+            self._enter(ending.reason)
+            self.finished.emit(ending)
+        self.runEnded.emit(run)
+
+
+def measure_progress(history: History) -> Progress:
+    """The counter's figures, read off a history that has begun."""
+    started = history.started
+    assert started is not None
+    batches, count = started.steps_per_epoch, len(history.steps)
+    if not count:
+        return Progress(1, started.epochs, 0, batches, 0)
+    step, epoch = int(history.steps["step"][-1]), int(history.steps["epoch"][-1])
+    loss = float(history.steps["loss"][-1])
+    left = started.epochs * batches - step
+    eta = _seconds_a_step(history)
+    return Progress(
+        epoch, started.epochs, step - (epoch - 1) * batches, batches, step, loss,
+        history.samples_per_second(), None if eta is None else eta * left,
+    )  # fmt: skip
+
+
+def _seconds_a_step(history: History) -> float | None:
+    """Over the last half minute, validation included, so that the time left counts it too."""
+    seconds = history.steps["seconds"]
+    if len(seconds) < 2:
+        return None
+    together = int(np.searchsorted(seconds, seconds[0], "right")) - 1  # those of a file that were read at once
+    first = min(max(int(np.searchsorted(seconds, seconds[-1] - ETA_WINDOW)), together), len(seconds) - 2)
+    span = float(seconds[-1] - seconds[first])
+    return span / (len(seconds) - 1 - first) if span > 0 else None
+
+
+def _silent(run: Run) -> Failed:
+    steps = run.history.steps
+    step, epoch = (int(steps["step"][-1]), int(steps["epoch"][-1])) if len(steps) else (0, 0)
+    message = "The training thread ended without saying why."
+    cure = "The terminal that the program was started from may tell more."
+    return Failed("error", message, cure, "", None, epoch, step)

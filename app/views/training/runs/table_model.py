@@ -1,0 +1,218 @@
+"""The rows of the page "Runs": those that are kept, and those of this window while they go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtWidgets import QWidget
+
+from app.runs import record
+from app.runs.record import Summary
+from app.runs.store import Kept
+from app.views.training.runs.session import Run
+from app.views.ui import figures, icons, theme
+
+COLUMNS = (
+    "Run", "State", "Device", "Optimizer", "Epochs", "Steps", "Train loss", "Validation loss", "Best loss",
+    "Validation accuracy", "Best accuracy", "Time", "Started",
+)  # fmt: skip
+NUMBERS = frozenset(COLUMNS[4:12])
+NAME = 0
+
+# icon and words of each state
+STATES: dict[str, tuple[str, str]] = {
+    "starting": ("run", "Starting"),
+    "running": ("run", "Running"),
+    "paused": ("pause", "Paused"),
+    "stopping": ("stop", "Stopping"),
+    "done": ("check", "Done"),
+    "stopped": ("stop", "Stopped"),
+    "failed": ("error", "Failed"),
+    "interrupted": ("warning", "Interrupted"),
+}
+
+Index = QModelIndex | QPersistentModelIndex
+
+
+@dataclass(eq=False)
+class Row:
+    """A run that is kept, one of this window, or both. The state is looked up once: it asks the disk."""
+
+    kept: Kept | None = None
+    run: Run | None = None
+    state_kept: str = ""
+    _texts: tuple[object, tuple[str, ...]] = (None, ())
+
+    @property
+    def state(self) -> str:
+        return self.run.state if self.run is not None else self.state_kept
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        if self.kept is not None:
+            return self.kept.record.title
+        return f"Run {self.run.kept_number}" if self.run is not None else ""
+
+    @property
+    def words(self) -> str:
+        """What is to be said of how it ended."""
+        if self.run is not None and self.run.failed is not None:
+            return self.run.failed.message
+        ending = self.kept.record.ending if self.kept is not None else None
+        if ending is not None:
+            return ending.message or (ending.note[:1].upper() + ending.note[1:])
+        if self.state == "interrupted":
+            return "The program ended while this run went on. It can be continued from its newest checkpoint."
+        return ""
+
+    @property
+    def figures(self) -> Summary:
+        if self.run is not None:
+            return record.summary_of(self.run.history)
+        return self.kept.record.summary if self.kept is not None else Summary()
+
+    def cells(self) -> tuple[str, ...]:
+        """The texts, one a column; what was not measured is a dash. They are made anew when something has changed."""
+        history = self.run.history if self.run is not None else None
+        known = (len(history.steps), len(history.epochs), history.started) if history is not None else None
+        now = (known, self.state, self.kept)
+        if now != self._texts[0]:
+            self._texts = (now, self._cells())
+        return self._texts[1]
+
+    def _cells(self) -> tuple[str, ...]:
+        shown, kept = self.figures, self.kept.record if self.kept is not None else None
+        if self.run is not None:
+            training = self.run.job.training
+            started = self.run.history.started
+            device = started.device if started else training.device
+            options = ", ".join([training.optimizer.name, *(f"{k}={v}" for k, v in training.optimizer.params.items())])
+            epochs, began = training.epochs, self.run.began
+        else:
+            assert kept is not None
+            device, options, epochs = kept.device, kept.optimizer, kept.epochs
+            began = datetime.fromisoformat(kept.began)
+        return (
+            self.title,
+            STATES[self.state][1],
+            device,
+            options,
+            f"{shown.epochs}/{epochs}",
+            figures.count(shown.steps),
+            *(figures.figure(value) for value in (shown.train_loss, shown.val_loss, shown.best_loss)),
+            *(_percent(value) for value in (shown.val_accuracy, shown.best_accuracy)),
+            figures.duration(shown.seconds) if shown.steps else "–",
+            _when(began),
+        )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{figures.percent(share)} %"
+
+
+def _when(began: datetime) -> str:
+    """The clock of today's, the date of others."""
+    own = began.astimezone() if began.tzinfo else began
+    return f"{own:%H:%M:%S}" if own.date() == datetime.now().date() else f"{own:%Y-%m-%d %H:%M}"
+
+
+class RunsModel(QAbstractTableModel):
+    """A row a run, the newest on top. `renamed(kept, name)` is asked for by an edit of the first column."""
+
+    renamed = Signal(object, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.rows: list[Row] = []
+
+    def set_kept(self, runs: list[Kept], mine: list[Run]) -> None:
+        """Show these; a run of `mine`, the window's, that is kept among them is the row of both."""
+        by_folder = {run.recorder.kept.folder: run for run in mine if run.recorder is not None}
+        rows = []
+        for kept in runs:
+            run = by_folder.pop(kept.folder, None)
+            rows.append(Row(kept, run, "" if run is not None else kept.state))
+        left = [run for run in mine if run.active and (run.recorder is None or run.recorder.kept.folder in by_folder)]
+        left += [run for run in mine if not run.active and run.recorder is None]
+        rows = [Row(None, run) for run in reversed(left)] + rows
+        self.beginResetModel()
+        self.rows = rows
+        self.endResetModel()
+
+    def add(self, run: Run) -> None:
+        """A run of this window begins, or one of those that are listed goes on."""
+        kept = run.recorder.kept if run.recorder is not None else None
+        if kept is not None:
+            for place, row in enumerate(self.rows):
+                if row.kept is not None and row.kept.folder == kept.folder:
+                    row.run = run
+                    self._changed(place)
+                    return
+        self.beginInsertRows(QModelIndex(), 0, 0)
+        self.rows.insert(0, Row(kept, run))
+        self.endInsertRows()
+
+    def row_at(self, row: int) -> Row:
+        return self.rows[row]
+
+    def place_of(self, run: Run) -> int | None:
+        return next((place for place, row in enumerate(self.rows) if row.run is run), None)
+
+    def refresh(self, run: Run | None) -> None:
+        """A run has moved on."""
+        place = self.place_of(run) if run is not None else None
+        if place is not None:
+            self._changed(place)
+
+    def _changed(self, place: int) -> None:
+        self.dataChanged.emit(self.index(place, 0), self.index(place, len(COLUMNS) - 1))
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return len(COLUMNS)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _side(section)
+        return COLUMNS[section] if role == Qt.ItemDataRole.DisplayRole else None
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        flags = super().flags(index)
+        kept = index.isValid() and self.rows[index.row()].kept is not None
+        return flags | Qt.ItemFlag.ItemIsEditable if kept and index.column() == NAME else flags
+
+    def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        row = self.rows[index.row()]
+        if role != Qt.ItemDataRole.EditRole or row.kept is None or value == row.title:
+            return False
+        self.renamed.emit(row.kept, str(value))
+        return True
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        row = self.rows[index.row()]
+        state = COLUMNS[index.column()] == "State"
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
+            return row.cells()[index.column()]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _side(index.column())
+        if role == Qt.ItemDataRole.DecorationRole and state:
+            return icons.icon(STATES[row.state][0], size=14)
+        if role == Qt.ItemDataRole.ForegroundRole and state:
+            now = theme.current()
+            return {"failed": now.error, "interrupted": now.warn}.get(row.state)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return row.words or (row.cells()[index.column()] if index.column() == 3 else None)
+        return None
+
+
+def _side(column: int) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if COLUMNS[column] in NUMBERS else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter

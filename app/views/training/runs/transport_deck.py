@@ -1,0 +1,145 @@
+"""The training deck of the toolbar: the transport keys and the tape counter, always in sight."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.views.training.runs.session import ACTIVE, Progress, RunSession
+from app.views.ui import figures
+from app.views.ui.widgets.counter import Counter
+from app.views.ui.widgets.transport import Transport
+
+# A run's state: the look of the transport, the colour of the tape, and the word at the counter's right.
+LOOKS: dict[str, tuple[str, str, str, str, str]] = {
+    "idle": ("ready", "text4", "", "", "text2"),
+    "starting": ("running", "run", "Starting…", "", "text2"),
+    "running": ("running", "run", "", "", "text2"),
+    "paused": ("paused", "run", "Paused", "pause", "text2"),
+    "stopping": ("blocked", "run", "Stopping after this batch…", "", "text2"),
+    "done": ("ready", "text4", "Done", "check", "run"),
+    "stopped": ("ready", "text4", "Stopped", "stop", "text2"),
+    "failed": ("ready", "text4", "Failed", "error", "error"),
+}
+NOTHING = "–"
+READABLE = 0.25  # seconds between two figures of the counter
+
+
+class Deck(QWidget):
+    """Keys and counter. It starts nothing itself: the signals say what was pressed.
+
+    While a run goes on the transport belongs to it, whatever `set_blocked` says: the run has its own copy of the net.
+    """
+
+    run = Signal()
+    pause = Signal()
+    step = Signal()
+    stop = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.transport, self.counter = Transport(self), Counter(self)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(12)
+        layout.addWidget(self.transport)
+        layout.addWidget(self.counter, 1)
+        self._state = "idle"
+        self._blocked = ("", "", "text2")
+        self._status = ("", "", "text2")
+        self._step = 0
+        self._session: RunSession | None = None
+        self._shown_at = 0.0
+        for name in ("run", "pause", "step", "stop"):
+            getattr(self.transport, name).connect(getattr(self, name))
+        self.show_progress(None)
+        self._show()
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    def follow(self, session: RunSession) -> None:
+        """Show what this session does from now on."""
+        self._session = session
+        session.stateChanged.connect(self.set_state)
+        session.progressed.connect(self._on_progress)
+        self.set_state(session.state)
+        self._on_progress()
+
+    @Slot(str)
+    def set_state(self, state: str, status: str = "") -> None:
+        """Show a state of a run (see `Run`), or "idle"; `status` is said instead of the state's own word.
+
+        Raises:
+            KeyError: there is no such state.
+        """
+        LOOKS[state]
+        self._state, self._status = state, (status, "", "text2")
+        if state == "starting":
+            self.show_progress(None)
+        elif state not in ("running", "idle") and self._session is not None:
+            self.show_progress(self._session.progress())  # where it stands, to the batch
+        self._show()
+
+    def set_blocked(self, reason: str, icon: str = "", color: str = "text2") -> None:
+        """Why no run can be started, such as "Fix 1 error to run"; an empty text unblocks."""
+        self._blocked = (reason, icon, color)
+        self._show()
+
+    def set_ready(self) -> None:
+        """A run can be started."""
+        self.set_blocked("")
+
+    def set_status(self, text: str, icon: str = "", color: str = "text2") -> None:
+        """A word at the counter's right until the state changes; an empty text gives it back to the state."""
+        self._status = (text, icon, color)
+        self._show()
+
+    def _show(self) -> None:
+        look, tape, word, icon, tone = LOOKS[self._state]
+        reason = ""
+        if self._blocked[0] and self._state not in ACTIVE:
+            look, reason = "blocked", self._blocked[0]
+            word, icon, tone = self._blocked
+        elif self._status[0]:
+            word, icon, tone = self._status
+        self.transport.set_state(look, reason)
+        self.counter.set_color(tape)
+        self.counter.set_message(word, icon, tone)
+
+    @Slot()
+    def _on_progress(self) -> None:
+        """Digits that change more often than this cannot be read, and each change costs the run a little."""
+        now = monotonic()
+        if self._session is not None and (now - self._shown_at >= READABLE or self._state != "running"):
+            self._shown_at = now
+            self.show_progress(self._session.progress())
+            looked = self._session.history.looking if self._session.history else None
+            words = figures.looking(looked.spent, looked.seconds, looked.steps) if looked else ""
+            if words != self.counter.toolTip():
+                self.counter.setToolTip(words)
+
+    def show_progress(self, progress: Progress | None) -> None:
+        """The figures of the counter; None before there are any. The time left is an estimate, and says so."""
+        if progress is None:
+            self._step = 0
+            captions = ("Epoch", "Batch", "Samples/s", "Loss", "ETA")
+            self.counter.set_fields([(caption, NOTHING) for caption in captions])
+            self.counter.set_progress(0.0, 0)
+            return
+        p = progress
+        speed = NOTHING if p.samples_per_second is None else f"{p.samples_per_second:,.0f}"
+        left = NOTHING if p.eta is None or self._state not in ACTIVE else figures.duration(p.eta)
+        self.counter.set_fields([
+            ("Epoch", f"{p.epoch}/{p.epochs}"),
+            ("Batch", f"{p.batch}/{p.batches}"),
+            ("Samples/s", speed),
+            ("Loss", figures.figure(p.loss)),
+            ("ETA", left),
+        ])  # fmt: skip
+        self.counter.set_progress(p.epoch - 1 + p.batch / max(p.batches, 1), p.epochs)
+        self.counter.turn(p.step - self._step)
+        self._step = p.step

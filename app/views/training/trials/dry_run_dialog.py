@@ -1,0 +1,63 @@
+"""What came of a dry run: whether everything goes together, how long a step takes, how much memory it took."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QGridLayout, QWidget
+
+from app.diagram.diagram import bytes_text
+from app.training.trials.dry_run import DryRun
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.figures import figure
+from app.views.ui.widgets.painting import label
+
+
+def milliseconds(seconds: float) -> str:
+    """
+    >>> milliseconds(0.0123), milliseconds(2.5)
+    ('12.3 ms', '2.50 s')
+    """
+    return f"{figure(seconds * 1000)} ms" if seconds < 1 else f"{figure(seconds)} s"
+
+
+def facts(tried: DryRun) -> list[tuple[str, str]]:
+    """The measured figures, each with its name."""
+    shape = "×".join(map(str, (tried.batch_size, *tried.input_shape)))
+    first, *rest = tried.seconds
+    rows = [
+        ("Device", tried.device),
+        ("Batch", shape),
+        ("Step", f"{milliseconds(rest[-1] if rest else first)}, the first one {milliseconds(first)}"),
+        ("Validation batch", milliseconds(tried.validation_seconds)),
+        ("Loss", " → ".join(map(figure, tried.losses))),
+    ]
+    if tried.memory is not None:
+        name = "Memory on the device, at most" if tried.scope == "device" else "The process grew by"
+        rows.append((name, bytes_text(tried.memory)))
+    return rows
+
+
+class DryRunDialog(Dialog):
+    """The figures of a dry run that went well."""
+
+    def __init__(self, tried: DryRun, parent: QWidget | None = None) -> None:
+        super().__init__("Everything goes together", parent, icon="check", color="run")
+        self.setMinimumWidth(440)
+        words = (
+            "Forward, loss, backward, the optimizer's step and a batch of validation ran on made data of the input's "
+            "shape. All figures were measured; the losses say nothing of the real data."
+        )
+        self.body.addWidget(label(words, "body", "text2", wrap=True))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(1, 1)
+        for row, (name, value) in enumerate(facts(tried)):
+            grid.addWidget(label(name, "label", "text3"), row, 0)
+            grid.addWidget(label(value, "label", "text"), row, 1)
+        self.body.addLayout(grid)
+        notes = [tried.note] if tried.note else []
+        if tried.scope == "process" and tried.memory is not None:
+            notes.append("What the process grew by has the libraries in it that were loaded meanwhile.")
+        for note in notes:
+            self.body.addWidget(label(note, "caption", "text3", wrap=True))
+        self.add_button("Close", "primary", default=True).clicked.connect(self.accept)

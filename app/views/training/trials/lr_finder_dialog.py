@@ -1,0 +1,190 @@
+"""The learning rate range test: how far it goes, the loss over the rate, and a rate to use."""
+
+from __future__ import annotations
+
+import threading
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QWidget
+
+from app.training.job import Job
+from app.training.trials.lr_range_test import BATCHES, HIGHEST, LOWEST, RateTest, rate_test
+from app.views.training.charts.small_plot import Line, SmallPlot
+from app.views.ui.background import Failure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.figures import figure
+from app.views.ui.thread_task import Errand
+from app.views.ui.widgets import NumberField
+from app.views.ui.widgets.painting import label, set_property
+
+LOOK = 80  # ms between two looks at the progress
+WORDS = (
+    "The net is trained on a few batches of its data with a learning rate that grows from batch to batch. A good rate "
+    "lies where the loss falls most steeply, well before it runs away. Nothing of it stays."
+)
+GROUPS = (
+    " The rate is that of the main parameter group; groups with a rate of their own grow in the same proportion here, "
+    "and keep theirs in the project."
+)
+
+
+class FindRateDialog(Dialog):
+    """`chosen(rate)` asks to make a rate the optimizer's. Closing it ends a test that goes on."""
+
+    chosen = Signal(float)
+
+    def __init__(self, job: Job, parent: QWidget | None = None) -> None:
+        super().__init__("Find a learning rate", parent, icon="curves")
+        self.setMinimumWidth(560)
+        self._job = job
+        self._errand: Errand | None = None
+        self._stop = threading.Event()
+        self._done = (0, 0)
+        self.result_shown: RateTest | None = None
+        self.lowest, self.highest = NumberField(LOWEST, "float", 0), NumberField(HIGHEST, "float", 0)
+        self.batches = NumberField(BATCHES, "int", 10, 100_000)
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the test")
+        self.plot = SmallPlot("Loss over the learning rate", 220)
+        self.plot.picked.connect(self._pick)
+        self.words = label("", "label", "text2", wrap=True)
+        self.rate = NumberField(LOWEST, "float", 0)
+        self.rate.setAccessibleName("Learning rate to use")
+        self.rate.setMinimumWidth(110)
+        self.rate.edited.connect(lambda rate: self._mark(rate))
+        self._lay_out()
+        self.close_button = self.add_button("Close")
+        self.close_button.clicked.connect(self.reject)
+        self.start_button = self.add_button("Start", "primary", default=True)
+        self.start_button.clicked.connect(self.start)
+        self.use_button = self.add_button("Use it", "primary")
+        self.use_button.clicked.connect(self._use)
+        self.use_button.hide()
+        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+
+    def _lay_out(self) -> None:
+        own = any("lr" in group.options for group in self._job.training.groups)
+        self.body.addWidget(label(WORDS + GROUPS * own, "body", "text2", wrap=True))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(10)
+        fields = (("from", self.lowest), ("to", self.highest), ("batches", self.batches))
+        for column, (name, field) in enumerate(fields):
+            caption = label(name, "code", "text2")
+            caption.setBuddy(field)
+            field.setAccessibleName(f"Range test: {name}")
+            grid.addWidget(caption, 0, 2 * column)
+            grid.addWidget(field, 0, 2 * column + 1)
+        self.body.addLayout(grid)
+        self.body.addWidget(self.bar)
+        self.body.addWidget(self.plot)
+        self.body.addWidget(self.words)
+        self._use_row = QWidget()
+        row = QHBoxLayout(self._use_row)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(label("lr", "code", "text2"))
+        row.addWidget(self.rate)
+        row.addWidget(label("Click the curve to choose another.", "label", "text3"), 1)
+        self.body.addWidget(self._use_row)
+        for part in (self.bar, self.plot, self._use_row):
+            part.hide()
+
+    @property
+    def going_on(self) -> bool:
+        return self._errand is not None
+
+    def start(self) -> None:
+        """Begin the test, on a thread of its own."""
+        if self._errand is not None:
+            return
+        lowest, highest, batches = self.lowest.value(), self.highest.value(), self.batches.value()
+        self._stop.clear()
+        self._done = (0, batches)
+        self.bar.setRange(0, batches)
+        self.bar.setValue(0)
+        self.bar.show()
+        self.start_button.setEnabled(False)
+        self._say("Reading the data…")
+        self._errand = Errand(
+            lambda _tell: rate_test(self._job, lowest, highest, batches, self._tell, self._stop.is_set)
+        )
+        self._errand.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._errand.begin()
+        self._timer.start()
+
+    def _tell(self, done: int, total: int) -> None:
+        self._done = (done, total)  # one assignment: the window looks at it whenever it likes
+
+    def _look(self) -> None:
+        done, total = self._done
+        self.bar.setValue(done)
+        if done:
+            self._say(f"Batch {done} of {total}")
+
+    def _say(self, text: str, tone: str = "text2") -> None:
+        self.words.setText(text)
+        set_property(self.words, "tone", tone)
+
+    def _ended(self, answer: RateTest | Failure) -> None:
+        self._timer.stop()
+        self._errand = None
+        self.bar.hide()
+        self.start_button.setEnabled(True)
+        self.start_button.setText("Again")
+        if isinstance(answer, Failure):
+            self._say(str(answer.error) or type(answer.error).__name__, "error")
+            self.words.setToolTip(answer.traceback)
+        else:
+            self.show_test(answer)
+        self.adjustSize()
+
+    def show_test(self, test: RateTest) -> None:
+        """Show what came of it."""
+        self.result_shown = test
+        if len(test.rates) < 2:
+            self._say(test.ended or "There was not one batch whose loss is a number.", "warn")
+            return
+        self.plot.show_lines(
+            test.rates, (Line(test.losses, 0.38, 1.0), Line(test.smoothed, 1.0, 2.0)), log_x=True,
+            ends=(figure(test.rates[0]), figure(test.rates[-1])), unit=("lr", "loss"),
+        )  # fmt: skip
+        self.plot.show()
+        if test.suggested is None:
+            words = "The loss did not fall, so there is nothing to suggest. Try a wider range or more batches."
+        else:
+            words = f"The loss falls most steeply at {figure(test.suggested)}."
+        self._say(f"{words} {test.ended}".strip())
+        rate = test.suggested if test.suggested is not None else test.rates[len(test.rates) // 2]
+        self._use_row.show()
+        self.use_button.show()
+        self.start_button.set_kind("secondary")
+        self.use_button.setDefault(True)
+        self._pick(rate)
+
+    def _pick(self, rate: float) -> None:
+        self.rate.set_value(float(f"{rate:.2g}"))
+        self._mark(rate)
+
+    def _mark(self, rate: float) -> None:
+        marks = [] if self.result_shown is None else [(rate, "run")]
+        low, high = (self.result_shown.rates[0], self.result_shown.rates[-1]) if self.result_shown else (0.0, 0.0)
+        self.plot.set_marks([mark for mark in marks if low <= mark[0] <= high])
+
+    def _use(self) -> None:
+        rate = self.rate.value()
+        if isinstance(rate, int | float) and rate > 0:
+            self.chosen.emit(float(rate))
+            self.accept()
+
+    def done(self, result: int) -> None:
+        """End a test that goes on; it hears of it at its next batch."""
+        self._stop.set()
+        self._timer.stop()
+        if self._errand is not None:
+            self._errand.cancel()
+        super().done(result)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._stop.set()
+        super().closeEvent(event)

@@ -1,0 +1,193 @@
+"""Questions answered off the window's thread: a frozen request to a worker, a frozen answer back.
+
+One worker thread, because the answers compete for the interpreter lock anyway. A newer question under the same key
+makes an older one stale: if it has not begun it is never asked, and if it has, its answer is dropped.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any
+
+from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
+
+from app.util import openmp
+
+FEW = 20  # modules that are imported by a question without more ado
+
+
+@contextmanager
+def many_imports() -> Iterator[None]:
+    """Around imports of many modules on a worker: nobody looks among them for garbage, now or later.
+
+    A look through all that torch makes holds every thread for a quarter of a second.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # before the first look, for which all of it would be new
+        gc.enable()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a worker: the exception and its traceback as text."""
+
+    error: BaseException
+    traceback: str
+
+
+@dataclass(frozen=True)
+class _Question:
+    number: int
+    key: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+class _Worker(QThread):
+    answered = Signal(int, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._waiting: deque[_Question] = deque()
+        self._wake = Condition()
+        self._leaving = False
+
+    def ask(self, question: _Question) -> None:
+        with self._wake:
+            self._drop(question.key)
+            self._waiting.append(question)
+            self._wake.notify()
+
+    def drop(self, key: str) -> None:
+        """Take the question under `key` out of the queue, if it has not begun."""
+        with self._wake:
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self._waiting = deque(other for other in self._waiting if other.key != key)
+
+    def leave(self) -> None:
+        with self._wake:
+            self._leaving = True
+            self._waiting.clear()
+            self._wake.notify()
+
+    def run(self) -> None:
+        modules = 0
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._waiting or self._leaving)
+                if self._leaving:
+                    return
+                question = self._waiting.popleft()
+            try:
+                answer = question.function(*question.arguments)
+            except BaseException as error:  # whatever it is, it belongs to who asked, and the worker goes on
+                answer = Failure(error, traceback.format_exc())
+            if len(sys.modules) > modules + FEW:
+                # What was imported stays. Looked through for garbage, torch holds every thread for half a second.
+                modules = len(sys.modules)
+                gc.freeze()
+            openmp.let_go()  # a run that goes on would pay for it
+            self.answered.emit(question.number, answer)
+
+
+class Background(QObject):
+    """Asks a worker; the answer comes back on the thread that this object lives in."""
+
+    busy_changed = Signal(bool)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._numbers = itertools.count()
+        self._open: dict[int, tuple[str, Callable[[Any], None], Callable[[Failure], None] | None]] = {}
+        self._newest: dict[str, int] = {}
+        self._closed = False
+        self._arrived: deque[tuple[int, Any]] = deque()
+        self._next = QTimer(self)
+        self._next.setSingleShot(True)
+        self._next.timeout.connect(self._hand_over)
+        self._worker = _Worker(self)
+        self._worker.answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._worker.start()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._newest)
+
+    def ask(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+        on_answer: Callable[[Any], None],
+        on_error: Callable[[Failure], None] | None = None,
+    ) -> None:
+        """Run `function(*arguments)` elsewhere and hand what it returns to `on_answer`.
+
+        Arguments and answer must be values that nobody changes. Of several questions under one key only the newest
+        is answered. Without `on_error` a failure is raised on this thread, where the window shows it. After `close`
+        nothing is asked and nothing answered.
+        """
+        if self._closed:
+            return
+        number = next(self._numbers)
+        was_busy = self.busy
+        self._open.pop(self._newest.get(key, -1), None)
+        self._newest[key] = number
+        self._open[number] = (key, on_answer, on_error)
+        self._worker.ask(_Question(number, key, function, arguments))
+        if not was_busy:
+            self.busy_changed.emit(True)
+
+    def forget(self, key: str) -> None:
+        """Let the answer to the open question under `key`, if any, go."""
+        was_busy = self.busy
+        self._open.pop(self._newest.pop(key, -1), None)
+        self._worker.drop(key)
+        if was_busy and not self.busy:
+            self.busy_changed.emit(False)
+
+    def close(self) -> None:
+        """End the worker; a question under way is finished first and its answer dropped."""
+        was_busy, self._closed = self.busy, True
+        self._open.clear()
+        self._newest.clear()
+        self._worker.leave()
+        self._worker.wait()
+        if was_busy:
+            self.busy_changed.emit(False)
+
+    @Slot(int, object)
+    def _deliver(self, number: int, answer: Any) -> None:
+        """One answer a turn of the event loop: two that come at once would hold the window for the sum of them."""
+        self._arrived.append((number, answer))
+        self._next.start(0)
+
+    def _hand_over(self) -> None:
+        number, answer = self._arrived.popleft()
+        if self._arrived:
+            self._next.start(0)
+        if number not in self._open:
+            return
+        key, on_answer, on_error = self._open.pop(number)
+        self._newest.pop(key, None)
+        if not self.busy:
+            self.busy_changed.emit(False)
+        if not isinstance(answer, Failure):
+            on_answer(answer)
+        elif on_error is not None:
+            on_error(answer)
+        else:
+            raise answer.error

@@ -1,0 +1,62 @@
+"""What the dialogs share: a column with a title, and the buttons at the foot."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeyEvent, QShowEvent
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.views.ui.widgets import Button
+from app.views.ui.widgets.painting import Glyph, label
+
+
+class Dialog(QDialog):
+    """A column to put things in (`body`), then buttons: the last one added is the next step and stands at right."""
+
+    def __init__(self, title: str, parent: QWidget | None = None, *, icon: str = "", color: str | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(title)
+        self.setWindowFlag(Qt.WindowType.WindowContextHelpButtonHint, False)
+        self.heading = label(title, "project", wrap=True)
+        top = QHBoxLayout()
+        top.setSpacing(12)
+        if icon:
+            top.addWidget(Glyph(icon, color, 20), 0, Qt.AlignmentFlag.AlignTop)
+        top.addWidget(self.heading, 1)
+        self.body = QVBoxLayout()
+        self.body.setSpacing(8)
+        self._buttons = QHBoxLayout()
+        self._buttons.setSpacing(8)
+        self._buttons.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(24, 20, 24, 20)
+        column.setSpacing(14)
+        column.addLayout(top)
+        column.addLayout(self.body, 1)
+        column.addLayout(self._buttons)
+
+    def add_button(self, text: str, kind: str = "secondary", *, left: bool = False, default: bool = False) -> Button:
+        """A button at the foot; `left` sets it apart from the others. Enter presses the default one."""
+        button = Button(text, kind)
+        button.setMinimumHeight(28)
+        if default:
+            button.setAutoDefault(True)
+            button.setDefault(True)
+        if left:
+            self._buttons.insertWidget(0, button)
+        else:
+            self._buttons.addWidget(button)
+        return button
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter presses the button that has the focus; without one the default button."""
+        focused = self.focusWidget()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and isinstance(focused, QPushButton):
+            focused.click()
+            return
+        super().keyPressEvent(event)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        # Wrapped labels ask for their height only once the width is known.
+        self.resize(self.width(), max(self.height(), self.layout().totalHeightForWidth(self.width())))

@@ -1,0 +1,136 @@
+"""Telling what went wrong and how to go on; asking before something is lost."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QPlainTextEdit, QWidget
+
+from app.views.ui import theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.icons import icon
+from app.views.ui.widgets.painting import label
+
+
+class ErrorDialog(Dialog):
+    """What happened, where, what to do next; the traceback one click away, to read and to copy.
+
+    Args:
+        what: The sentence: `The project could not be opened`.
+        where: The node, file or row it happened at.
+        cure: What the person can do next.
+        traceback: For people who want to know, and for reports.
+    """
+
+    def __init__(
+        self, what: str, where: str = "", cure: str = "", traceback: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(what, parent, icon="error")
+        self.setWindowTitle("Tapedeck")
+        self._what, self._where, self._cure, self._traceback = what, where, cure, traceback
+        self.setMinimumWidth(460)
+        for text, role, tone in ((where, "label", "text2"), (cure, "body", "")):
+            if text:
+                self.body.addWidget(label(text, role, tone, wrap=True))
+        self.details = QPlainTextEdit(traceback)
+        self.details.setReadOnly(True)
+        self.details.setFont(theme.font("formula"))
+        self.details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.details.setMinimumHeight(180)
+        self.details.setAccessibleName("Traceback")
+        self.details.hide()
+        self.body.addWidget(self.details, 1)
+        self.show_button = self.add_button("Show traceback", "flat", left=True)
+        self.show_button.setVisible(bool(traceback))
+        self.show_button.clicked.connect(self._toggle_details)
+        self.copy_button = self.add_button("Copy")
+        self.copy_button.setAccessibleName("Copy the message and the traceback")
+        self.copy_button.clicked.connect(self.copy)
+        self.close_button = self.add_button("Close", "primary", default=True)
+        self.close_button.clicked.connect(self.accept)
+        self.close_button.setFocus()
+
+    def text(self) -> str:
+        """Everything, for the clipboard."""
+        return "\n".join(filter(None, (self._what, self._where, self._cure, self._traceback)))
+
+    def copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.text())
+        self.copy_button.setText("Copied")
+        self.copy_button.setIcon(icon("check"))
+
+    def _toggle_details(self) -> None:
+        opened = self.details.isHidden()
+        self.details.setVisible(opened)
+        self.show_button.setText("Hide traceback" if opened else "Show traceback")
+        self.resize(max(self.width(), 680), self.height() + 200) if opened else self.adjustSize()
+
+
+def show_error(
+    parent: QWidget | None, what: str, where: str = "", cure: str = "", traceback: str = ""
+) -> ErrorDialog:
+    """Open an `ErrorDialog` that does not wait for an answer; it is gone when it is closed."""
+    dialog = ErrorDialog(what, where, cure, traceback, parent)
+    dialog.finished.connect(dialog.deleteLater)
+    dialog.open()
+    return dialog
+
+
+class Answer(Enum):
+    """What the person chose."""
+
+    SAVE = "save"
+    DISCARD = "discard"
+    CANCEL = "cancel"
+
+
+class QuestionDialog(Dialog):
+    """A question before something is lost. Esc and the window's close button mean `CANCEL`."""
+
+    def __init__(self, question: str, reason: str, parent: QWidget | None = None) -> None:
+        super().__init__(question, parent, icon="warning")
+        self.setWindowTitle("Tapedeck")
+        self.setMinimumWidth(420)
+        self.answer = Answer.CANCEL
+        self.body.addWidget(label(reason, "body", "text2", wrap=True))
+
+    def offer(
+        self, text: str, answer: Answer, kind: str = "secondary", *, left: bool = False, default: bool = False
+    ) -> None:
+        """Add a way to answer."""
+        button = self.add_button(text, kind, left=left, default=default)
+        button.clicked.connect(lambda: self._choose(answer))
+        if default:
+            button.setFocus()
+
+    def _choose(self, answer: Answer) -> None:
+        self.answer = answer
+        self.accept() if answer is not Answer.CANCEL else self.reject()
+
+
+def unsaved_dialog(name: str, parent: QWidget | None = None) -> QuestionDialog:
+    """Asks what to do with changes that are not saved; run it and read its `answer`."""
+    reason = "The changes since the last save are lost if you do not save them."
+    dialog = QuestionDialog(f"Save the changes to {name}?", reason, parent)
+    dialog.offer("Don't save", Answer.DISCARD, left=True)
+    dialog.offer("Cancel", Answer.CANCEL)
+    dialog.offer("Save", Answer.SAVE, "primary", default=True)
+    return dialog
+
+
+def ask_unsaved(parent: QWidget | None, name: str) -> Answer:
+    """Ask, and wait for the answer."""
+    dialog = unsaved_dialog(name, parent)
+    dialog.exec()
+    dialog.deleteLater()
+    return dialog.answer
+
+
+def running_dialog(progress: str, parent: QWidget | None = None) -> QuestionDialog:
+    """Asks whether to stop a run before leaving; `progress` says how far it is (`epoch 3 of 20`)."""
+    reason = f"The run is at {progress}. If you leave now it stops there; it is kept, and Runs can go on with it."
+    dialog = QuestionDialog("A training run is going on", reason, parent)
+    dialog.offer("Stop and leave", Answer.DISCARD, left=True)
+    dialog.offer("Keep training", Answer.CANCEL, "primary", default=True)
+    return dialog

@@ -1,0 +1,76 @@
+"""A dialog in which something takes seconds: it tells what goes on and for how long, and Esc stops that first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.work import Cancelled, Tell, Work
+
+LOOK = 100  # ms between two looks at the progress
+
+
+class WorkingDialog(Dialog):
+    """`begin` starts the work. A subclass has the button that stops it, shows `told` and takes the answer."""
+
+    stop_button: QPushButton
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(title, parent)
+        self._work: Work | None = None
+        self._began = 0.0
+        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+
+    @property
+    def running(self) -> bool:
+        return self._work is not None
+
+    def begin(self, function: Callable[[Tell, Cancelled], Any]) -> None:
+        """Run `function(tell, cancelled)` beside the window."""
+        self._work, self._began = Work(function), time.monotonic()
+        self._work.ended.connect(self._work_ended, Qt.ConnectionType.QueuedConnection)
+        self._look()
+        self._work.start()
+        self._timer.start()
+
+    def told(self, words: str) -> None:
+        """What goes on at this moment."""
+        raise AssertionError
+
+    def answered(self, answer: Any, cancelled: bool) -> None:
+        """The work has ended with a value or a Failure."""
+        raise AssertionError
+
+    def _look(self) -> None:
+        if self._work is not None:
+            words = "Stopping" if self._work.cancelled else self._work.progress or "Starting"
+            self.told(f"{words} …  {time.monotonic() - self._began:.0f} s")
+
+    def _work_ended(self, answer: Any) -> None:
+        work, self._work = self._work, None
+        assert work is not None
+        self._timer.stop()
+        work.wait()
+        self.answered(answer, work.cancelled)
+
+    def reject(self) -> None:
+        """Close; while something goes on, stop that first."""
+        if self._work is None:
+            super().reject()
+            return
+        self._work.cancel()
+        self.stop_button.setEnabled(False)
+        self._look()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self.running:
+            event.ignore()
+            self.reject()
+        else:
+            super().closeEvent(event)

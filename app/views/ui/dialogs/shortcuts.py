@@ -1,0 +1,281 @@
+"""The sheet of shortcuts, and the list of every command to type into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QGridLayout,
+    QListView,
+    QMenu,
+    QScrollArea,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.views.palette.op_rows import Index
+from app.views.ui import fuzzy, theme
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.widgets import SearchField
+from app.views.ui.widgets.painting import box, label
+
+_KEY_NAMES = {"Del": "Delete", "Ins": "Insert", "Return": "Enter"}
+
+
+def key_text(action: QAction) -> str:
+    """The shortcuts of an action as they are read: `Ctrl + K, Ctrl + Shift + P`; "" if it has none."""
+    return ", ".join(_spread(each.toString(QKeySequence.SequenceFormat.NativeText)) for each in action.shortcuts())
+
+
+def _spread(keys: str) -> str:
+    """One shortcut with room between its keys.
+
+    >>> _spread("Ctrl+Shift+P"), _spread("Ctrl++"), _spread("Del")
+    ('Ctrl + Shift + P', 'Ctrl + +', 'Delete')
+    """
+    return " + ".join(_KEY_NAMES.get(part, part) for part in re.findall(r"[^+]+|\+$", keys))
+
+
+def command_text(action: QAction) -> str:
+    """The name of an action without the marks of menus: `&Save as...` is `Save as`."""
+    return action.text().replace("&&", "\0").replace("&", "").replace("\0", "&").rstrip("….").strip()
+
+
+@dataclass(frozen=True)
+class Gesture:
+    """A thing that is done by mouse or keys and is no action: `Alt + click`, `cut a wire`."""
+
+    keys: str
+    text: str
+
+
+# What the mouse and plain keys do on the canvas and elsewhere, which no action says.
+GESTURES = (
+    ("Canvas", (
+        Gesture("Wheel", "Zoom at the pointer"),
+        Gesture("Middle drag, Space + drag", "Move the view"),
+        Gesture("Drag on nothing", "Select what is inside"),
+        Gesture("Shift + drag, Ctrl + drag", "Add to the selection, toggle it"),
+        Gesture("Drag from a port", "Draw a wire; let go on nothing to search for a layer"),
+        Gesture("Drag an input end away", "Move or remove the wire"),
+        Gesture("Alt + click on a wire", "Cut it"),
+        Gesture("Double-click, Tab", "Search for a layer to add"),
+    )),
+    ("Autograd graph", (
+        Gesture("Ctrl + F", "Find a node by name, layer, parameter or saved tensor"),
+        Gesture("Arrow keys", "Walk along the gradients"),
+        Gesture("Enter, double-click", "Open or close a layer or a block"),
+        Gesture("], [", "Open or close one level of blocks everywhere"),
+        Gesture("Shift + click", "Mark the gradient's way from what is selected; Esc ends it"),
+        Gesture("F, Home", "Frame what is selected, or everything"),
+    )),
+    ("Fields", (
+        Gesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
+        Gesture("Esc", "Give back the value from before"),
+    )),
+)  # fmt: skip
+
+Group = tuple[str, Sequence["QAction | Gesture"]]
+
+
+def by_menu(actions: Iterable[QAction]) -> list[Group]:
+    """The actions under the title of the menu that each is in."""
+    found: dict[str, list[QAction | Gesture]] = {}
+    for action in actions:
+        menus = [each for each in action.associatedObjects() if isinstance(each, QMenu) and each.title()]
+        title = menus[0].title().replace("&", "") if menus else "Other"
+        found.setdefault(title, []).append(action)
+    return list(found.items())
+
+
+class ShortcutSheet(Dialog):
+    """Every shortcut of `actions`, by menu, then what the mouse does. Actions without shortcut are left out."""
+
+    def __init__(
+        self, actions: Iterable[QAction], parent: QWidget | None = None, gestures: Sequence[Group] = GESTURES
+    ) -> None:
+        super().__init__("Shortcuts", parent)
+        inside = QWidget()
+        table = QGridLayout(inside)
+        table.setContentsMargins(0, 0, 16, 0)
+        table.setHorizontalSpacing(28)
+        table.setVerticalSpacing(6)
+        table.setColumnStretch(1, 1)
+        line = 0
+        for title, members in (*by_menu(actions), *gestures):
+            line = _fill(table, line, title, members)
+        table.setRowStretch(line, 1)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(inside)
+        scroll.setMinimumWidth(inside.sizeHint().width() + 24)
+        scroll.setAccessibleName("Shortcuts by menu")
+        self.body.addWidget(scroll, 1)
+        self.resize(600, 640)
+        close = self.add_button("Close", "primary", default=True)
+        close.clicked.connect(self.accept)
+        close.setFocus()
+
+
+def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction | Gesture]) -> int:
+    """Write one group from `line` on; returns the line after it. A group without shortcuts is left out."""
+    lines = [text for member in members if (text := _line(member))]
+    if not lines:
+        return line
+    table.addWidget(label(title, "section", "text3"), line, 0, 1, 2, Qt.AlignmentFlag.AlignBottom)
+    table.setRowMinimumHeight(line, 30)
+    for number, (keys, text) in enumerate(lines, line + 1):
+        table.addWidget(label(keys, "formula", "text2"), number, 0)
+        table.addWidget(label(text, "label"), number, 1)
+    return line + 1 + len(lines)
+
+
+def _line(member: QAction | Gesture) -> tuple[str, str] | None:
+    if isinstance(member, Gesture):
+        return member.keys, member.text
+    keys = key_text(member)
+    return (keys, command_text(member)) if keys else None
+
+
+class _CommandModel(QAbstractListModel):
+    """The actions that fit, best first."""
+
+    def __init__(self, actions: Sequence[QAction], parent: QObject) -> None:
+        super().__init__(parent)
+        self._all = [each for each in actions if command_text(each) and not each.isSeparator() and not each.menu()]
+        self._shown = list(self._all)
+
+    def set_query(self, query: str) -> None:
+        self.beginResetModel()
+        self._shown = fuzzy.ranked(query, self._all, lambda action: f"{command_text(action)} {action.data() or ''}")
+        self.endResetModel()
+
+    def action(self, index: Index) -> QAction | None:
+        return self._shown[index.row()] if index.isValid() else None
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return 0 if parent.isValid() else len(self._shown)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        action = self.action(index)
+        if action is None:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return command_text(action)
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            parts = (command_text(action), key_text(action), "" if action.isEnabled() else "not available now")
+            return ", ".join(filter(None, parts))
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return action.statusTip() or None
+        return None
+
+
+class _CommandDelegate(QStyledItemDelegate):
+    """Icon, name, and the shortcut at right."""
+
+    def __init__(self, model: _CommandModel) -> None:
+        super().__init__(model)
+        self._model = model
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(200, max(28, QFontMetrics(theme.font("label")).height() + 10))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        action = self._model.action(index)
+        if action is None:
+            return
+        colors = theme.current()
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ground = QRectF(option.rect.adjusted(6, 1, -6, -1))
+        if option.state & QStyle.StateFlag.State_Selected:
+            box(painter, ground, 5, colors.accentBg, colors.accent)
+        elif option.state & QStyle.StateFlag.State_MouseOver:
+            box(painter, ground, 5, colors.hover)
+        area: QRect = option.rect.adjusted(16, 0, -16, 0)
+        action.icon().paint(painter, QRect(area.left(), area.center().y() - 7, 16, 16))
+        keys = key_text(action)
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.setFont(theme.font("formula"))
+        painter.setPen(colors.text3)
+        painter.drawText(area, right, keys)
+        taken = QFontMetrics(theme.font("formula")).horizontalAdvance(keys)
+        room = area.adjusted(26, 0, -taken - 12, 0)
+        painter.setFont(theme.font("label"))
+        painter.setPen(colors.text if action.isEnabled() else colors.text4)
+        text = command_text(action) + (" ✓" if action.isCheckable() and action.isChecked() else "")
+        shown = QFontMetrics(theme.font("label")).elidedText(text, Qt.TextElideMode.ElideRight, room.width())
+        painter.drawText(room, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+        painter.restore()
+
+
+class CommandPalette(Dialog):
+    """Every command, to find by typing. Enter or a click runs it; its `data()` may hold further words to find it by."""
+
+    def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
+        super().__init__("Commands", parent)
+        self.heading.hide()
+        self.setMinimumSize(480, 380)
+        self.layout().setContentsMargins(10, 12, 10, 8)
+        self.field = SearchField("Type a command")
+        self.model = _CommandModel(actions, self)
+        self.view = QListView()
+        self.view.setModel(self.model)
+        self.view.setItemDelegate(_CommandDelegate(self.model))
+        self.view.setUniformItemSizes(True)
+        self.view.setMouseTracking(True)
+        self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.view.setAccessibleName("Commands that fit")
+        self.none = label("No command is called that.", "label", "text3")
+        self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.none.hide()
+        column = QVBoxLayout()
+        column.setSpacing(8)
+        column.addWidget(self.field)
+        column.addWidget(self.view, 1)
+        column.addWidget(self.none)
+        self.body.addLayout(column, 1)
+        self.field.installEventFilter(self)
+        self.field.textChanged.connect(self._filter)
+        self.view.clicked.connect(self.run)
+        self.field.setFocus()
+        self._filter("")
+
+    def _filter(self, query: str) -> None:
+        self.model.set_query(query)
+        self.view.setCurrentIndex(self.model.index(0))
+        self.none.setVisible(self.model.rowCount() == 0)
+
+    def run(self, index: QModelIndex) -> None:
+        """Close, then do it; a command that is not available now is left alone."""
+        action = self.model.action(index)
+        if action is not None and action.isEnabled():
+            self.accept()
+            action.trigger()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.field and event.type() == QEvent.Type.KeyPress:
+            key = event.key()  # type: ignore[attr-defined]
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self.run(self.view.currentIndex())
+                return True
+            steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
+            if key in steps and self.model.rowCount():
+                row = min(max(self.view.currentIndex().row() + steps[key], 0), self.model.rowCount() - 1)
+                self.view.setCurrentIndex(self.model.index(row))
+                return True
+            if key == Qt.Key.Key_Escape:
+                self.reject()
+                return True
+        return super().eventFilter(watched, event)

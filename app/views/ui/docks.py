@@ -1,0 +1,113 @@
+"""A dock whose title is a row of tabs, as wide as it is and no wider than it must be."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QSize, Qt, Signal
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+
+from app.views.ui.widgets.tabs import ToolTabs
+
+
+class TabbedPane(QWidget):
+    """Tabs over a stack of pages. `shown(key)` tells which page is in front."""
+
+    shown = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None, *, central: bool = False) -> None:
+        super().__init__(parent)
+        self.tabs = ToolTabs(self, central=central)
+        self.stack = QStackedWidget(self)
+        # A page that would rather be wider must not push a dock out of the window.
+        self.stack.setMinimumSize(160, 80)
+        self._keys: list[str] = []
+        self.bar = QWidget(self)
+        self.bar.setProperty("role", "tabbar")
+        self._bar_row = QHBoxLayout(self.bar)
+        self._bar_row.setContentsMargins(6, 0, 8, 0)
+        self._bar_row.setSpacing(8)
+        self._bar_row.addWidget(self.tabs)
+        self._bar_row.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.bar)
+        column.addWidget(self.stack, 1)
+        self.tabs.selected.connect(self._select)
+
+    def add(
+        self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "", *, after: str = ""
+    ) -> None:
+        """Add a tab, at the end or `after` another; a page that is not made yet is put in later by `fill`."""
+        place = self._keys.index(after) + 1 if after else len(self._keys)
+        shown = self.stack.currentWidget()
+        self._keys.insert(place, key)
+        self.stack.insertWidget(place, page or QWidget())
+        if shown is not None:
+            self.stack.setCurrentWidget(shown)
+        self.tabs.add(key, text, icon, edge, place)
+
+    def fill(self, key: str, page: QWidget) -> None:
+        """Put the page of a tab in."""
+        index = self._keys.index(key)
+        shown = self.stack.currentIndex()
+        placeholder = self.stack.widget(index)
+        self.stack.insertWidget(index, page)
+        self.stack.removeWidget(placeholder)
+        placeholder.deleteLater()
+        self.stack.setCurrentIndex(shown)
+
+    def add_corner(self, widget: QWidget) -> None:
+        """Put something at the right end of the row of tabs."""
+        self._bar_row.addWidget(widget)
+
+    def show_page(self, key: str) -> None:
+        self.tabs.set_value(key)
+        self._select(key)
+
+    @property
+    def page(self) -> str:
+        return self._keys[self.stack.currentIndex()]
+
+    def _select(self, key: str) -> None:
+        index = self._keys.index(key)
+        if self.stack.currentIndex() != index or not self.stack.isVisible():
+            self.stack.setCurrentIndex(index)
+        self.shown.emit(key)
+
+
+class TabbedDock(QDockWidget):
+    """A dock with a `TabbedPane`; it is resized at its edge, hidden and shown from the View menu."""
+
+    def __init__(self, name: str, title: str, size: QSize, least: int, parent: QWidget | None = None) -> None:
+        super().__init__(title, parent)
+        self.setObjectName(name)
+        self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
+        self.setTitleBarWidget(QWidget(self))
+        self.pane = TabbedPane(self)
+        self.pane.sizeHint = lambda: size  # type: ignore[method-assign]
+        self.pane.setMinimumSize(min(size.width(), least), min(size.height(), 120))
+        self.setWidget(self.pane)
+
+
+
+class PageHeights(QObject):
+    """Gives each page of the bottom dock the height that it was left with; a list needs less room than charts."""
+
+    def __init__(self, window: QMainWindow, dock: TabbedDock, first: dict[str, int], usual: int) -> None:
+        super().__init__(dock)
+        self._window, self._dock, self._heights, self._usual = window, dock, dict(first), usual
+        self._page = dock.pane.page
+        dock.pane.shown.connect(self._shown)
+
+    def set_first(self, page: str, height: int) -> None:
+        """The height of a page that nobody has resized yet."""
+        self._heights.setdefault(page, height)
+
+    def _shown(self, page: str) -> None:
+        if page == self._page:
+            return
+        if self._dock.isVisible():
+            self._heights[self._page] = self._dock.height()
+        self._page = page
+        height = self._heights.get(page, self._usual)
+        self._window.resizeDocks([self._dock], [height], Qt.Orientation.Vertical)

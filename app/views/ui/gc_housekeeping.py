@@ -1,0 +1,72 @@
+"""Full searches for garbage while nobody does anything.
+
+One looks at every object there is, which holds all threads for up to a quarter of a second while a large sheet is open,
+and Python begins it whenever so much was made, as in the middle of an edit.
+"""
+
+from __future__ import annotations
+
+import gc
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtGui import QGuiApplication
+
+from app.util import gc_pause
+
+if TYPE_CHECKING:
+    from app.views.main_window import MainWindow
+
+LOOK = 1000  # milliseconds between two looks whether it is time
+REST = 8.0  # seconds without mouse and keys, and with nothing under way
+LATEST = 30.0  # times that a search was due: then it does not wait for a rest
+
+_ACTS = frozenset((
+    QEvent.Type.MouseMove, QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonRelease, QEvent.Type.Wheel,
+    QEvent.Type.KeyPress, QEvent.Type.KeyRelease, QEvent.Type.TouchUpdate,
+))  # fmt: skip
+
+
+class Housekeeping(QObject):
+    """From `begin` to `end` Python makes no full search by itself; this makes it when a window rests."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._acted = monotonic()
+        window.document.changed.connect(self._act)
+        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+        self._timer.setTimerType(Qt.TimerType.VeryCoarseTimer)
+
+    def begin(self) -> None:
+        gc_pause.leave_to_us(True)
+        self._window.winId()
+        handle = self._window.windowHandle()  # hears every key and every move of the mouse once
+        if handle is not None:
+            handle.installEventFilter(self)
+        self._timer.start()
+
+    def end(self) -> None:
+        self._timer.stop()
+        gc_pause.leave_to_us(False)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in _ACTS:
+            self._act()
+        return False
+
+    def _act(self, *_: object) -> None:
+        self._acted = monotonic()
+
+    def _look(self) -> None:
+        if self._window.background.busy or self._window.canvas.growth.active:
+            self._act()
+        due = gc_pause.overdue()
+        if due >= LATEST or (due >= 1.0 and self._rests()):
+            gc.collect()
+
+    def _rests(self) -> bool:
+        """Whether nobody has done anything for a while, nor does in another window of the program, such as a dialog."""
+        focused = QGuiApplication.focusWindow()
+        return monotonic() - self._acted >= REST and focused in (None, self._window.windowHandle())

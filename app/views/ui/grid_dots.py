@@ -1,0 +1,61 @@
+"""The ground of the canvas: dots on a grid, put down as a tiled picture, which is quicker than points of the scene."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPixmap, QTransform
+
+from app.views.ui import theme
+
+DOTS = 16  # scene pixels between dots at 100 %, every second step of the grid
+
+
+class Dots:
+    """Paints the ground; the tile is kept until zoom, theme or resolution change."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._tile = QPixmap()
+        self._count = 1
+
+    def paint(self, painter: QPainter, rect: QRectF, view: QTransform, zoom: float, ratio: float) -> None:
+        """Cover `rect` of the scene; further out there are fewer dots, and from afar none."""
+        now = theme.current()
+        painter.fillRect(rect, now.canvas)
+        if zoom < 0.15:
+            return
+        scale = zoom * DOTS * (1 if zoom >= 0.7 else 2 if zoom >= 0.35 else 4)
+        self._make_tile(now, scale, ratio)
+        painter.save()
+        painter.resetTransform()
+        origin = view.map(QPointF(0, 0))
+        area = view.mapRect(rect).toAlignedRect()
+        period = scale * self._count
+        left = area.left() - (area.left() - origin.x()) % period
+        y = area.top() - (area.top() - origin.y()) % period
+        while y < area.bottom() + 1:
+            x = left
+            while x < area.right() + 1:
+                painter.drawPixmap(QPointF(round(x), round(y)), self._tile)
+                x += period
+            y += period
+        painter.restore()
+
+    def _make_tile(self, now: theme.Theme, scale: float, ratio: float) -> None:
+        """A picture of several dots by several, transparent between them."""
+        key = (now, round(scale, 4), ratio)
+        if key == self._key:
+            return
+        self._key, self._count = key, max(1, int(256 // scale))
+        place = [round(i * scale * ratio) / ratio for i in range(self._count)]
+        side = math.ceil((scale * self._count + 2) * ratio)
+        self._tile = QPixmap(side, side)
+        self._tile.setDevicePixelRatio(ratio)
+        self._tile.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(self._tile)
+        for x in place:
+            for y in place:
+                painter.fillRect(QRectF(x, y, 1, 1), now.dot)
+        painter.end()

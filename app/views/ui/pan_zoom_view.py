@@ -1,0 +1,133 @@
+"""A window on a scene that can be roamed: zoom at the pointer, pan without end, frame, over a ground of dots."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QPainter, QResizeEvent, QTransform
+from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
+
+from app.views.ui.grid_dots import Dots
+
+Pads = tuple[int, int, int, int]
+
+
+class RoamingView(QGraphicsView):
+    """What canvas and tape have in common. A subclass says what `whole_area` is and what a zoom changes.
+
+    `zoomed(zoom)` and `moved` tell whoever lies over the view.
+    """
+
+    zoomed = Signal(float)
+    moved = Signal()
+
+    LEAST, MOST = 0.05, 4.0  # zoom
+    MARGIN = 2000.0  # scene pixels that the view reaches past the picture at least
+    PADS: Pads = (48, 64, 48, 72)  # left, top, right, bottom: room for what lies over the view
+
+    def __init__(self, scene: QGraphicsScene, parent: QWidget | None = None) -> None:
+        super().__init__(scene, parent)
+        self._dots = Dots()
+        self.whole = False  # everything is framed, and is kept so while the view changes its size
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setTransformationAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
+        self.setResizeAnchor(QGraphicsView.ViewportAnchor.NoAnchor)
+        self.setViewportUpdateMode(QGraphicsView.ViewportUpdateMode.SmartViewportUpdate)
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+
+    def whole_area(self) -> QRectF:
+        """Everything that there is to see, on the scene."""
+        return self.scene().itemsBoundingRect()
+
+    def zoom_changed(self, zoom: float) -> None:
+        """For a subclass whose items look different from afar."""
+
+    @property
+    def zoom(self) -> float:
+        return self.transform().m11()
+
+    def visible_area(self) -> QRectF:
+        """What is in sight, on the scene."""
+        return self.mapToScene(self.viewport().rect()).boundingRect()
+
+    def zoom_by(self, factor: float, at: QPointF | None = None) -> None:
+        """Zoom so that the point of the viewport under the pointer, or its middle, stays where it is."""
+        self.zoom_to(self.zoom * factor, at)
+
+    def zoom_to(self, zoom: float, at: QPointF | None = None) -> None:
+        self.whole = False
+        zoom = min(max(zoom, self.LEAST), self.MOST)
+        if math.isclose(zoom, self.zoom):
+            return
+        spot = at or QPointF(self.viewport().rect().center())
+        fixed = self.viewportTransform().inverted()[0].map(spot)
+        self.setTransform(QTransform.fromScale(zoom, zoom))
+        self.zoom_changed(zoom)
+        self.widen()
+        self._put(fixed, spot)
+        self.zoomed.emit(zoom)
+        self.moved.emit()
+
+    def pan(self, dx: float, dy: float) -> None:
+        """Move what is shown by pixels of the viewport."""
+        self.whole = False
+        self.widen()
+        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() - round(dx))
+        self.verticalScrollBar().setValue(self.verticalScrollBar().value() - round(dy))
+        self.moved.emit()
+
+    def frame(self, area: QRectF, most: float = 1.0, pads: Pads | None = None) -> None:
+        """Show an area whole, not larger than `most`."""
+        if area.isEmpty():
+            return
+        left, top, right, bottom = pads or self.PADS
+        width = max(self.viewport().width() - left - right, 80)
+        height = max(self.viewport().height() - top - bottom, 80)
+        self.zoom_to(min(width / area.width(), height / area.height(), most))
+        self.widen()
+        self._put(area.center(), QPointF(left + width / 2, top + height / 2))
+        self.whole = area == self.whole_area()
+        self.moved.emit()
+
+    def show_point(self, point: QPointF) -> None:
+        """Put a point of the scene into the middle."""
+        self.whole = False
+        self.widen()
+        self._put(point, QPointF(self.viewport().rect().center()))
+        self.moved.emit()
+
+    def widen(self) -> None:
+        """Reach well past the picture and past what is in sight, so that panning never ends at a wall."""
+        room = max(self.MARGIN, self.viewport().width() / self.zoom, self.viewport().height() / self.zoom)
+        wanted = self.whole_area().adjusted(-room, -room, room, room)
+        if not self.sceneRect().contains(wanted):
+            # Growing the rectangle moves the origin of the scroll bars: keep the picture where it is.
+            spot = QPointF(0, 0)
+            fixed = self.viewportTransform().inverted()[0].map(spot)
+            self.setSceneRect(self.sceneRect().united(wanted.adjusted(-room / 2, -room / 2, room / 2, room / 2)))
+            self._put(fixed, spot)
+
+    def _put(self, point: QPointF, spot: QPointF) -> None:
+        """Scroll so that a point of the scene lies at a spot of the viewport."""
+        off = self.viewportTransform().map(point) - spot
+        self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() + round(off.x()))
+        self.verticalScrollBar().setValue(self.verticalScrollBar().value() + round(off.y()))
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        super().scrollContentsBy(dx, dy)
+        self.moved.emit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self.whole:
+            self.frame(self.whole_area())
+        self.widen()
+        self.moved.emit()
+
+    def drawBackground(self, painter: QPainter, rect: QRectF) -> None:
+        self._dots.paint(painter, rect, self.viewportTransform(), self.zoom, self.devicePixelRatioF())

@@ -1,0 +1,132 @@
+"""Small pictures of projects, painted by the canvas's own painter: a few nodes at a time, so that nothing waits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QElapsedTimer, QObject, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QPixmap
+
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Graph
+from app.project.project import Project
+from app.util.frozen import FrozenMap
+from app.views.canvas.scene import CanvasScene
+from app.views.ui import theme
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+
+AT_ONCE = 4  # nodes or wires in one piece of work
+BUDGET = 4.0  # ms of a turn of the event loop; a piece that has begun is finished
+SHARP = 2.0  # painted so much larger than shown, and made smaller by the screen: thin lines stay smooth
+MARGIN = 28.0
+LARGEST = 1.3
+_KEPT = 64
+
+_cache: OrderedDict[Hashable, QPixmap] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A picture that is asked for. `key` says which project it is of, and in what state."""
+
+    key: Hashable
+    project: Project
+    catalog: Catalog
+    analysis: Analysis | None = None
+
+
+class Thumbnails(QObject):
+    """Paints pictures of one size, one after another. `made(key, pixmap)` hands one out."""
+
+    made = Signal(object, QPixmap)
+
+    def __init__(self, size: QSize, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._size = size
+        self._waiting: OrderedDict[Hashable, Wanted] = OrderedDict()
+        self._work: Iterator[None] | None = None
+        self._timer = QTimer(self)
+        self._timer.setInterval(0)
+        self._timer.timeout.connect(self._go_on)
+
+    def ask(self, wanted: Wanted) -> None:
+        """Paint a picture; one that is kept from before comes at once."""
+        kept = _cache.get(self._place(wanted))
+        if kept is not None:
+            self.made.emit(wanted.key, kept)
+            return
+        self._waiting[wanted.key] = wanted
+        self._timer.start()
+
+    def forget(self) -> None:
+        """Let go of what is asked for and not painted yet."""
+        self._waiting.clear()
+        self._work = None
+        self._timer.stop()
+
+    def _place(self, wanted: Wanted) -> Hashable:
+        size = (self._size.width(), self._size.height())
+        return (wanted.key, wanted.analysis is not None, theme.current().name, size)
+
+    def _go_on(self) -> None:
+        clock = QElapsedTimer()
+        clock.start()
+        while True:  # a piece a turn at least
+            if self._work is None:
+                if not self._waiting:
+                    self._timer.stop()
+                    return
+                self._work = self._painting(self._waiting.popitem(last=False)[1])
+            if next(self._work, "done") == "done":
+                self._work = None
+            if clock.nsecsElapsed() > BUDGET * 1e6:
+                return
+
+    def _painting(self, wanted: Wanted) -> Iterator[None]:
+        """Draw the project piece by piece on a scene of its own, then paint that."""
+        scene = CanvasScene(wanted.catalog, self)
+        if wanted.analysis is not None:
+            scene.set_analysis(wanted.analysis)
+        yield
+        for part in growing(wanted.project):
+            scene.show_project(part)
+            yield
+        picture = QPixmap(self._size * SHARP)
+        picture.setDevicePixelRatio(SHARP)
+        picture.fill(Qt.GlobalColor.transparent)
+        paint(scene, picture, QRectF(0, 0, self._size.width(), self._size.height()))
+        _cache[self._place(wanted)] = picture
+        while len(_cache) > _KEPT:
+            _cache.popitem(last=False)
+        scene.deleteLater()
+        self.made.emit(wanted.key, picture)
+
+
+def growing(project: Project) -> Iterator[Project]:
+    """A project that gets a few nodes more each time, then a few wires more, and is whole in the end."""
+    nodes, edges = iter(project.graph.nodes.items()), iter(project.graph.edges)
+    graph = Graph()
+    while some := dict(islice(nodes, AT_ONCE)):
+        graph = replace(graph, nodes=FrozenMap({**graph.nodes, **some}))
+        yield replace(project, graph=graph)
+    while few := tuple(islice(edges, AT_ONCE)):
+        graph = replace(graph, edges=(*graph.edges, *few))
+        yield replace(project, graph=graph)
+    yield project
+
+
+def paint(scene: CanvasScene, picture: QPixmap, room: QRectF) -> None:
+    """Paint all of a scene into the middle of `room`, as large as it fits."""
+    whole = scene.whole().adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
+    scale = min(room.width() / whole.width(), room.height() / whole.height(), LARGEST)
+    area = QRectF(0, 0, whole.width() * scale, whole.height() * scale)
+    area.moveCenter(room.center())
+    painter = QPainter(picture)
+    scene.render(painter, area, whole)
+    painter.end()

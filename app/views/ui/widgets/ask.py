@@ -1,0 +1,101 @@
+"""A question asked where it arises: one field over what it is about. Enter answers, Esc lets it be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QFrame, QLineEdit, QVBoxLayout, QWidget
+
+from app.views.ui.theme import current
+from app.views.ui.widgets.painting import announce, box, label, start
+
+WIDTH = 280
+
+
+class AskBox(QFrame):
+    """`open_at` asks. What is typed goes to a function that does it, or says why not; then the box stays open."""
+
+    closed = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._answer: Callable[[str], str] = lambda _text: ""
+        self._came_from: QWidget | None = None
+        self.title = label("", "section")
+        self.field = QLineEdit()
+        self.field.setMaxLength(200)
+        self.field.setFixedHeight(26)
+        self.hint = label("", "caption", "text3", wrap=True)
+        self.refusal = label("", "caption", "error", wrap=True)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 10, 12, 10)
+        column.setSpacing(6)
+        for part in (self.title, self.field, self.hint, self.refusal):
+            column.addWidget(part)
+        self.setFixedWidth(WIDTH)
+        self.field.installEventFilter(self)
+        self.field.textEdited.connect(lambda _text: self._say(""))
+        self.hide()
+
+    def open_at(self, spot: QPoint, title: str, text: str, hint: str, answer: Callable[[str], str]) -> None:
+        """Ask at a spot of the parent. `answer` returns "" when it is done, else why it was not."""
+        self._answer, self._came_from = answer, self.window().focusWidget()
+        self.title.setText(title)
+        self.field.setAccessibleName(title)
+        self.hint.setText(hint)
+        self.field.setText(text)
+        self._say("")
+        area = self.parentWidget().rect().adjusted(8, 8, -8, -8)
+        left = max(area.left(), min(spot.x(), area.right() - self.width()))
+        top = max(area.top(), min(spot.y(), area.bottom() - self.height()))
+        self.move(left, top)
+        self.show()
+        self.raise_()
+        self.field.setFocus(Qt.FocusReason.PopupFocusReason)
+        self.field.selectAll()
+
+    def close_box(self) -> None:
+        """Let the question be."""
+        if not self.isHidden():
+            back, self._came_from = self._came_from, None
+            self.hide()
+            if back is not None:
+                back.setFocus(Qt.FocusReason.OtherFocusReason)
+            self.closed.emit()
+
+    def _finish(self) -> None:
+        refusal = self._answer(self.field.text().strip())
+        if refusal:
+            self._say(refusal)
+        else:
+            self.close_box()
+
+    def _say(self, refusal: str) -> None:
+        self.refusal.setText(refusal)
+        self.refusal.setVisible(bool(refusal))
+        self.hint.setVisible(bool(self.hint.text()) and not refusal)
+        self.setFixedHeight(self.layout().totalHeightForWidth(WIDTH))
+        if refusal:
+            announce(self, refusal)
+
+    def eventFilter(self, watched: QWidget, event: QEvent) -> bool:
+        if watched is self.field:
+            if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+                if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                    self._finish()
+                    return True
+                if event.key() == Qt.Key.Key_Escape:
+                    self.close_box()
+                    return True
+            elif event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
+                self._came_from = None  # the person went on to something else
+                self.close_box()
+        return super().eventFilter(watched, event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 7, now.panel, now.line3)
+        painter.end()

@@ -1,0 +1,129 @@
+"""A strip that says what happened, why, and what to do next."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.views.ui.theme import current
+from app.views.ui.widgets.button import Button, icon_button
+from app.views.ui.widgets.painting import Glyph, announce, box, label, start
+
+# kind: icon, line, fill
+KINDS = {
+    "error": ("error", "error", "errorBg"),
+    "warning": ("warning", "warn", "warnBg"),
+    "info": ("info", "accent", "accentBg"),
+}
+
+
+class Banner(QFrame):
+    """A message across a view: error, warning or info, with a reason, actions and a close button.
+
+    `acted` comes for the first action alone, `chosen(text)` for any.
+    """
+
+    acted = Signal()
+    chosen = Signal(str)
+    closed = Signal()
+
+    def __init__(
+        self, kind: str = "info", title: str = "", reason: str = "", action: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._icon = Glyph("info", parent=self)
+        self._title = label("", "message", wrap=True)
+        self._reason = label("", "caption", "text2", wrap=True)
+        self._action = Button()
+        self._more: list[Button] = []
+        self._row = QHBoxLayout()
+        self._row.setSpacing(8)
+        self._row.addWidget(self._action)
+        self._close = icon_button("close", "Close this message")
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(self._title)
+        words.addWidget(self._reason)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(13, 8, 8, 8)
+        layout.setSpacing(12)
+        layout.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignVCenter)
+        layout.addLayout(words, 1)
+        layout.addLayout(self._row)
+        layout.addWidget(self._close, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._action.clicked.connect(self.acted)
+        self._action.clicked.connect(lambda: self.chosen.emit(self._action.text()))
+        self._close.clicked.connect(self.close_message)
+        self.set(kind, title, reason, action)
+
+    def set(self, kind: str, title: str, reason: str = "", action: str = "", *more: str) -> None:
+        """Say something else; `more` are actions beside the first one.
+
+        Raises:
+            KeyError: `kind` is none of error, warning, info.
+        """
+        icon, color, self._fill = KINDS[kind]
+        self._kind, self._color = kind, color
+        self._icon.set(icon, color)
+        self._title.setText(title)
+        self._reason.setText(reason)
+        self._reason.setVisible(bool(reason))
+        self._action.setText(action)
+        self._action.setVisible(bool(action))
+        self._offer(more)
+        self.setAccessibleName(f"{kind}: {title}")
+        self.setAccessibleDescription(reason)
+        self.update()
+
+    def _offer(self, texts: tuple[str, ...]) -> None:
+        for old in self._more:
+            self._row.removeWidget(old)
+            old.hide()
+            old.deleteLater()
+        self._more = [Button(text, parent=self) for text in texts]
+        for button in self._more:
+            self._row.addWidget(button)
+            button.clicked.connect(lambda _=False, button=button: self.chosen.emit(button.text()))
+            button.show()
+
+    def actions_offered(self) -> tuple[str, ...]:
+        """The texts of the actions, in their order."""
+        return tuple(text for text in (self._action.text(), *(one.text() for one in self._more)) if text)
+
+    def button(self, text: str) -> Button:
+        """The button of an action. Raises KeyError."""
+        return {one.text(): one for one in (self._action, *self._more)}[text]
+
+    def kind(self) -> str:
+        return self._kind
+
+    def title(self) -> str:
+        return self._title.text()
+
+    def reason(self) -> str:
+        return self._reason.text()
+
+    def close_message(self) -> None:
+        """Hide it and say so."""
+        self.hide()
+        self.closed.emit()
+
+    def showEvent(self, event) -> None:
+        super().showEvent(event)
+        announce(self, f"{self._title.text()} {self._reason.text()}".strip())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.close_message()
+        else:
+            super().keyPressEvent(event)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(220, 42)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 6, theme.color(self._fill), theme.color(self._color))
+        painter.end()

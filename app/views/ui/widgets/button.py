@@ -1,0 +1,133 @@
+"""Buttons: secondary by default, one primary where there is a next step, flat and link for the rest."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QFontMetrics, QIcon, QPaintEvent
+from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionButton, QStylePainter, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import current
+from app.views.ui.widgets.painting import KeyboardFocus, set_property
+
+HEIGHT = 26
+ICON, GAP = 14, 6  # the size of an icon, and what lies between it and the text, px
+CHEVRON = 11  # of a button with a menu
+# kind: the colour of text and of icon, and what lies at either side of them, px
+KINDS = {
+    "secondary": ("text", "text2", 13),
+    "primary": ("onFill", "onFill", 13),
+    "flat": ("text2", "text2", 13),
+    "link": ("accent", "accent", 3),
+}
+
+
+class Button(KeyboardFocus, QPushButton):
+    """A button of 26 px, sized to its text; with a menu it carries a chevron.
+
+    The stylesheet paints the ground, the button itself what stands on it: Qt would set icon and text 4 px apart.
+
+    Args:
+        kind: One of secondary, primary, flat, link.
+        icon: The name of an icon, left of the text.
+        icon_color: A token or category, by default the kind's.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        kind: str = "secondary",
+        icon: str = "",
+        parent: QWidget | None = None,
+        *,
+        icon_color: str = "",
+    ) -> None:
+        super().__init__(text, parent)
+        self.setAutoDefault(False)
+        self._icon, self._icon_color = icon, icon_color
+        self._kind = ""
+        self.setIconSize(QSize(ICON, ICON))
+        self.set_kind(kind)
+
+    @property
+    def kind(self) -> str:
+        return self._kind
+
+    def set_kind(self, kind: str) -> None:
+        """Turn it into another kind of button."""
+        if kind not in KINDS:
+            raise ValueError(f"a button is one of {', '.join(KINDS)}, not {kind!r}")
+        self._kind = kind
+        set_property(self, "kind", kind)
+        self.set_icon(self._icon, self._icon_color)
+
+    def set_icon(self, icon: str, color: str = "") -> None:
+        """Show another icon, or none, in a token's or a category's colour, or in the kind's."""
+        self._icon, self._icon_color = icon, color
+        self.setIcon(icons.icon(icon, color or KINDS[self._kind][1]) if icon else QIcon())
+
+    def _words(self) -> str:
+        return self.text().replace("&&", "\0").replace("&", "").replace("\0", "&")
+
+    def _parts(self) -> tuple[int, int, int]:
+        """The widths of icon, text and chevron, each with the gap before it."""
+        icon = 0 if self.icon().isNull() else self.iconSize().width()
+        text = QFontMetrics(self.font()).horizontalAdvance(self._words()) + 1 if self.text() else 0
+        chevron = CHEVRON + GAP if self.menu() is not None else 0
+        return icon, text + (GAP if icon and text else 0), chevron
+
+    def sizeHint(self) -> QSize:
+        self.ensurePolished()
+        return QSize(sum(self._parts()) + 2 * KINDS[self._kind][2], HEIGHT if self._kind != "link" else 20)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def _text_color(self) -> str:
+        if not self.isEnabled():
+            return "text4"
+        if self._kind == "flat" and (self.underMouse() or self.isChecked()):
+            return "text"
+        return "text3" if self.property("tone") == "quiet" else KINDS[self._kind][0]
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QStylePainter(self)
+        painter.setRenderHint(painter.RenderHint.Antialiasing)
+        option = QStyleOptionButton()
+        self.initStyleOption(option)
+        option.features &= ~QStyleOptionButton.ButtonFeature.HasMenu
+        painter.drawControl(QStyle.ControlElement.CE_PushButtonBevel, option)
+        icon, text, chevron = self._parts()
+        color = self._text_color()
+        x = max((self.width() - icon - text - chevron) / 2, KINDS[self._kind][2] if text else 0)
+        if icon:
+            mode = QIcon.Mode.Normal if self.isEnabled() else QIcon.Mode.Disabled
+            self.icon().paint(painter, QRect(round(x), round((self.height() - icon) / 2), icon, icon), mode=mode)
+            x += icon
+        if text:
+            gap = GAP if icon else 0
+            painter.setFont(self.font())
+            painter.setPen(current().color(color))
+            area = QRectF(x + gap, 0, text - gap + 1, self.height())
+            flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextSingleLine
+            painter.drawText(area, flags, self._words())
+            if self._kind == "link" and self.underMouse() and self.isEnabled():
+                painter.drawLine(area.left(), self.height() / 2 + 8, area.right() - 2, self.height() / 2 + 8)
+        if chevron:
+            right = self.width() - 11 - CHEVRON
+            icons.draw(painter, "chevron-down", color, right, (self.height() - CHEVRON) / 2, CHEVRON)
+        self.paint_ring(painter, QRectF(self.rect()), 5, current().panel if self._kind == "primary" else None)
+        painter.end()
+
+
+def icon_button(name: str, tip: str, parent: QWidget | None = None) -> Button:
+    """A flat square button with an icon alone; `tip` is its tool tip and its name to a screen reader."""
+    button = Button("", "flat", name, parent)
+    button.setIconSize(QSize(16, 16))
+    button.setFixedSize(HEIGHT, HEIGHT)
+    button.setToolTip(tip)
+    button.setAccessibleName(tip)
+    return button

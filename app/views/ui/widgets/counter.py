@@ -1,0 +1,222 @@
+"""The tape counter: two reels, the figures of the run, a segment an epoch, and a word at right."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import Theme, current, manager, mix
+from app.views.ui.widgets.painting import TextLine, at_least, box, elided, start
+
+HEIGHT = 38
+REEL = 12.0  # radius of a reel, px
+HUB = 3.6
+REELS = QRect(8, 6, 56, 26)
+FIELDS = 74  # where the figures begin, px
+GAP = 26  # between two figures, px
+TURN_A_BATCH = 1 / 8  # of a full turn
+SEGMENT_LEAST = 5.0  # narrower epochs are drawn as one bar, px
+
+
+class _Figure:
+    """A caption and a value; what follows a slash in the value is quieter."""
+
+    def __init__(self, caption: str, value: str) -> None:
+        self.caption = TextLine(caption, "caption")
+        head, slash, tail = value.partition("/")
+        self.value = value
+        self.head = TextLine(head, "counter")
+        self.tail = TextLine(slash + tail, "counter")
+
+    @property
+    def width(self) -> float:
+        return max(self.caption.width, self.head.width + self.tail.width)
+
+
+class Counter(QWidget):
+    """The tape counter of the training deck, 38 px high, in `sunken`."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(HEIGHT)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName("Tape counter")
+        self._figures: tuple[_Figure, ...] = ()
+        self._widths: list[float] = []  # a column never shrinks while its caption stays, so figures do not dance
+        self._done, self._epochs = 0.0, 0
+        self._segments: list[QRectF] = []
+        self._color = "text4"
+        self._text, self._icon, self._tone = "", "", "text2"
+        self._message = TextLine("", "message")
+        self._angle = 0.0  # turns
+        self._turned_at = 0.0  # seconds, monotonic
+
+    # what it shows
+
+    def set_fields(self, fields: Iterable[tuple[str, str]]) -> None:
+        """The figures, as (caption, value), such as ("Epoch", "3/10")."""
+        fields = tuple(fields)
+        same = [c for c, _ in fields] == [f.caption.text for f in self._figures]
+        if same and [v for _, v in fields] == [f.value for f in self._figures]:
+            return
+        old = self._widths if same else [0.0] * len(fields)
+        known = {(f.caption.text, f.value): f for f in self._figures}
+        self._figures = tuple(known.get(field) or _Figure(*field) for field in fields)
+        widths = [max(f.width, w) for f, w in zip(self._figures, old, strict=True)]
+        if widths != self._widths:
+            self._widths = widths
+            self.updateGeometry()
+            self._fit()
+        self.setAccessibleDescription(", ".join(f"{c} {v}" for c, v in fields))
+        self.update()
+
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        return tuple((f.caption.text, f.value) for f in self._figures)
+
+    def set_progress(self, done: float, epochs: int) -> None:
+        """How far the run is: `done` of `epochs`, in epochs and parts of them."""
+        done = min(max(done, 0.0), float(epochs))
+        if (done, epochs) == (self._done, self._epochs):
+            return
+        recut = epochs != self._epochs
+        self._done, self._epochs = done, epochs
+        if recut:
+            self._cut()
+        self.update()
+
+    def set_color(self, color: str) -> None:
+        """The tape's colour: `run` forward, `back` while the backward pass is replayed, `text4` at rest."""
+        if color != self._color:
+            self._color = color
+            self.update()
+
+    def set_message(self, text: str, icon: str = "", color: str = "text2") -> None:
+        """A word at right, such as `Fix 1 error to run`; an empty text takes it away."""
+        if (text, icon, color) == (self._text, self._icon, self._tone):
+            return
+        self._text, self._icon, self._tone = text, icon, color
+        self.setToolTip(text)
+        self._fit()
+        self.updateGeometry()
+        self.update()
+
+    def message(self) -> str:
+        return self._text
+
+    def turn(self, batches: int) -> None:
+        """Turn the reels by so many batches, but at most once a second, and not at all when motion is reduced."""
+        now = time.monotonic()
+        elapsed = min(now - self._turned_at, 1.0)
+        self._turned_at = now
+        if batches > 0 and not manager().reduced_motion:
+            self._angle = (self._angle + min(batches * TURN_A_BATCH, elapsed)) % 1.0
+            self.update(REELS)
+
+    def angle(self) -> float:
+        """Where the reels stand, in turns, 0 to 1."""
+        return self._angle
+
+    # where it is
+
+    def _message_room(self) -> float:
+        return self.width() - self._fields_end() - 14 - (24 if self._icon else 8)
+
+    def _fields_end(self) -> float:
+        return FIELDS + sum(self._widths) + GAP * max(len(self._widths) - 1, 0)
+
+    def _fit(self) -> None:
+        full = TextLine(self._text, "message")
+        room = self._message_room()
+        self._message = full if full.width <= room else elided(self._text, "message", room)
+
+    def _cut(self) -> None:
+        """One segment an epoch, or a single bar where there are too many to see."""
+        room = self.width() - FIELDS - 14
+        gap = 2.0
+        count = self._epochs
+        if count < 1 or room <= 0:
+            self._segments = []
+            return
+        width = (room - gap * (count - 1)) / count
+        if width < SEGMENT_LEAST:
+            self._segments = [QRectF(FIELDS, HEIGHT - 6, room, 3)]
+        else:
+            self._segments = [QRectF(FIELDS + i * (width + gap), HEIGHT - 6, width, 3) for i in range(count)]
+
+    def resizeEvent(self, event) -> None:
+        self._cut()
+        self._fit()
+
+    def sizeHint(self) -> QSize:
+        message = TextLine(self._text, "message").width + (24 if self._icon else 8) + 14 if self._text else 0
+        return at_least(max(self._fields_end() + message + 16, 330), HEIGHT)
+
+    def minimumSizeHint(self) -> QSize:
+        return at_least(max(self._fields_end() + 14 + (24 if self._icon else 0), 200), HEIGHT)
+
+    # how it looks
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 7, theme.sunken, theme.line)
+        tape = theme.color(self._color)
+        share = self._done / self._epochs if self._epochs else 0.0
+        self._paint_reel(painter, theme, QPointF(8 + REEL, HEIGHT / 2), 1.0 - share, tape)
+        self._paint_reel(painter, theme, QPointF(8 + 3 * REEL + 6, HEIGHT / 2), share, tape)
+        if not REELS.contains(event.rect()):
+            self._paint_figures(painter, theme)
+            self._paint_segments(painter, theme, tape)
+        painter.end()
+
+    def _paint_reel(self, painter: QPainter, theme: Theme, center: QPointF, share: float, tape: QColor) -> None:
+        """A reel with `share` of the tape on it. The tape's area, not its radius, is what grows."""
+        painter.setPen(QPen(theme.line2, 1))
+        painter.setBrush(theme.raised)
+        painter.drawEllipse(center, REEL - 0.5, REEL - 0.5)
+        inner, outer = HUB + 1.6, REEL - 2
+        radius = math.sqrt(inner**2 + share * (outer**2 - inner**2))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(mix(theme.raised, tape, 0.72))
+        painter.drawEllipse(center, radius, radius)
+        painter.setBrush(theme.sunken)
+        painter.drawEllipse(center, HUB + 0.4, HUB + 0.4)
+        painter.setPen(QPen(theme.text2 if self._color != "text4" else theme.text3, 1.3, c=Qt.PenCapStyle.RoundCap))
+        for spoke in range(3):
+            turn = (self._angle + spoke / 3) * 2 * math.pi
+            way = QPointF(math.cos(turn), math.sin(turn))
+            painter.drawLine(center + way * 1.2, center + way * (HUB - 0.4))
+
+    def _paint_figures(self, painter: QPainter, theme: Theme) -> None:
+        x = float(FIELDS)
+        rest = self._color == "text4"
+        for figure, width in zip(self._figures, self._widths, strict=True):
+            figure.caption.draw(painter, x, 2, theme.text3)
+            figure.head.draw(painter, x, 14, theme.text2 if rest else theme.text)
+            figure.tail.draw(painter, x + figure.head.width, 14, theme.text3)
+            x += width + GAP
+        if self._text:
+            color = theme.color(self._tone)
+            left = self.width() - 14 - self._message.width
+            area = QRectF(0, 0, self.width(), HEIGHT - 6)
+            self._message.draw_in(painter, left, area, color)
+            if self._icon:
+                icons.draw(painter, self._icon, self._tone, left - 20, area.center().y() - 7, 14)
+
+    def _paint_segments(self, painter: QPainter, theme: Theme, tape: QColor) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        single = len(self._segments) == 1
+        for i, segment in enumerate(self._segments):
+            share = self._done / self._epochs if single else min(max(self._done - i, 0.0), 1.0)
+            painter.setBrush(theme.line2)
+            painter.drawRoundedRect(segment, 1, 1)
+            if share > 0:
+                painter.setBrush(tape)
+                width = max(segment.width() * share, 1.0)
+                painter.drawRoundedRect(QRectF(segment.x(), segment.y(), width, segment.height()), 1, 1)

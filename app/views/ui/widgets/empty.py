@@ -1,0 +1,107 @@
+"""What an empty place shows: what belongs there and how to put it there."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPaintEvent, QPen
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import current
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import label, start
+
+
+class _Art(QWidget):
+    """A dashed node that waits between two loose wires."""
+
+    def __init__(self, icon: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._icon = icon
+        self.setFixedSize(172, 42)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        middle = self.height() / 2
+        pen = QPen(theme.line3, 1.5, Qt.PenStyle.CustomDashLine)
+        pen.setDashPattern([3, 2.4])
+        painter.setPen(pen)
+        painter.drawLine(QPointF(14, middle), QPointF(50, middle))
+        painter.drawLine(QPointF(122, middle), QPointF(158, middle))
+        painter.setBrush(theme.canvas)
+        painter.drawRoundedRect(QRectF(52, 2, 68, 38), 6, 6)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.line3)
+        painter.drawEllipse(QPointF(9, middle), 5, 5)
+        painter.drawEllipse(QPointF(163, middle), 5, 5)
+        icons.draw(painter, self._icon, "text2", 77, middle - 9, 18)
+        painter.end()
+
+
+class EmptyState(QWidget):
+    """Icon, title, hint and, where there is an obvious next step, one primary button."""
+
+    acted = Signal()
+
+    def __init__(
+        self, icon: str, title: str, hint: str = "", action: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        centre = Qt.AlignmentFlag.AlignHCenter
+        self._title = label(title, "title")
+        self._hint = label(hint, "label", "text3", wrap=True)
+        self._hint.setAlignment(centre | Qt.AlignmentFlag.AlignTop)
+        self._hint.setMaximumWidth(320)
+        self.button = Button(action, "primary", parent=self)
+        self.button.setVisible(bool(action))
+        self.button.clicked.connect(self.acted)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(24, 8, 24, 8)
+        layout.setSpacing(0)
+        layout.addStretch(1)
+        self._art = _Art(icon, self)
+        layout.addWidget(self._art, 0, centre)
+        layout.addSpacing(18)
+        layout.addWidget(self._title, 0, centre)
+        layout.addSpacing(6)
+        layout.addWidget(self._hint, 0)
+        layout.setAlignment(self._hint, centre)
+        layout.addSpacing(14)
+        layout.addWidget(self.button, 0, centre)
+        layout.addStretch(1)
+        self.setAccessibleName(title)
+        self.setAccessibleDescription(hint)
+        self._fit()
+
+    def set_text(self, title: str, hint: str = "") -> None:
+        """Say something else."""
+        self._title.setText(title)
+        self._hint.setText(hint)
+        self.setAccessibleName(title)
+        self.setAccessibleDescription(hint)
+        self._fit()
+
+    def title(self) -> str:
+        return self._title.text()
+
+    def resizeEvent(self, event) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def showEvent(self, event) -> None:
+        super().showEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        # A wrapped label set in the middle asks for no width of its own: it gets what the room or the text allows.
+        natural = self._hint.fontMetrics().horizontalAdvance(self._hint.text()) + 4
+        width = max(min(natural, 230 if natural > 320 else 320, self.width() - 48), 80)
+        wrap = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignHCenter
+        text = self._hint.fontMetrics().boundingRect(0, 0, width, 1000, wrap, self._hint.text())
+        self._hint.setFixedSize(width, max(text.height(), 1))
+        # In a low dock the words and the button go before the drawing.
+        self._art.setVisible(self.height() >= 190 or not self.isVisible())
+
+    def sizeHint(self) -> QSize:
+        return self.layout().sizeHint()

@@ -1,0 +1,178 @@
+"""What the painted widgets share: text laid out once, rounded boxes, the focus ring, small labels."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QColor,
+    QFocusEvent,
+    QFontMetricsF,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QStaticText,
+)
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import current, font
+
+KEY_REASONS = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
+
+RETURNS = (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason)  # it had the focus before
+
+
+class TextLine:
+    """One line of text in the font of a role, laid out when it is made and not when it is painted."""
+
+    __slots__ = ("text", "width", "height", "_font", "_static")
+
+    def __init__(self, text: str, role: str) -> None:
+        self.text = text
+        self._font = font(role)
+        metrics = QFontMetricsF(self._font)
+        self.width = metrics.horizontalAdvance(text)
+        self.height = metrics.height()
+        self._static = QStaticText(text)
+        self._static.setTextFormat(Qt.TextFormat.PlainText)
+        self._static.setPerformanceHint(QStaticText.PerformanceHint.AggressiveCaching)
+        self._static.prepare(font=self._font)
+
+    def draw(self, painter: QPainter, x: float, y: float, color: QColor) -> None:
+        """Paint with the top left corner at (x, y)."""
+        painter.setFont(self._font)
+        painter.setPen(color)
+        painter.drawStaticText(QPointF(x, y), self._static)
+
+    def draw_in(self, painter: QPainter, x: float, area: QRectF, color: QColor) -> None:
+        """Paint at `x`, in the middle of an area's height."""
+        self.draw(painter, x, round(area.center().y() - self.height / 2), color)
+
+
+def elided(text: str, role: str, width: float) -> TextLine:
+    """`text` as a line of at most `width` pixels, with an ellipsis where it was cut."""
+    metrics = QFontMetricsF(font(role))
+    return TextLine(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(width, 0.0)), role)
+
+
+def box(
+    painter: QPainter,
+    area: QRectF,
+    radius: float,
+    fill: QColor | None = None,
+    line: QColor | None = None,
+    width: float = 1.0,
+) -> None:
+    """A rounded box whose line lies inside `area`."""
+    half = width / 2 if line is not None else 0.0
+    painter.setPen(QPen(line, width) if line is not None else Qt.PenStyle.NoPen)
+    painter.setBrush(fill if fill is not None else Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(area.adjusted(half, half, -half, -half), radius - half, radius - half)
+
+
+def start(widget: QWidget) -> QPainter:
+    """A smooth painter on a widget; the caller ends it."""
+    painter = QPainter(widget)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    return painter
+
+
+class KeyboardFocus:
+    """For a widget that shows its focus ring only to people who came with the keyboard. Put it before the Qt class."""
+
+    _came_by_key = False
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        if event.reason() not in RETURNS:
+            self._came_by_key = event.reason() in KEY_REASONS
+        super().focusInEvent(event)  # type: ignore[misc]
+
+    def shows_ring(self) -> bool:
+        return self._came_by_key and self.hasFocus()  # type: ignore[attr-defined]
+
+    def paint_ring(self, painter: QPainter, area: QRectF, radius: float, gap: QColor | None = None) -> None:
+        """The ring, inside `area`; with a `gap` line inside it, where the fill would swallow the accent."""
+        if self.shows_ring():
+            box(painter, area, radius, line=current().accent, width=2)
+            if gap is not None:
+                box(painter, area.adjusted(2, 2, -2, -2), radius - 2, line=gap, width=1)
+
+
+class Glyph(QWidget):
+    """An icon that stands by itself and follows the theme."""
+
+    def __init__(self, name: str, color: str | None = None, size: int = 16, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._size = size
+        self._name = self._color = ""
+        self.setFixedSize(size, size)
+        self.set(name, color)
+
+    def set(self, name: str, color: str | None = None) -> None:
+        """Show another icon; `color` is a token or a category, by default the icon's own."""
+        look = (name, color or icons.default_color(name))
+        if look != (self._name, self._color):
+            self._name, self._color = look
+            self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        icons.draw(painter, self._name, self._color if self.isEnabled() else "text4", 0, 0, self._size)
+        painter.end()
+
+
+class Line(QWidget):
+    """A divider, 1 px."""
+
+    def __init__(self, parent: QWidget | None = None, *, vertical: bool = False, color: str = "line") -> None:
+        super().__init__(parent)
+        self._color = color
+        if vertical:
+            self.setFixedWidth(1)
+        else:
+            self.setFixedHeight(1)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), current().color(self._color))
+        painter.end()
+
+
+def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False) -> QLabel:
+    """A plain text label. `tone` is one of text2, text3, error, warn, run, accent, back."""
+    result = QLabel(text)
+    result.setTextFormat(Qt.TextFormat.PlainText)
+    result.setFont(font(role))
+    result.setWordWrap(wrap)
+    if tone:
+        result.setProperty("tone", tone)
+    if wrap:
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        result.setSizePolicy(policy)
+    return result
+
+
+def set_property(widget: QWidget, name: str, value: str | bool) -> None:
+    """Set a property that the stylesheet asks for, and have the widget styled anew."""
+    before = widget.property(name)
+    if before is None and not value:  # no rule of the stylesheet asks for what is not so
+        return
+    if before != value:
+        widget.setProperty(name, value)
+        widget.style().unpolish(widget)
+        widget.style().polish(widget)
+        widget.update()
+
+
+def announce(widget: QWidget, text: str) -> None:
+    """Let a screen reader say something that appears without the focus going there."""
+    if QAccessible.isActive():
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))
+
+
+def at_least(width: float, height: float) -> QSize:
+    """A size in whole pixels that holds what was measured in fractions."""
+    return QSize(int(width + 0.999), int(height + 0.999))

@@ -1,0 +1,68 @@
+"""The search field: a glass at left, the shortcut that leads here at right, Esc to clear."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QAction, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QLineEdit, QSizePolicy, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import current
+from app.views.ui.widgets.painting import TextLine, box
+
+HEIGHT = 28
+
+
+class SearchField(QLineEdit):
+    """A field for searching. `textChanged` is its signal; Esc clears, and when empty is left to others."""
+
+    def __init__(self, placeholder: str = "Search", hint: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setPlaceholderText(placeholder)
+        self.setAccessibleName(placeholder)
+        self.setFixedHeight(HEIGHT)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._clear = QAction(icons.icon("close", "text3"), "Clear", self)
+        self._clear.triggered.connect(self.clear)
+        self.textChanged.connect(self._fit)
+        self.set_hint(hint)
+
+    def set_hint(self, hint: str) -> None:
+        """The keys that lead here, shown while the field is empty."""
+        self._hint = TextLine(hint, "axis")
+        self._fit()
+
+    def hint(self) -> str:
+        return self._hint.text
+
+    def _fit(self) -> None:
+        has_text = bool(self.text())
+        if has_text and self._clear not in self.actions():
+            self.addAction(self._clear, QLineEdit.ActionPosition.TrailingPosition)
+        elif not has_text:
+            self.removeAction(self._clear)
+        right = 0 if has_text or not self._hint.text else int(self._hint.width) + 16
+        self.setTextMargins(20, 0, right, 0)
+        self.update()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            if self.text():
+                self.clear()
+            else:
+                event.ignore()
+            return
+        super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        theme = current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        icons.draw(painter, "search", "text3" if self.isEnabled() else "text4", 8, (self.height() - 14) / 2, 14)
+        if self._hint.text and not self.text():
+            width = self._hint.width + 10
+            area = QRectF(self.width() - width - 6, (self.height() - 16) / 2, width, 16)
+            box(painter, area, 3, theme.raised, theme.line2)
+            self._hint.draw_in(painter, area.left() + 5, area, theme.text3)
+        painter.end()

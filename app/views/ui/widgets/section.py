@@ -1,0 +1,145 @@
+"""A part of a panel that folds: header with chevron, title and caption; body below."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import current, font
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import KeyboardFocus, Line, TextLine, at_least, elided, label, set_property, start
+
+HEADER = 30
+INSET = 6  # room for the focus ring before the chevron, px
+
+
+class _Header(KeyboardFocus, QAbstractButton):
+    """Chevron and title; checked means open. Left folds, Right unfolds."""
+
+    def __init__(self, title: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setText(title)
+        self.setCheckable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setFixedHeight(HEADER)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._line = TextLine(title, "section")
+        self._shown = self._line
+
+    def set_title(self, title: str) -> None:
+        self.setText(title)
+        self._line = TextLine(title, "section")
+        self._fit()
+        self.updateGeometry()
+        self.update()
+
+    def _fit(self) -> None:
+        room = self.width() - INSET - 20
+        self._shown = self._line if self._line.width <= room else elided(self.text(), "section", room)
+
+    def resizeEvent(self, event) -> None:
+        self._fit()
+
+    def sizeHint(self) -> QSize:
+        return at_least(INSET + 18 + self._line.width + 8, HEADER)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(60, HEADER)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+            self.setChecked(event.key() == Qt.Key.Key_Right)
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.toggle()
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        chevron = "chevron-down" if self.isChecked() else "chevron-right"
+        icons.draw(painter, chevron, "text" if self.underMouse() else "text3", INSET, (HEADER - 12) / 2, 12)
+        self._shown.draw_in(painter, INSET + 18, QRectF(self.rect()), theme.text)
+        self.paint_ring(painter, QRectF(self.rect()).adjusted(0, 3, 0, -3), 4)
+        painter.end()
+
+
+class Section(QWidget):
+    """A folding part of a panel. Put what belongs into it with `set_body` or into `body_layout`."""
+
+    toggled = Signal(bool)
+    acted = Signal()
+
+    def __init__(self, title: str, caption: str = "", parent: QWidget | None = None, *, opened: bool = True) -> None:
+        super().__init__(parent)
+        self._header = _Header(title, self)
+        self._caption = label(caption, "caption", "text3")
+        self._action = Button("", "link")
+        self._action.hide()
+        self._action.clicked.connect(self.acted)
+        top = QHBoxLayout()
+        top.setContentsMargins(12 - INSET, 0, 12, 0)
+        top.setSpacing(8)
+        top.addWidget(self._header, 1)
+        top.addWidget(self._caption)
+        top.addWidget(self._action)
+
+        self._body = QWidget(self)
+        self.body_layout = QVBoxLayout(self._body)
+        self.body_layout.setContentsMargins(12, 2, 12, 12)
+        self.body_layout.setSpacing(5)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.setSpacing(0)
+        outer.addWidget(Line())
+        outer.addLayout(top)
+        outer.addWidget(self._body)
+        self._header.toggled.connect(self._show_body)
+        self._header.setChecked(opened)
+        self._body.setVisible(opened)
+
+    def _show_body(self, opened: bool) -> None:
+        self._body.setVisible(opened)
+        self.toggled.emit(opened)
+
+    def title(self) -> str:
+        return self._header.text()
+
+    def set_title(self, title: str) -> None:
+        self._header.set_title(title)
+
+    def caption(self) -> str:
+        return self._caption.text()
+
+    def set_caption(self, text: str, tone: str = "text3") -> None:
+        """The small text at right."""
+        self._caption.setText(text)
+        set_property(self._caption, "tone", tone)
+
+    def set_action(self, text: str, *, quiet: bool = False) -> None:
+        """A link at right that emits `acted`; an empty text takes it away. `quiet` greys it until it is hovered."""
+        self._action.set_kind("flat" if quiet else "link")
+        set_property(self._action, "tone", "quiet" if quiet else "")
+        self._action.setFont(font("caption" if quiet else "label"))
+        self._action.setText(text)
+        self._action.setVisible(bool(text))
+
+    def is_open(self) -> bool:
+        return self._header.isChecked()
+
+    def set_open(self, opened: bool) -> None:
+        self._header.setChecked(opened)
+
+    def body(self) -> QWidget:
+        return self._body
+
+    def set_body(self, widget: QWidget) -> None:
+        """Make `widget` the whole body; what was in it is let go."""
+        while (item := self.body_layout.takeAt(0)) is not None:
+            if (old := item.widget()) is not None:
+                old.hide()
+                old.deleteLater()
+        self.body_layout.addWidget(widget)

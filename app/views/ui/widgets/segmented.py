@@ -1,0 +1,123 @@
+"""A row of choices of which one holds: Overlay Shapes | Gradients | Memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QHBoxLayout, QSizePolicy, QWidget
+
+from app.views.ui.theme import current
+from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
+
+HEIGHT = 24
+
+
+class _Segment(KeyboardFocus, QAbstractButton):
+    def __init__(self, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setText(text)
+        self.setCheckable(True)
+        self.setAutoExclusive(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self._lines = (TextLine(text, "label"), TextLine(text, "button"))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down):
+            event.ignore()  # the row moves the choice
+        else:
+            super().keyPressEvent(event)
+
+    def sizeHint(self) -> QSize:
+        return at_least(self._lines[1].width + 20, HEIGHT)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        area = QRectF(self.rect()).adjusted(1, 1, -1, -1)
+        if self.isChecked():
+            box(painter, area, 4, theme.pressed)
+        elif self.underMouse() and self.isEnabled():
+            box(painter, area, 4, theme.hover)
+        line = self._lines[self.isChecked()]
+        color = theme.text4 if not self.isEnabled() else theme.text if self.isChecked() else theme.text2
+        line.draw_in(painter, (self.width() - line.width) / 2, QRectF(self.rect()), color)
+        self.paint_ring(painter, area, 4)
+        painter.end()
+
+
+class Segmented(QWidget):
+    """One choice among a few, all in sight. Arrow keys move it.
+
+    Args:
+        options: Texts, or pairs of (key, text).
+    """
+
+    changed = Signal(str)
+
+    def __init__(self, options: Iterable[str | tuple[str, str]], name: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        self._group = QButtonGroup(self)
+        self._segments: dict[str, _Segment] = {}
+        for option in options:
+            key, text = (option, option) if isinstance(option, str) else option
+            segment = _Segment(text, self)
+            self._segments[key] = segment
+            self._group.addButton(segment)
+            layout.addWidget(segment)
+            segment.toggled.connect(self._tell)
+        next(iter(self._segments.values())).setChecked(True)
+
+    def _tell(self, on: bool) -> None:
+        if on:
+            self.changed.emit(self.value())
+
+    def value(self) -> str:
+        """The key of the choice."""
+        return next((key for key, segment in self._segments.items() if segment.isChecked()), "")
+
+    def set_value(self, key: str) -> None:
+        """Choose; `changed` tells if this was not the choice already.
+
+        Raises:
+            KeyError: there is no such choice.
+        """
+        self._segments[key].setChecked(True)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        open_ones = [s for s in self._segments.values() if s.isEnabled()]
+        here = next((i for i, s in enumerate(open_ones) if s.isChecked()), 0)
+        places = {Qt.Key.Key_Left: here - 1, Qt.Key.Key_Right: here + 1, Qt.Key.Key_Home: 0, Qt.Key.Key_End: -1}
+        if event.key() not in places or not open_ones:
+            super().keyPressEvent(event)
+            return
+        target = open_ones[places[Qt.Key(event.key())] % len(open_ones)]
+        target.setChecked(True)
+        target.setFocus(Qt.FocusReason.TabFocusReason)
+
+    def set_option_enabled(self, key: str, enabled: bool, reason: str = "") -> None:
+        """Let a choice be made or not; `reason` says why not, as a tool tip."""
+        self._segments[key].setEnabled(enabled)
+        self._segments[key].setToolTip("" if enabled else reason)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 5, theme.raised, theme.line2)
+        inside = QPainterPath()
+        inside.addRoundedRect(QRectF(self.rect()), 5, 5)
+        painter.setClipPath(inside)
+        for segment in list(self._segments.values())[1:]:
+            painter.fillRect(QRectF(segment.x() - 0.5, 0, 1, self.height()), theme.line2)
+        painter.end()

@@ -1,0 +1,165 @@
+"""Tabs with icon, text and a count, over docks and over the centre."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QTabBar, QToolButton, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import Theme, current
+from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, start
+
+HEIGHT = 34
+PAD = 14
+ICON = 15
+LEGIBLE = 64  # pixels of a tab, its icon and a few letters
+
+
+@dataclass
+class _Tab:
+    key: str
+    text: TextLine
+    icon: str
+    edge: str
+    badge: TextLine | None = None
+    badge_fill: str = "errorFill"
+
+    @property
+    def width(self) -> float:
+        icon = ICON + 6 if self.icon else 0
+        badge = 7 + self.badge_width if self.badge else 0
+        return 2 * PAD + icon + self.text.width + badge
+
+    @property
+    def badge_width(self) -> float:
+        return max(16.0, self.badge.width + 10) if self.badge else 0.0
+
+
+class ToolTabs(KeyboardFocus, QTabBar):
+    """Tabs known by a key. The active one stands on `panel` with a line on top: 1 px over a dock, 2 px in the centre.
+
+    Args:
+        central: Whether they stand over the centre, where the line is `accent` or what `add` was told.
+    """
+
+    selected = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None, *, central: bool = False) -> None:
+        super().__init__(parent)
+        self._central = central
+        self._tabs: list[_Tab] = []
+        self.setDrawBase(False)
+        self.setExpanding(False)
+        self.setUsesScrollButtons(True)
+        self.setElideMode(Qt.TextElideMode.ElideNone)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setMouseTracking(True)
+        self.setFixedHeight(HEIGHT)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.currentChanged.connect(self._tell)
+
+    def add(self, key: str, text: str, icon: str = "", edge: str = "", place: int | None = None) -> int:
+        """Add a tab, at the end or at a place; `edge` is the colour of its line when active. Gives its index."""
+        default = "accent" if self._central else "line3"
+        index = len(self._tabs) if place is None else place
+        self._tabs.insert(index, _Tab(key, TextLine(text, "tab"), icon, edge or default))
+        self.insertTab(index, text)
+        self.setAccessibleTabName(index, text)
+        return index
+
+    def set_badge(self, key: str, count: int, fill: str = "errorFill") -> None:
+        """Show a count behind a tab's text; 0 takes it away.
+
+        Raises:
+            KeyError: there is no such tab.
+        """
+        index = self.index(key)
+        tab = self._tabs[index]
+        shown = (tab.badge.text if tab.badge else "", tab.badge_fill)
+        if shown == (f"{count:,}" if count else "", fill):
+            return
+        tab.badge = TextLine(f"{count:,}", "shape") if count else None
+        tab.badge_fill = fill
+        self.setAccessibleTabName(index, f"{tab.text.text}, {count:,}" if count else tab.text.text)
+        self.setTabText(index, tab.text.text)  # has the bar ask for the sizes again
+        self.update()
+
+    def index(self, key: str) -> int:
+        """The place of a tab.
+
+        Raises:
+            KeyError: there is no such tab.
+        """
+        for i, tab in enumerate(self._tabs):
+            if tab.key == key:
+                return i
+        raise KeyError(f"no tab is called {key!r}")
+
+    def value(self) -> str:
+        """The key of the active tab, or an empty text."""
+        return self._tabs[self.currentIndex()].key if 0 <= self.currentIndex() < len(self._tabs) else ""
+
+    def set_value(self, key: str) -> None:
+        """Make a tab the active one; one that was put away comes back."""
+        index = self.index(key)
+        if not self.isTabVisible(index):
+            self.setTabVisible(index, True)
+        self.setCurrentIndex(index)
+
+    def set_shown(self, key: str, shown: bool) -> None:
+        """Put a tab away where nobody needs it, or back; the active one stays."""
+        index = self.index(key)
+        if index != self.currentIndex() and self.isTabVisible(index) != shown:
+            self.setTabVisible(index, shown)
+
+    def _tell(self, index: int) -> None:
+        if 0 <= index < len(self._tabs):
+            self.selected.emit(self._tabs[index].key)
+
+    def tabSizeHint(self, index: int) -> QSize:
+        return at_least(self._tabs[index].width, HEIGHT) if index < len(self._tabs) else QSize(0, HEIGHT)
+
+    def minimumTabSizeHint(self, index: int) -> QSize:
+        return self.tabSizeHint(index)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        painter.fillRect(self.rect(), theme.window)
+        painter.fillRect(0, self.height() - 1, self.width(), 1, theme.line)
+        # Where there is no room for all tabs, Qt's two arrows stand at the end: a tab before them is cut, and no tab of
+        # which nothing could be read.
+        end = min((one.x() for one in self.findChildren(QToolButton) if one.isVisible()), default=self.width())
+        painter.setClipRect(0, 0, end, self.height())
+        hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1
+        for index, tab in enumerate(self._tabs):
+            if self.isTabVisible(index) and end - self.tabRect(index).left() >= LEGIBLE:
+                self._paint_tab(painter, theme, index, tab, hovered == index)
+        painter.end()
+
+    def _paint_tab(self, painter, theme: Theme, index: int, tab: _Tab, hovered: bool) -> None:
+        area = QRectF(self.tabRect(index))
+        active = index == self.currentIndex()
+        if active:
+            painter.fillRect(area, theme.panel)
+            painter.fillRect(QRectF(area.left(), 0, area.width(), 2 if self._central else 1), theme.color(tab.edge))
+            for x in (area.left(), area.right() - 1):
+                painter.fillRect(QRectF(x, 0, 1, self.height()), theme.line)
+            self.paint_ring(painter, area.adjusted(3, 4, -3, -4), 4)
+        color = "text4" if not self.isTabEnabled(index) else "text" if active or hovered else "text3"
+        x = area.left() + PAD
+        if tab.icon:
+            icons.draw(painter, tab.icon, color, x, (HEIGHT - ICON) / 2, ICON)
+            x += ICON + 6
+        tab.text.draw_in(painter, x, area, theme.color(color))
+        if tab.badge is not None:
+            pill = QRectF(x + tab.text.width + 7, (HEIGHT - 16) / 2, tab.badge_width, 16)
+            box(painter, pill, 8, theme.color(tab.badge_fill))
+            tab.badge.draw_in(painter, pill.center().x() - tab.badge.width / 2, pill, theme.onFill)

@@ -1,0 +1,153 @@
+"""Short messages at the bottom right that go by themselves, but never from under the mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.views.ui.theme import current
+from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import Glyph, announce, box, label, start
+
+WIDTH = 284
+MARGIN = 16
+GAP = 8
+MOST = 4
+SECONDS = 6.0
+
+
+class Toast(QFrame):
+    """One message. Esc or the end of its time takes it away; under the mouse or with the focus it stays."""
+
+    gone = Signal()
+    acted = Signal()
+
+    def __init__(
+        self, title: str, detail: str, icon: str, color: str | None, action: str, seconds: float, parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._title, self._detail = title, detail
+        self.setAccessibleName(title)
+        self.setAccessibleDescription(detail)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(label(title, "message", wrap=True))
+        if detail:
+            words.addWidget(label(detail, "caption", "text3", wrap=True))
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(14, 9, 12, 9)
+        layout.setSpacing(12)
+        layout.addWidget(Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter)
+        layout.addLayout(words, 1)
+        self.button: Button | None = None
+        if action:
+            self.button = Button(action, "link")
+            self.button.clicked.connect(self._act)
+            layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(round(seconds * 1000))
+        self._timer.timeout.connect(self._time_is_up)
+        self._timer.start()
+
+    def text(self) -> str:
+        return f"{self._title}. {self._detail}" if self._detail else self._title
+
+    def _act(self) -> None:
+        self.acted.emit()
+        self.go()
+
+    def go(self) -> None:
+        """Leave."""
+        self._timer.stop()
+        self.hide()
+        self.gone.emit()
+        self.deleteLater()
+
+    def _time_is_up(self) -> None:
+        if self.underMouse() or (self.button is not None and self.button.hasFocus()):
+            self._timer.start()
+        else:
+            self.go()
+
+    def enterEvent(self, event) -> None:
+        self._timer.stop()
+
+    def leaveEvent(self, event) -> None:
+        self._timer.start()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.go()
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 6, theme.raised, theme.line3)
+        painter.end()
+
+
+class ToastStack(QObject):
+    """The messages over one widget, newest at the bottom; the oldest leaves when there are more than four."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._host = parent
+        self._toasts: list[Toast] = []
+        parent.installEventFilter(self)
+
+    def show(
+        self,
+        title: str,
+        detail: str = "",
+        *,
+        icon: str = "check",
+        color: str | None = None,
+        action: str = "",
+        on_action: Callable[[], object] | None = None,
+        seconds: float = SECONDS,
+    ) -> Toast:
+        """Say something; `action` is the text of a link that calls `on_action` and closes the message."""
+        toast = Toast(title, detail, icon, color, action, seconds, self._host)
+        if on_action is not None:
+            toast.acted.connect(on_action)
+        toast.gone.connect(self._forget_hidden)
+        self._toasts.append(toast)
+        toast.show()
+        self._place()
+        announce(toast, toast.text())
+        for old in self._toasts[:-MOST]:
+            old.go()
+        return toast
+
+    def toasts(self) -> tuple[Toast, ...]:
+        """What is shown now, oldest first."""
+        return tuple(self._toasts)
+
+    def clear(self) -> None:
+        """Take all away."""
+        for toast in list(self._toasts):
+            toast.go()
+
+    def _forget_hidden(self) -> None:
+        self._toasts = [t for t in self._toasts if not t.isHidden()]
+        self._place()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize:
+            self._place()
+        return False
+
+    def _place(self) -> None:
+        bottom = self._host.height() - MARGIN
+        width = min(WIDTH, self._host.width() - 2 * MARGIN)
+        for toast in reversed(self._toasts):
+            height = max(toast.heightForWidth(width), 48)
+            toast.setGeometry(self._host.width() - MARGIN - width, bottom - height, width, height)
+            toast.raise_()
+            bottom -= height + GAP

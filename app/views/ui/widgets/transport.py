@@ -1,0 +1,215 @@
+"""The decks: run, pause, step, stop of the training; to start, back, step, run, to end of the backward tape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QWidget
+
+from app.views.ui import icons
+from app.views.ui.theme import current
+from app.views.ui.widgets.painting import KeyboardFocus, box, start
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a deck: its name, its icon and what it does, in words."""
+
+    name: str
+    icon: str
+    tip: str
+    color: str = "text"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a deck stands in one state: which keys can be pressed, and which is lit, in which colours."""
+
+    enabled: tuple[str, ...] = ()
+    lit: str = ""
+    fill: str = "pressed"
+    color: str = "text"
+
+
+class _DeckButton(KeyboardFocus, QAbstractButton):
+    def __init__(self, key: Key, size: QSize, icon: int, cell: QPainterPath, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.key = key
+        self._icon = icon
+        self._cell = cell
+        self.look = Look()
+        self.setFixedSize(size)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setAccessibleName(key.tip)
+        self.setToolTip(key.tip)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        area = QRectF(self.rect())
+        lit = self.look.lit == self.key.name
+        if lit:
+            painter.fillPath(self._cell, theme.color(self.look.fill))
+        elif self.isEnabled() and (self.isDown() or self.underMouse()):
+            painter.fillPath(self._cell, theme.pressed if self.isDown() else theme.hover)
+        color = self.look.color if lit else self.key.color if self.isEnabled() else "text4"
+        x, y = (self.width() - self._icon) / 2, (self.height() - self._icon) / 2
+        icons.draw(painter, self.key.icon, color, x, y, self._icon)
+        self.paint_ring(painter, area.adjusted(2, 2, -2, -2), 4)
+        painter.end()
+
+
+class Deck(QWidget):
+    """Keys in one frame. A subclass names the keys, the looks and a signal for each key.
+
+    Left and Right move from key to key; Space and Enter press.
+    """
+
+    KEYS: tuple[Key, ...] = ()
+    LOOKS: dict[str, Look] = {}
+    SIZE = QSize(42, 36)
+    ICON = 16
+    RADIUS = 7
+
+    def __init__(self, name: str, state: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(1)
+        self._buttons: dict[str, _DeckButton] = {}
+        for key in self.KEYS:
+            size = self.SIZE - QSize(1, 2)
+            button = _DeckButton(key, size, self.ICON, self._cell(key, size), self)
+            button.clicked.connect(getattr(self, key.name))
+            layout.addWidget(button)
+            self._buttons[key.name] = button
+        self.setFixedHeight(self.SIZE.height())
+        self.set_state(state)
+
+    def state(self) -> str:
+        return self._state
+
+    def set_state(self, state: str, reason: str = "") -> None:
+        """Show a state of `LOOKS`; `reason` tells, on the keys that cannot be pressed, why.
+
+        Raises:
+            KeyError: there is no such state.
+        """
+        look = self.LOOKS[state]
+        self._state = state
+        for name, button in self._buttons.items():
+            enabled = name in look.enabled
+            button.look = look
+            button.setEnabled(enabled)
+            button.setToolTip(f"{button.key.tip}\n{reason}" if reason and not enabled else button.key.tip)
+            button.update()
+        self.update()
+
+    def show_on(self, name: str, icon: str, tip: str) -> None:
+        """Let a key stand for something else: Run for Pause while it runs."""
+        button = self._buttons[name]
+        button.key = replace(button.key, icon=icon, tip=tip)
+        button.setAccessibleName(tip)
+        button.setToolTip(tip)
+        button.update()
+
+    def button(self, name: str) -> QAbstractButton:
+        """The key of that name."""
+        return self._buttons[name]
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
+        pressable = [b for b in self._buttons.values() if b.isEnabled()]
+        focused = self.focusWidget()
+        if step is not None and focused in pressable:
+            target = pressable[(pressable.index(focused) + step) % len(pressable)]
+            target.setFocus(Qt.FocusReason.TabFocusReason)
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and focused in pressable:
+            focused.click()
+        else:
+            super().keyPressEvent(event)
+
+    def _cell(self, key: Key, size: QSize) -> QPainterPath:
+        """A key's area, with the frame's round corners where it stands at an end."""
+        radius = self.RADIUS - 1
+        left = 0 if key is self.KEYS[0] else radius
+        right = 0 if key is self.KEYS[-1] else radius
+        whole = QPainterPath()
+        whole.addRoundedRect(QRectF(-left, 0, size.width() + left + right, size.height()), radius, radius)
+        own = QPainterPath()
+        own.addRect(QRectF(0, 0, size.width(), size.height()))
+        return whole.intersected(own)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = current()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), self.RADIUS, theme.raised, theme.line2)
+        for button in list(self._buttons.values())[1:]:
+            painter.fillRect(QRectF(button.x() - 1, 1, 1, self.height() - 2), theme.line2)
+        painter.end()
+
+
+class Transport(Deck):
+    """The training deck. States: blocked, ready, running, paused."""
+
+    run = Signal()
+    pause = Signal()
+    step = Signal()
+    stop = Signal()
+
+    KEYS = (
+        Key("run", "run", "Run", "run"),
+        Key("pause", "pause", "Pause"),
+        Key("step", "step", "Step one batch"),
+        Key("stop", "stop", "Stop"),
+    )
+    LOOKS = {
+        "blocked": Look(),
+        "ready": Look(("run", "step")),
+        "running": Look(("pause", "stop"), "run", "runBg", "run"),
+        "paused": Look(("run", "step", "stop"), "pause", "pressed", "text"),
+    }
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Training deck", "blocked", parent)
+
+
+class BackwardTransport(Deck):
+    """The deck of the backward tape. States: blocked, at_start, ready, running, at_end. Run pauses what runs."""
+
+    to_start = Signal()
+    step_back = Signal()
+    step = Signal()
+    run = Signal()
+    to_end = Signal()
+
+    SIZE = QSize(36, 28)
+    ICON = 15
+    RADIUS = 5
+    KEYS = (
+        Key("to_start", "to-start", "To the start"),
+        Key("step_back", "step-back", "Step back"),
+        Key("step", "step", "Step one backward node", "back"),
+        Key("run", "run", "Run to the end or to the next break"),
+        Key("to_end", "to-end", "To the end"),
+    )
+    LOOKS = {
+        "blocked": Look(),
+        "at_start": Look(("step", "run", "to_end")),
+        "ready": Look(("to_start", "step_back", "step", "run", "to_end")),
+        "running": Look(("to_start", "step_back", "step", "run", "to_end"), "run", "backBg", "back"),
+        "at_end": Look(("to_start", "step_back", "run")),
+    }
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Backward tape", "blocked", parent)
+
+    def set_state(self, state: str, reason: str = "") -> None:
+        runs = state == "running"
+        self.show_on("run", "pause" if runs else "run", "Pause" if runs else "Run to the end or to the next break")
+        super().set_state(state, reason)

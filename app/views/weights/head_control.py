@@ -1,0 +1,126 @@
+"""The last layer of the net: replaced, dropped, or the only one that learns. What is refused is said on the canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QAction
+
+from app.builder.blocks import BlockError
+from app.builder.catalog.catalog import Catalog, catalog
+from app.builder.edits import head as head_edits
+from app.builder.edits.head import Head, HeadError
+from app.builder.graph import Node
+from app.project.file import with_start
+from app.project.project import Project
+
+if TYPE_CHECKING:
+    from app.views.actions import Actions
+    from app.views.main_window import MainWindow
+
+
+class HeadControl(QObject):
+    """Commands on the whole project, each one undo step."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+
+    def offered(self, actions: Actions, node: Node | None) -> list[QAction]:
+        """The commands for the menu of a node: all of them at the last layer, none elsewhere."""
+        project = self._window.document.project
+        if node is None or self._window.place.path or node.op in ("input", "output"):
+            return []
+        try:
+            head = head_edits.last_layer(project, self._ops)
+        except (HeadError, BlockError):
+            return []
+        if (head.way or (head.node,))[0] != node.id:
+            return []
+        return [actions[key] for key in ("replace-last", "drop-last", "freeze-but-last")]
+
+    def ask_replace(self) -> None:
+        """Ask for the number of outputs of a new last layer."""
+        project = self._window.document.project
+        try:
+            head = head_edits.last_layer(project, self._ops)
+            node, parameter = head_edits.size_of(project, self._ops)
+        except (HeadError, BlockError) as error:
+            self._window.canvas.say(str(error))
+            return
+        self._window.jump_to((*head.way, head.node)[0])
+        now = node.params.get(parameter, "")
+        hint = f"{parameter} of the new {catalog()[node.op].label}. It learns; all else stays as it is."
+        self._window.block_control.ask_for(f"Replace {node.name}: outputs", str(now), hint, self._answered)
+
+    def _answered(self, text: str) -> str:
+        """Returns "" or why it was not done."""
+        try:
+            return self.replace(int(text))
+        except ValueError:
+            return f"{text!r} is no whole number."
+
+    def replace(self, size: int) -> str:
+        """A new last layer; its old start weights are let go. Returns "" or why it was not done."""
+        return self._do("Replace the last layer", lambda project: head_edits.replace_last(project, self._ops, size))
+
+    def drop(self) -> None:
+        self._said(self._do("Drop the last layer", lambda project: head_edits.drop_last(project, self._ops)))
+
+    def freeze(self) -> None:
+        """Freeze all but the last layer."""
+        def edit(project: Project) -> Project:
+            return head_edits.freeze_all_but_last(project, self._ops)
+
+        self._said(self._do("Freeze all but the last layer", edit, lets_go=False))
+
+    @property
+    def _ops(self) -> Catalog:
+        return self._window.catalog.now
+
+    def _said(self, refusal: str) -> None:
+        if refusal:
+            self._window.canvas.say(refusal)
+
+    def _do(self, text: str, edit: Callable[[Project], Project], lets_go: bool = True) -> str:
+        window, before = self._window, self._window.document.project
+        try:
+            head = head_edits.last_layer(before, self._ops)
+            after = edit(before)
+        except (HeadError, BlockError) as error:
+            return str(error)
+        gone = 0
+        if lets_go:
+            after, gone = self._without_weights_of(head, after)
+        window.document.apply(text, after)
+        if gone:
+            window.say(text, f"{gone} of its start weights are not taken any more; they are drawn with the seed.")
+        self._show(head)
+        return ""
+
+    def _show(self, head: Head) -> None:
+        """Bring the last layer into sight, inside of its blocks; where it has gone, the sheet that it stood on."""
+        window = self._window
+        window.place.go(tuple((node, 0) for node in head.way))
+        window.show_node(head.node)
+
+    def _without_weights_of(self, head: Head, project: Project) -> tuple[Project, int]:
+        """The project that does not start from the weights of the layer that goes, and how many those were."""
+        from app.training.setup.initial_weights import StartError, header
+
+        start, analysis = project.training.start, self._window.live.analysis
+        if start is None or analysis is None or not self._window.live.up_to_date:
+            return project, 0
+        inside = analysis.source.within(tuple((node, 0) for node in head.way))
+        module = inside.modules.get(head.node)
+        try:
+            held = tuple(header(start))
+        except StartError:
+            return project, 0
+        kept = tuple(key for key in held if module is None or not key.startswith(f"{module}."))
+        if len(kept) == len(held):
+            return project, 0
+        return with_start(project, replace(start, keys=kept) if kept else None), len(held) - len(kept)

@@ -1,0 +1,187 @@
+"""Weights in and out of the window: loading them into the project, saving them, starting from random ones again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QMimeData, QObject
+from PySide6.QtWidgets import QFileDialog
+
+from app.engine.tasks.model_inits import missing, taken_over
+from app.project.file import with_start
+from app.project.weights.start_weights import random_start
+from app.project.weights.state_dicts import SUFFIXES
+from app.source.generated import Source
+from app.training.config import StartWeights
+from app.views.ui.background import Failure
+
+if TYPE_CHECKING:
+    from app.builder.analysis import Analysis
+    from app.export.weights_choice import ExportWeights
+    from app.views.main_window import MainWindow
+    from app.views.weights.weights_dialog import WeightsDialog
+
+PATTERNS = " ".join(f"*{suffix}" for suffix in SUFFIXES)
+WAITING = "The drawing is still being checked, so the file is shown alone. Open it again in a moment."
+
+
+def write_weights(
+    path: Path,
+    source: Source,
+    seed: int,
+    trained: Callable[[], ExportWeights | None] | None,
+    start: StartWeights | None,
+) -> str:
+    """Write weights; returns in words which. Raises WeightsError, StartError."""
+    from app.export.weights import save_pt, save_safetensors
+    from app.export.weights_choice import weights_to_export
+
+    chosen = weights_to_export(source, seed, trained, start)
+    (save_safetensors if path.suffix == ".safetensors" else save_pt)(chosen.state_dict, path)
+    return chosen.words
+
+
+class WeightsControl(QObject):
+    """The commands, and the word in the status line on what a run starts from."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        window.live.analysed.connect(self._tell)
+        window.document.changed.connect(lambda _before, _after: self._enable())
+
+    # --- In
+
+    def ask(self) -> None:
+        """Ask for a file and show it beside the net."""
+        window = self._window
+        folder = window.document.path.parent if window.document.path else window.settings.export_folder
+        name, _ = QFileDialog.getOpenFileName(window, "Load weights", str(folder), f"Weights ({PATTERNS})")
+        if name:
+            self.open(Path(name))
+
+    def open(self, path: Path) -> WeightsDialog:
+        """Show a file beside the net."""
+        from app.views.weights.weights_dialog import WeightsDialog
+
+        source, trouble = self._net()
+        dialog = WeightsDialog(path, source, self.load, trouble, self._window)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def _net(self) -> tuple[Source | None, str]:
+        """What the weights are for, or why there is nothing to load them into."""
+        live = self._window.live
+        if live.analysis is None or not live.up_to_date:
+            return None, WAITING
+        if not live.net_runs:
+            first = next((f": {problem.message}" for problem in live.analysis.errors), "")
+            return None, f"The network cannot run yet, so nothing can be loaded into it{first}."
+        return live.analysis.source, ""
+
+    def load(self, start: StartWeights) -> None:
+        """Let the project start from weights, as one undo step."""
+        document = self._window.document
+        document.apply(f"Load weights of {start.name}", with_start(document.project, start))
+
+    def forget(self) -> None:
+        """Start from random weights again; the buffers of an imported net stay what they are."""
+        document = self._window.document
+        document.apply("Start from random weights", with_start(document.project, random_start(document.project)))
+
+    def take_inits(self) -> None:
+        """Initialise new weights as the model that the net was imported from, as one undo step."""
+        document = self._window.document
+        origin = document.project.origin
+        if origin is not None:
+            document.apply(f"Initialise as {origin.model}", taken_over(document.project, origin.inits))
+
+    def takes(self, data: QMimeData) -> Path | None:
+        """The file of weights that is being dragged, if it is one alone."""
+        urls = data.urls()
+        path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
+        return path if path is not None and path.suffix.lower() in SUFFIXES else None
+
+    def drop(self, data: QMimeData) -> bool:
+        """Show the file of weights that was let go over the window; False if there is none."""
+        path = self.takes(data)
+        if path is not None:
+            self.open(path)
+        return path is not None
+
+    # --- Out
+
+    def ask_save(self) -> None:
+        """Ask where to, and write the weights of the newest run, else those that one would begin with."""
+        window = self._window
+        window.furnish()
+        source, trouble = self._net()
+        if source is None:
+            window.refuse("No weights were saved", trouble)
+            return
+        start = window.settings.export_folder / f"{window.document.project.name}.safetensors"
+        kinds = "safetensors (*.safetensors);;torch.save (*.pt)"
+        name, chosen = QFileDialog.getSaveFileName(window, "Save weights", str(start), kinds)
+        if name:
+            path = Path(name)
+            self.save(path if path.suffix in (".safetensors", ".pt") else Path(f"{path}{_suffix(chosen)}"))
+
+    def save(self, path: Path) -> None:
+        """Write in the background; between two steps if a run goes on."""
+        window, (source, trouble) = self._window, self._net()
+        if source is None:
+            window.refuse("No weights were saved", trouble)
+            return
+        training = window.document.project.training
+        trained = window.newest_weights.of(source)
+        window.background.ask(
+            "weights.save", write_weights, path, source, training.seed, trained, training.start,
+            on_answer=lambda words: window.say(f"Saved {path.name}", f"{path.parent} · weights {words}"),
+            on_error=self._not_saved,
+        )  # fmt: skip
+
+    def _not_saved(self, failure: Failure) -> None:
+        self._window.refuse("No weights were saved", str(failure.error))
+
+    # --- Words
+
+    def _enable(self) -> None:
+        project = self._window.document.project
+        start = project.training.start
+        self._window.actions_by_key["forget-weights"].setEnabled(start != random_start(project))
+        lost = missing(project, project.origin.inits) if project.origin is not None else ()
+        self._window.actions_by_key["take-inits"].setEnabled(bool(lost))
+        if start is None:
+            self._window.status.set_start("")
+
+    def _tell(self, analysis: Analysis) -> None:
+        """How many of the net's tensors a run starts from."""
+        self._enable()
+        start = self._window.document.project.training.start
+        if start is not None and self._window.live.net_runs:
+            self._window.status.set_start(*start_words(start, analysis.source))
+
+
+def start_words(start: StartWeights, source: Source) -> tuple[str, str]:
+    """What a run starts from, short and whole."""
+    from app.project.weights.start_weights import counted, words
+    from app.training.setup.initial_weights import StartError
+
+    name = start.name or Path(start.path).name
+    try:
+        taken, whole = counted(start, source)
+    except StartError as error:
+        return f"Start weights: {name} cannot be used", str(error)
+    rest = whole - taken
+    more = f"; the other {rest:,} are drawn with the seed" if rest > 0 else ""
+    return (
+        words(start, source),
+        f"A run starts from {taken:,} tensors of {name}{more}. They lie in {start.path}.",
+    )
+
+
+def _suffix(chosen: str) -> str:
+    return ".pt" if "*.pt" in chosen else ".safetensors"

@@ -1,0 +1,289 @@
+"""Loading weights: what a file holds beside what the net has, and what of it is taken. Nothing changes before Load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.project.weights import start_weights, state_dicts
+from app.project.weights.state_dicts import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, StateDict, Suggestion
+from app.source.generated import Source
+from app.training.config import StartWeights
+from app.views.ui.background import Failure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.thread_task import Errand, Tell
+from app.views.ui.widgets import Button, SearchField, Segmented
+from app.views.ui.widgets.painting import announce, label, set_property
+from app.views.weights.weights_table import WeightsModel, WeightsTable
+
+LOOK = 100  # ms between two looks at the progress
+FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not of the net"}
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file that was read, and what the net has. No net, if it cannot be made yet."""
+
+    state: StateDict
+    ours: Infos | None
+    offers: tuple[Suggestion, ...] = ()
+
+
+def read_beside(path: Path, source: Source | None, tell: Tell) -> Held:
+    """Read a file and hold it against a net. Raises WeightsError."""
+    state = state_dicts.read(path, tell)
+    if source is None:
+        return Held(state, None)
+    tell(f"Comparing {len(state.infos):,} tensors with the net")
+    ours = state_dicts.net_infos(source)
+    return Held(state, ours, state_dicts.suggestions(state.infos, ours))
+
+
+def keep(held: Held, found: Diff, keys: tuple[str, ...], source: Source, tell: Tell) -> StartWeights:
+    """Keep what is taken; what could be wrong with it is asked here already. Raises WeightsError, OSError."""
+    tell(f"Keeping {len(keys):,} tensors")
+    start = start_weights.chosen(held.state, found, keys)
+    start_weights.problems(start, source)  # remembered, so that the window need not wait for it
+    return start
+
+
+class WeightsDialog(Dialog):
+    """Reads `path`, shows it beside the net of `source`, and hands what is taken to `load`.
+
+    `trouble` says why there is no net to load into, "" if there is one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        source: Source | None,
+        load: Callable[[StartWeights], None],
+        trouble: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(f"Load weights of {path.name}", parent)
+        self._path, self._source, self._load, self._trouble = path, source, load, trouble
+        self._errand: Errand | None = None
+        self._began = 0.0
+        self.held: Held | None = None
+        self.model = WeightsModel(self)
+        self.table = WeightsTable(self.model)
+        self.notes = label("", "label", "text3", wrap=True)
+        self.search = SearchField("Type to filter keys")
+        self.filters: Segmented | None = None
+        self.follow = [QCheckBox(), QCheckBox()]
+        self.state = label("", "label", "text3", wrap=True)
+        self._lay_out()
+        self._connect()
+        room = parent.size() if parent is not None else None
+        self.setMinimumSize(620, 420)
+        self.resize(min(940, room.width() - 60) if room else 940, min(640, room.height() - 60) if room else 640)
+        self._timer = QTimer(self, interval=LOOK, timeout=self._tell_progress)
+        self._run(lambda tell: read_beside(path, source, tell), self._read)
+
+    def _lay_out(self) -> None:
+        top = QHBoxLayout()
+        top.setSpacing(8)
+        self._place = QVBoxLayout()
+        top.addLayout(self._place)
+        top.addStretch(1)
+        self.search.setMinimumWidth(200)
+        top.addWidget(self.search)
+        below = QHBoxLayout()
+        below.setSpacing(6)
+        self.all_button, self.none_button = Button("Take all shown", "link"), Button("Take none of them", "link")
+        self.count = label("", "label", "text2")
+        below.addWidget(self.count, 1)
+        below.addWidget(self.all_button)
+        below.addWidget(self.none_button)
+        self.body.addWidget(self.notes)
+        for box in self.follow:
+            box.hide()
+            self.body.addWidget(box)
+        self.body.addLayout(top)
+        self.body.addWidget(self.table, 1)
+        self.body.addLayout(below)
+        self.body.addWidget(self.state)
+        self.cancel_button = self.add_button("Cancel")
+        self.some_button = self.add_button("Load what fits")
+        self.load_button = self.add_button("Load", "primary", default=True)
+        self._busy(True)
+
+    def _connect(self) -> None:
+        self.cancel_button.clicked.connect(self.reject)
+        self.load_button.clicked.connect(self.load_all)
+        self.some_button.clicked.connect(self.load_some)
+        self.all_button.clicked.connect(lambda: self.model.tick(self.model.rows, True))
+        self.none_button.clicked.connect(lambda: self.model.tick(self.model.rows, False))
+        self.search.textChanged.connect(lambda _text: self._filter())
+        self.model.ticked.connect(self._look)
+        for number, box in enumerate(self.follow):
+            box.toggled.connect(lambda on, number=number: self._followed(number, on))
+        self.finished.connect(lambda _result: self._forget())
+
+    # --- Reading
+
+    def _run(self, function: Callable[[Tell], object], done: Callable[[object], None]) -> None:
+        """Do something in a thread, which goes on to its end where the dialog is closed before."""
+        self._began = time.monotonic()
+        self._then = done
+        self._errand = Errand(function)
+        self._errand.ended.connect(self._answered, Qt.ConnectionType.QueuedConnection)
+        self._busy(True)
+        self._errand.begin()
+        self._timer.start()
+        self._tell_progress()
+
+    def _answered(self, answer: object) -> None:
+        if self._errand is None:
+            return
+        self._errand = None
+        self._timer.stop()
+        self._busy(False)
+        if isinstance(answer, Failure):
+            self._refuse(answer)
+        else:
+            self._say("")
+            self._then(answer)
+
+    @property
+    def running(self) -> bool:
+        return self._errand is not None
+
+    def _busy(self, on: bool) -> None:
+        for part in (self.table, self.search, self.all_button, self.none_button, *self.follow):
+            part.setEnabled(not on)
+        if on:
+            self.load_button.setEnabled(False)
+            self.some_button.setEnabled(False)
+
+    def _tell_progress(self) -> None:
+        if self._errand is not None:
+            self._say(f"{self._errand.progress or 'Starting'} …  {time.monotonic() - self._began:.0f} s", "text2")
+
+    def _forget(self) -> None:
+        if self._errand is not None:
+            self._errand.cancel()
+            self._errand = None
+            self._timer.stop()
+
+    def _refuse(self, failure: Failure) -> None:
+        words = str(failure.error).strip() or type(failure.error).__name__
+        self.state.setToolTip(failure.traceback)
+        self._say(f"{words if words.endswith('.') else words + '.'} Nothing was changed.", "error")
+        announce(self, words)
+        self._look()
+
+    def _say(self, words: str, tone: str = "text3") -> None:
+        self.state.setText(words)
+        self.state.setVisible(bool(words))
+        set_property(self.state, "tone", tone)
+
+    # --- What is shown
+
+    def _read(self, held: object) -> None:
+        assert isinstance(held, Held)
+        self.held = held
+        total = sum(info.bytes for info in held.state.infos.values())
+        told = f"{len(held.state.infos):,} tensors, {total:,} bytes, in {self._path.parent}."
+        self.notes.setText(" ".join((told, *held.state.notes)))
+        for box, offer in zip(self.follow, held.offers, strict=False):
+            box.setText(f"Suggestion: {offer.text}")
+            box.show()
+        self._compare()
+
+    def _followed(self, number: int, on: bool) -> None:
+        """Of two suggestions the second holds the first as well."""
+        other = self.follow[1 - number]
+        if on and other.isChecked() and number == 0:
+            other.setChecked(False)
+        elif on and not other.isHidden() and number == 1:
+            other.blockSignals(True)
+            other.setChecked(True)
+            other.blockSignals(False)
+        elif not on and number == 0 and other.isChecked():
+            other.setChecked(False)
+        self._compare()
+
+    def _compare(self) -> None:
+        """Show the file beside the net, by the names that are followed."""
+        held = self.held
+        if held is None:
+            return
+        if held.ours is None:
+            self.model.set_infos(held.state.infos)
+            self._say(self._trouble, "warn")
+        else:
+            names = [offer.names for box, offer in zip(self.follow, held.offers, strict=False) if box.isChecked()]
+            self.model.set_diff(state_dicts.diff(held.state.infos, held.ours, names[-1] if names else None))
+        self._make_filters()
+        self._filter()
+        self.table.fit()
+
+    def _make_filters(self) -> None:
+        """A choice for each kind of row that there is, with how many."""
+        if self.filters is not None:
+            self._place.removeWidget(self.filters)
+            self.filters.hide()
+            self.filters.deleteLater()
+            self.filters = None
+        if self.model.alone:
+            return
+        counts = self.model.found.counts
+        counts[SAME] += counts[DTYPE]
+        options = [("", f"{FILTERS['']}  {len(self.model.found.rows):,}")]
+        options += [(kind, f"{FILTERS[kind]}  {counts[kind]:,}") for kind in FILTERS if kind and counts[kind]]
+        self.filters = Segmented(options, "Which keys are shown")
+        self.filters.changed.connect(lambda _kind: self._filter())
+        self._place.addWidget(self.filters)
+
+    def _filter(self) -> None:
+        kind = self.filters.value() if self.filters is not None else ""
+        self.model.show_only(self.search.text().casefold().split(), kind)
+
+    # --- Loading
+
+    def _look(self) -> None:
+        """What can be pressed, and what it would do."""
+        found, count = self.model.found, len(self.model.taken)
+        ready = self.held is not None and self.held.ours is not None and not self.running
+        for part in (self.all_button, self.none_button):
+            part.setVisible(ready)
+        for part in (self.some_button, self.load_button):
+            part.setVisible(self.held is None or self.held.ours is not None)
+        whole = found.strict and count == len(found.fitting)
+        self.load_button.setEnabled(ready and whole)
+        fits = "Every key of the net and of the file fits." if found.strict else "Load wants every key to fit."
+        self.load_button.setToolTip(fits)
+        self.some_button.setEnabled(ready and count > 0 and not whole)
+        every = count == len(found.fitting)
+        self.some_button.setText("Load what fits" if every else f"Load {count:,} of {len(found.fitting):,}")
+        own = len(self.held.ours) if self.held and self.held.ours is not None else 0
+        rest = own - count
+        words = f"{count:,} of the net's {own:,} tensors are taken"
+        words += f", {rest:,} are drawn with the seed." if rest else "."
+        self.count.setText(words if ready and not self.model.alone else "")
+
+    def load_all(self) -> None:
+        if self.load_button.isEnabled():
+            self._keep()
+
+    def load_some(self) -> None:
+        if self.some_button.isEnabled():
+            self._keep()
+
+    def _keep(self) -> None:
+        held, found, source = self.held, self.model.found, self._source
+        keys = tuple(key for key in found.fitting if key in self.model.taken)
+        assert held is not None and source is not None
+        self._run(lambda tell: keep(held, found, keys, source, tell), self._kept)
+
+    def _kept(self, start: object) -> None:
+        assert isinstance(start, StartWeights)
+        self.accept()
+        self._load(start)

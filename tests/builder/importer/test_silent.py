@@ -1,0 +1,289 @@
+"""What a model does beside its calls is drawn, kept in a node of its own code, or refused: it is not lost unsaid."""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from app.builder.analysis import analyse
+from app.engine import import_process
+from app.engine.tasks import import_model
+from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource, project_of
+from app.project import custom_layers
+from app.project import file as project_file
+from app.project.project import Project
+from app.source.generated import make_module
+from tests.support import silent_nets
+
+Make = Callable[[], nn.Module]
+SHAPE = (3, 4)
+TEXT = Path(silent_nets.__file__).read_text()
+SKIPPED = {"Net", "Body", "Target", "Energy", "Held", "Symmetric", "Powered", "Backwards", "Straight", "Scaled"}
+NETS = [name for name, kind in vars(silent_nets).items() if isinstance(kind, type) and issubclass(kind, nn.Module)
+        and kind.__module__ == silent_nets.__name__ and name not in SKIPPED]  # fmt: skip
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing_trusted: None) -> Iterator[Path]:
+    """A file of one's own that is trusted for the time of a test."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    file = tmp_path / "nets.py"
+    file.write_text(TEXT)
+    yield file
+    sys.modules.pop("nets", None)
+
+
+def seeded(seed: int = 3) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
+
+
+def made(file: Path, name: str) -> nn.Module:
+    """What the process that runs a file does first."""
+    seeded(0)
+    return import_model.make_from_file(ModelSource(str(file), name), {})
+
+
+def drawn(file: Path, model: nn.Module, shape: tuple[int, ...] = SHAPE) -> Project:
+    """And what it does then."""
+    project = project_of(model, (ModelInput(shape),), type(model).__name__, own=import_process._own_classes(file))
+    return project_file.loads(project_file.dumps(project))
+
+
+def net_of(project: Project, state: dict[str, torch.Tensor]) -> Make:
+    answer = analyse(project.graph, custom_layers.ops_of(project))
+    assert not answer.errors, [(problem.message, problem.reason) for problem in answer.errors]
+    return lambda: with_state(make_module(answer.source), state)
+
+
+def with_state(net: nn.Module, state: dict[str, torch.Tensor]) -> nn.Module:
+    net.load_state_dict(state)
+    return net
+
+
+def leaves(value: object) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if not isinstance(value, dict | tuple | list):
+        return []
+    return [leaf for item in (value.values() if isinstance(value, dict) else value) for leaf in leaves(item)]
+
+
+def told(net: nn.Module, training: bool, batch: int) -> list[tuple[str, object]]:
+    """Outputs, what asks for a gradient, the gradients and the state, at each of three calls."""
+    net.train(training)
+    found: list[tuple[str, object]] = []
+    for call in range(3):
+        seeded(call)
+        given = torch.randn(batch, *SHAPE[1:], dtype=torch.float64).requires_grad_()
+        net.zero_grad()
+        try:
+            values = leaves(net(given * 1.0))
+        finally:
+            asked = torch.is_grad_enabled()
+            torch.set_grad_enabled(True)
+        found += [(f"call {call}: gradients", asked), (f"call {call}: outputs", len(values))]
+        found += [(f"call {call}: output {i}", value.detach().double()) for i, value in enumerate(values)]
+        found += [(f"call {call}: output {i} asks", value.requires_grad) for i, value in enumerate(values)]
+        learnt = [value.square().mean() for value in values if value.requires_grad]
+        if learnt:
+            sum(learnt).backward()
+        found.append((f"call {call}: input.grad", given.grad))
+        found += [(f"call {call}: {name}.grad", one.grad) for name, one in net.named_parameters()]
+        found += [(f"call {call}: {name}", value.double()) for name, value in net.state_dict().items()]
+    return found
+
+
+def differing(mine: Make, theirs: Make, batches: tuple[int, ...]) -> list[str]:
+    """In what a net differs from its source, in double precision; each is made anew for every look."""
+    nets = mine(), theirs()
+    order = [list(dict(net.named_parameters())) for net in nets]
+    asked = [[one.requires_grad for one in net.parameters()] for net in nets]
+    keys = [list(net.state_dict()) for net in nets]
+    found = [word for word, (a, b) in zip(("order", "requires_grad", "keys"), (order, asked, keys), strict=True)
+             if a != b]  # fmt: skip
+    for training in (True, False):
+        for batch in batches:
+            rows = [told(net().double(), training, batch) for net in (mine, theirs)]
+            where = f"{'train' if training else 'eval'}, batch of {batch}"
+            if [name for name, _ in rows[0]] != [name for name, _ in rows[1]]:
+                found.append(f"{where}: other facts")
+                continue
+            found += [f"{where}: {name}" for (name, a), (_, b) in zip(*rows, strict=True) if not same(a, b)]
+    return found
+
+
+def same(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.shape == other.shape and torch.allclose(one, other, 1e-9, 1e-12, equal_nan=True)
+    return one is other or (not isinstance(one, torch.Tensor) and one == other)
+
+
+def report(file: Path, name: str, batches: tuple[int, ...] = (3, 5)) -> tuple[str, list[str], tuple[str, ...]]:
+    model = made(file, name)
+    state = copy.deepcopy(model.state_dict())
+    try:
+        project = drawn(file, model)
+    except ImportFailed as error:
+        return "refused", [], (str(error),)
+    kept = any(node.op.startswith("custom.") for graph in (project.graph, *(b.graph for b in project.blocks.values()))
+               for node in graph.nodes.values())  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = differing(net_of(project, state), lambda: with_state(made(file, name), state), batches)
+    return "kept" if kept else "drawn", found, import_model.remarks(project)
+
+
+# By the net: what its import says of the part that is a node of its own code.
+KEPT = {
+    "SetGradInTraining": "in evaluation it computes what it does not in training",
+    "SwitchedOffForGood": "it switches gradients off for whatever comes after it",
+    "Momentum": "teacher.weight changes at every call",
+    "MomentumByData": "it sets data of a tensor",
+    "EnabledInASubmodule": "energy switches gradients on where it has them switched off",
+    "InPlaceWithoutGradient": "it changes a value in place where gradients are switched off",
+    "AsksForGradMode": "what it does depends on whether gradients are recorded",
+    "AsksWhetherItLearns": "what it does depends on whether gradients are recorded",
+    "WritesData": "shares its memory with what it takes, and is changed in place",
+    "ReplacesData": "it sets data of a tensor",
+    "FrozenRecurrent": "some of its parameters learn and others do not",
+    "FreezesInForward": "it changes whether fc.weight learns",
+    "LooseTensorThatLearns": "it takes a tensor that learns and is no parameter of the model",
+    "NoiseNumber": "depends on the values of the data",
+    "OwnGenerator": "a generator of its own",
+    "PythonRandom": "Python's random.random",
+    "PythonChoice": "Python's random.choice",
+    "PythonGenerator": "self.chance changes at every call",
+    "NumpyRandom": "numpy.random.normal",
+    "NumpyGenerator": "self.chance changes at every call",
+    "StochasticDepth": "depends on the values of the data",
+    "StochasticDepthByPython": "Python's random.random",
+    "Seeded": "torch.manual_seed",
+    "SeededInside": "torch.manual_seed",
+    "AttentionDropsAlways": "F.scaled_dot_product_attention drops out in evaluation too",
+    "TrainDoesMore": "in evaluation it computes what it does not in training",
+    "ModeInArithmetic": "in evaluation it computes what it does not in training",
+    "OnlyInEvaluation": "in evaluation it computes what it does not in training",
+    "Autocast": "it computes under autocast on cpu",
+    "AutocastDecorated": "it computes under autocast on cpu",
+    "AutocastElsewhere": "it computes under autocast on cuda",
+    "TensorHook": "it puts a hook on the gradient of a value",
+    "TensorHookThatLooks": "what it does depends on whether gradients are recorded",
+    "BackwardPreHook": "it has a hook on its gradients",
+    "AccumulateHook": "weight has a hook on its gradient",
+    "Counter": "self.steps changes at every call",
+    "Flag": "it does something else once self.begun is set",
+    "GlobalCounter": "the global COUNT changes at every call",
+    "ClassCounter": "self.calls changes at every call",
+    "GrowingList": "self.past changes at every call",
+    "GlobalList": "the global CALLS changes at every call",
+    "LastState": "it keeps self.state, made of what a layer gives, for its next call",
+    "LastStateInADict": "it keeps self.states, made of what a layer gives, for its next call",
+    "CachedNoise": "it keeps self.noise, made of random numbers, for its next call",
+    "CachedWeights": "it keeps self.squares, made of its parameters, for its next call",
+    "BufferSetAtEveryCall": "self.last changes at every call",
+    "Ema": "self.ema changes at every call",
+    "EmaByCopy": "self.ema changes at every call",
+    "EmaByData": "it sets data of a tensor",
+    "EmaByAssignment": "it changes self.ema at every call",
+    "EmaByOut": "it writes into a tensor that is given as out",
+    "EmaInTheDict": "self.ema changes at every call",
+    "CountsCalls": "it changes self.calls at every call",
+    "RegistersInForward": "its buffers and modules change when it is called",
+    "Projected": "fc.weight changes at every call",
+    "ReplacedParameter": "it changes self.scale at every call",
+    "PlainTensorInPlace": "self.scale changes at every call",
+    "WritesIntoAConstant": "it writes into a tensor that is no value of the graph",
+    "WritesIntoATable": "the global TABLE changes at every call",
+    "ApplyByName": "Straight has a backward of its own",
+    "ApplyOnTheClass": "Straight has a backward of its own",
+    "ApplyAsDefault": "Straight has a backward of its own",
+    "ApplyInAnAttribute": "Straight has a backward of its own",
+    "FunctionWithContext": "Scaled has a backward of its own",
+    "CheckpointedNorm": "a checkpoint in it moves the statistics of a normalization twice",
+    "CheckpointedAtTheInput": r"checkpoint\(use_reentrant=True\) learns only if what arrives asks for its gradient",
+    "Functional": "another module reads a tensor of fc",
+    "NewestParameter": "Linear was changed after it was made",
+    "TryExcept": "depends on the values of the data",
+    "TryNumber": "depends on the values of the data",
+    "OverSamples": "what it does depends on the number of samples",
+    "OverSampleNumbers": "what it does depends on the number of samples",
+    "DividesByBatch": "what it does depends on the number of samples",
+}  # fmt: skip
+# What is kept outside of the model two nets of one process do not have in common with their sources.
+ELSEWHERE = {"GlobalCounter", "ClassCounter", "GlobalList", "WritesIntoATable"}
+# By the net: what its drawing takes from the example, or leaves out, and says so.
+TOLD = {
+    "OverSteps": r"Loop over 4 steps \(OverSteps.forward, line \d+ of nets.py\) was unrolled: the drawing takes 4",
+    "ByShape": r"A decision on sizes \(ByShape.forward, line \d+ of nets.py\) was taken as for 3×4",
+    "ByNone": "ByNone.forward was followed with mask=None: the drawing has no such inputs",
+    "AutocastOff": r"A region without autocast \(AutocastOff.forward, line \d+ of nets.py\) is drawn without one",
+    "KeepsForLater": "self.last of KeepsForLater keeps values of the last call",
+    "CachedBuffer": "self.mask of CachedBuffer keeps values of the last call",
+    "CachedInEvaluation": "self.squares of CachedInEvaluation keeps values of the last call",
+    "ForwardHookThatKeeps": "self.seen of ForwardHookThatKeeps keeps values of the last call",
+    "Checkpointed": r"A checkpoint \(Checkpointed.forward, line \d+ of nets.py\) is drawn as plain calls",
+    "CheckpointedByReentry": "A checkpoint .* is drawn as plain calls",
+    "InputInPlace": "InputInPlace.forward changes x in place",
+    "ReturnsMore": "ReturnsMore.forward gives None, 3 beside its tensors",
+}
+REFUSED = {"OldSpectralNorm": "it writes into a tensor that is given as out"}
+DRAWN = [name for name in NETS if name not in KEPT and name not in TOLD and name not in REFUSED]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_model_is_drawn_as_the_net_that_it_is(name: str, own: Path) -> None:
+    kind, found, said = report(own, name)
+    assert (kind, found) == ("drawn", []), said
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_a_drawing_takes_from_its_example_is_told(name: str, own: Path) -> None:
+    kind, found, said = report(own, name)
+    assert (kind, found) == ("drawn", []), said
+    assert any(re.match(TOLD[name], remark) for remark in said), said
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_no_drawing_says_is_kept_in_a_node_of_its_own_code(name: str, own: Path) -> None:
+    kind, found, said = report(own, name)
+    assert kind == "kept" and (not found or name in ELSEWHERE), (found, said)
+    where = rf"\({name}|\((Momentum\.follow|Target|Energy|looked_at)|gradient"
+    assert re.search(KEPT[name], said[0]) and re.search(where, said[0]), said
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_can_be_neither_is_refused_with_the_reason_and_the_line(name: str, own: Path) -> None:
+    kind, _, said = report(own, name)
+    assert kind == "refused" and re.search(REFUSED[name], said[0]) and "line " in said[0]
+
+
+@pytest.mark.parametrize("name", ["Counter", "PythonRandom", "LastState", "SwitchedOffForGood", "Autocast", "Flag"])
+def test_of_a_larger_model_only_the_part_that_does_more_is_a_node_of_its_own_code(name: str, own: Path) -> None:
+    own.write_text(TEXT + LARGER.format(part=name))
+    kind, found, said = report(own, "Larger")
+    assert (kind, found) == ("kept", []), said
+    assert [remark.partition(" ")[0] for remark in said] == ["part"], said
+
+
+LARGER = """
+
+class Larger(Net):
+    def __init__(self):
+        super().__init__()
+        self.part, self.head = {part}(), Body()
+
+    def forward(self, x):
+        return self.head(self.part(self.fc(x)))
+"""

@@ -1,0 +1,132 @@
+"""One tensor under two names: drawn, written, counted once, untied, and what edits do to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from app.builder.analysis import analyse
+from app.builder.catalog.catalog import catalog
+from app.builder.diagnostics.problems import apply_cure
+from app.builder.edits.make_block import BlockError, make_block
+from app.builder.graph import Edge, Graph, Node, Tie, merged
+from app.builder.shapes.cost import cost
+from app.project import custom_layers, file
+from app.project.file import ProjectFileError
+from app.project.project import Project
+from app.source.generated import make_module
+from app.util.frozen import FrozenMap
+from tests.builder.importer.test_models import code_of, drawn, same
+
+
+class Language(nn.Module):
+    """The head is the table of the words, as language models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wte, self.mix = nn.Embedding(11, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh())
+        self.head = nn.Linear(6, 11, bias=False)
+        self.head.weight = self.wte.weight
+
+    def forward(self, x):
+        return self.head(self.mix(self.wte(x)))
+
+
+class Stack(nn.Module):
+    def __init__(self, table: nn.Embedding) -> None:
+        super().__init__()
+        self.embed, self.layers = table, nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+
+    def forward(self, x):
+        x = self.embed(x)
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+class Encoder(nn.Module):
+    """A table that the model has beside the module that uses it, and a layer of two names deep inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = nn.Embedding(11, 6)
+        self.encoder, self.other = Stack(self.shared), Stack(nn.Embedding(11, 6))
+        self.other.layers[1].weight = self.encoder.layers[0].weight
+
+    def forward(self, x):
+        return self.encoder(x) + self.other(x)
+
+
+@pytest.mark.parametrize("make", [Language, Encoder])
+def test_a_tensor_of_two_names_stays_one(make: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    model = make()
+    project = same(model, torch.randint(0, 11, (3, 4)))
+    whole = sum(parameter.numel() for parameter in model.parameters())
+    ours = make_module(code_of(project))
+    assert sum(parameter.numel() for parameter in ours.parameters()) == whole
+    ops = custom_layers.ops_of(project)
+    assert analyse(project.graph, ops).total_parameters == cost(project.graph, ops).parameters == whole
+    names = dict(model.named_parameters(remove_duplicate=False))
+    mine = dict(ours.named_parameters(remove_duplicate=False))
+    assert names.keys() == mine.keys()
+    for one in names:
+        for other in names:
+            assert (names[one] is names[other]) == (mine[one] is mine[other])
+
+
+def test_it_is_written_as_people_write_it() -> None:
+    project = drawn(Language(), (3, 4), dtype="int64")
+    assert "        self.head.weight = self.wte.weight\n" in code_of(project).text
+
+
+def net(name: str = "weight") -> Graph:
+    nodes = (
+        Node("a", "input", "x", FrozenMap({"shape": (4,)})),
+        Node("b", "nn.Linear", "up", FrozenMap({"out_features": 4})),
+        Node("c", "nn.ReLU", "act"),
+        Node("d", "nn.Linear", "down", FrozenMap({"out_features": 4}), tied=FrozenMap({name: Tie("b", "weight")})),
+        Node("e", "output", "y"),
+    )
+    wires = (("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"))
+    return Graph(FrozenMap({n.id: n for n in nodes}), tuple(Edge(a, 0, b, "input") for a, b in wires))
+
+
+def test_a_click_unties_it() -> None:
+    answer = analyse(net())
+    assert answer.total_parameters == 16 + 4 + 4 and "self.down.weight = self.up.weight" in answer.source.text
+    (told,) = answer.problems
+    assert told.severity == "info" and told.message == "down.weight is tied to up.weight"
+    after = analyse(apply_cure(net(), catalog(), told.cures[0]))
+    assert after.total_parameters == 40 and not after.problems and ".weight =" not in after.source.text
+
+
+def test_what_cannot_be_one_tensor_says_so() -> None:
+    (error,) = analyse(net("bias")).errors
+    assert error.node == "d" and "4×4" in error.reason
+    assert not analyse(apply_cure(net("bias"), catalog(), error.cures[0])).errors
+
+
+def test_edits_keep_ties_whole() -> None:
+    assert not net().without_nodes(["b"]).nodes["d"].tied
+    graph, ids = merged(net(), net())
+    assert graph.nodes[ids["d"]].tied["weight"].node == ids["b"]
+    with pytest.raises(BlockError, match="both go into the block"):
+        make_block(Project(graph=net()), "", catalog(), ["d"], "Half")
+    shared = net().with_shared("d", "b")
+    assert not shared.nodes["d"].tied
+
+
+def test_a_file_keeps_them_and_what_it_says_never_becomes_code() -> None:
+    project = Project(graph=net())
+    assert file.loads(file.dumps(project)).graph == net()
+    for name in ('weight = __import__("os")', "a b", 'x"]', "class"):
+        bad = net(name)
+        with pytest.raises(ProjectFileError, match="no name of a parameter"):
+            file.loads(file.dumps(replace(project, graph=bad)))
+    lost = net().with_node(replace(net().nodes["d"], tied=FrozenMap({"weight": Tie("z", "weight")})))
+    with pytest.raises(ProjectFileError, match="no other node"):
+        file.loads(file.dumps(replace(project, graph=lost)))

@@ -1,0 +1,159 @@
+"""The commands as a person types them: what they print, what they leave, and how they refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.main import main
+from app.project import file
+from app.util.resources import path as resource_path
+
+DIGITS = resource_path("examples", "digits.tape")
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """The digits net whose last Linear has a wrong in_features."""
+    project = file.read(DIGITS)
+    last = next(node for node in project.graph.nodes.values() if node.name == "fc2")
+    from dataclasses import replace
+
+    path = tmp_path / "broken.tape"
+    file.write(replace(project, graph=project.graph.with_param(last.id, "in_features", 7)), path)
+    return path
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_train_prints_events_and_leaves_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main(["train", str(DIGITS), "--out", str(out), "--epochs", "2", "--device", "cpu", "--json"]) == 0
+    events = lines(capsys.readouterr().out)
+    steps = [event for event in events if event["event"] == "step"]
+    epochs = [event for event in events if event["event"] == "epoch"]
+    assert [event["epoch"] for event in epochs] == [1, 2]
+    assert set(epochs[0]) == {"event", "epoch", "step", "train_loss", "train_accuracy", "val_loss", "val_accuracy"}
+    assert set(steps[0]) == {"event", "epoch", "step", "loss"}
+    assert [event["step"] for event in steps] == list(range(1, len(steps) + 1))
+    left = {path.name for path in out.iterdir()}
+    assert left >= {
+        "model.py", "train.py", "weights.safetensors", "weights.pt", "metrics.csv", "network.png", "curves.png",
+        "autograd.svg",
+    }  # fmt: skip
+    assert all((out / name).stat().st_size > 500 for name in left)
+
+
+def test_the_exported_script_prints_the_very_lines_of_the_command(tmp_path: Path) -> None:
+    """Bit for bit: the floats of the app, of the headless run and of the script alone are the same text."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "app.main", "train", str(DIGITS), "--out", str(out)]
+    ours = subprocess.run([*command, "--epochs", "2", "--device", "cpu", "--json"], capture_output=True, text=True)
+    assert ours.returncode == 0, ours.stderr
+    script = [sys.executable, "-I", "train.py", "--json", "--device", "cpu", "--epochs", "2"]
+    # -I keeps the folder of the script off the path, and its model.py is imported from there.
+    script[1:2] = []
+    alone = subprocess.run(script, capture_output=True, text=True, cwd=out)
+    assert alone.returncode == 0, alone.stderr
+    assert alone.stdout == ours.stdout
+
+
+def test_check_says_what_is_wrong_and_how_to_mend_it(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(broken)]) == 1
+    assert "fc2" in (text := capsys.readouterr().out) and "7" in text
+    assert main(["check", str(broken), "--json"]) == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem["node"] == "fc2" and problem["severity"] == "error" and problem["cures"]
+
+
+def test_check_of_a_sound_project(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(DIGITS)]) == 0
+    assert "N×10" in capsys.readouterr().out
+
+
+def test_a_broken_net_is_not_trained(broken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(broken), "--out", str(tmp_path / "run")]) == 1
+    assert "fc2" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_export_writes_what_runs_alone(tmp_path: Path) -> None:
+    code, weights, script = tmp_path / "net.py", tmp_path / "w.safetensors", tmp_path / "fit.py"
+    assert main(["export", str(DIGITS), "--code", str(code), "--weights", str(weights), "--script", str(script)]) == 0
+    check = (
+        "import torch, net, safetensors.torch as s\n"
+        "m = net.Net(); m.load_state_dict(s.load_file('w.safetensors'), strict=True)\n"
+        "print(tuple(m(torch.zeros(3, 1, 8, 8)).shape))"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "(3, 10)", done.stderr
+    assert "from net import Net" in script.read_text()
+
+
+@pytest.mark.parametrize("suffix", ["dot", "svg", "pdf", "png", "json"])
+def test_autograd_writes_every_kind_of_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"graph.{suffix}"
+    assert main(["autograd", str(DIGITS), "--out", str(path)]) == 0
+    data = path.read_bytes()
+    starts = {"dot": b"digraph", "svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG", "json": b"{"}
+    assert starts[suffix] in data[:200]
+    if suffix == "json":
+        graph = json.loads(data)
+        assert {"nodes", "edges"} <= set(graph)
+        node = next(node for node in graph["nodes"] if node["name"] == "ConvolutionBackward0")
+        assert {"id", "name", "layer", "parameter", "saved"} <= set(node)
+        assert set(node["saved"][0]) >= {"name", "shape", "dtype", "bytes"}
+        assert {"conv1.weight", "fc2.bias"} <= {node["parameter"] for node in graph["nodes"]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "nowhere.tape", "--out", "x"],
+        ["train", str(DIGITS)],
+        ["train", str(DIGITS), "--out", "x", "--epochs", "0"],
+        ["train", str(DIGITS), "--out", "x", "--device", "gpu"],
+        ["check", str(DIGITS), "--surprise"],
+        ["export", str(DIGITS)],
+        ["export", str(DIGITS), "--weights", "w.txt"],
+        ["autograd", str(DIGITS), "--out", "graph.gif"],
+        ["nonsense", "and", "more"],
+        ["--nonsense"],
+    ],
+)
+def test_wrong_arguments_get_one_line_and_exit_2(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert len(told.err.strip().splitlines()) == 1 and told.err.startswith("tapedeck: ")
+    assert told.out == "" and list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_file_is_named_with_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.tape"
+    path.write_text(DIGITS.read_text().replace('"out_channels": 32', '"out_channels": "many"', 1))
+    assert main(["check", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "bad.tape" in error and "$.graph.nodes[" in error and "out_channels" in error
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["train", str(DIGITS), "--out", str(tmp_path / "file"), "--epochs", "1"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_commands_without_pictures_do_without_qt() -> None:
+    probe = (
+        "import sys; from app.main import main; code = main(['check', sys.argv[1]]); "
+        "sys.exit(code or any(name.split('.')[0] in ('PySide6', 'pyqtgraph') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", probe, str(DIGITS)], capture_output=True).returncode == 0

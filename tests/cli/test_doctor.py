@@ -1,0 +1,87 @@
+"""`tapedeck doctor`: what is missing is named, with the line that brings it."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app.cli import doctor, system_packages
+from app.cli.system_packages import install_line
+
+
+def test_this_machine_has_what_is_needed() -> None:
+    text = io.StringIO()
+    assert doctor.print_report(text) == 0, text.getvalue()
+    assert "Everything that is needed is here." in text.getvalue()
+
+
+def test_something_missing_is_named_with_its_cure_and_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = doctor.Check("dot", "missing", "not found", "apt-get install graphviz")
+    monkeypatch.setattr(doctor, "report", lambda: (doctor.Check("Python", "ok", "3.11.7"), gone))
+    text = io.StringIO()
+    assert doctor.print_report(text) == 1
+    assert "-> apt-get install graphviz" in text.getvalue()
+    assert text.getvalue().endswith("Missing: dot.\n")
+
+
+def test_a_library_that_the_loader_does_not_find_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ldd = tmp_path / "ldd"
+    ldd.write_text("#!/bin/sh\nprintf '\\tlibxcb-cursor.so.0 => not found\\n\\tlibc.so.6 => /lib/libc.so.6 (0x1)\\n'\n")
+    ldd.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.missing_libraries([Path("libqxcb.so")]) == ("libxcb-cursor.so.0",)
+
+
+def test_without_ldd_the_loader_itself_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.missing_libraries([tmp_path / "libnowhere.so.7"]) == (str(tmp_path / "libnowhere.so.7"),)
+
+
+@pytest.mark.parametrize(
+    ("managers", "line"),
+    [
+        ({"apt-get"}, "apt-get install libxcb-cursor0 graphviz"),
+        ({"dnf"}, "dnf install xcb-util-cursor graphviz"),
+        ({"pacman"}, "pacman -S xcb-util-cursor graphviz"),
+        (set(), "Debian's packages: libxcb-cursor0 graphviz"),
+    ],
+)
+def test_packages_are_named_as_the_system_calls_them(
+    managers: set[str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda tool: tool if tool in managers else None)
+    assert install_line(["libxcb-cursor.so.0", "dot"]) == line
+
+
+def test_a_library_without_a_known_package_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda tool: None)
+    assert install_line(["libodd.so.3"]) == "the package that holds libodd.so.3"
+
+
+def test_a_display_is_not_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.sys, "platform", "linux")
+    for variable in ("QT_QPA_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(variable, raising=False)
+    assert doctor.display() is None
+    monkeypatch.setenv("DISPLAY", ":7")
+    assert doctor.display() == "DISPLAY=:7"
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+    assert doctor.display() is None
+
+
+def test_a_data_folder_that_cannot_be_written_is_missing(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
+    check = doctor._data_folder()
+    assert check.state == "missing" and "Permission denied" in check.found
+
+
+@pytest.mark.parametrize("module", [doctor, system_packages])
+def test_the_examples_in_the_docstrings_hold(module: object) -> None:
+    assert doctest.testmod(module).failed == 0

@@ -1,0 +1,131 @@
+"""The end of `tapedeck train`: what was learnt is written first, and a fault ends in one line that says where it is."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+from app.cli import run_results
+from app.data.config import DataConfig
+from app.main import main
+from app.project import file
+from app.runs.recorder import Recorder
+from app.training.events import Event, StepDone
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+
+DIGITS = resource_path("examples", "digits.tape")
+TRAIN = ["--epochs", "1", "--device", "cpu"]
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are another test's, and take longer than these runs."""
+    from app.views.export import headless_pictures
+
+    monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: None)
+
+
+def at_step(monkeypatch: pytest.MonkeyPatch, step: int, what: Callable[[], Any]) -> None:
+    """Have something happen in the middle of a run."""
+    take = Recorder.take
+
+    def taken(recorder: Recorder, event: Event) -> Any:
+        if isinstance(event, StepDone) and event.step == step:
+            what()
+        return take(recorder, event)
+
+    monkeypatch.setattr(Recorder, "take", taken)
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command that was refused said, which is a line."""
+    told = capsys.readouterr().err
+    assert told.startswith("tapedeck: ") and told.count("\n") == 1, told
+    return told
+
+
+def test_data_that_vanish_in_a_run_leave_weights_metrics_code_and_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    for name in "abcdefghij":
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(3):
+            pixels = rng.integers(0, 255, (8, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{number}.png")
+    options: Any = FrozenMap(size=(8, 8), colour=False, keep="disk")
+    project = file.read(DIGITS)
+    training = replace(project.training, batch_size=4, epochs=50)
+    data = DataConfig("file.pictures", path=str(tmp_path / "pictures"), options=options)
+    file.write(replace(project, data=data, training=training), tmp_path / "net.tape")
+    at_step(monkeypatch, 8, lambda: shutil.move(tmp_path / "pictures", tmp_path / "elsewhere"))
+    out = tmp_path / "out"
+    assert main(["train", str(tmp_path / "net.tape"), "--out", str(out), "--device", "cpu"]) == 1
+    told = one_line(capsys)
+    assert "cannot be read any more" in told and "train.py" in told and "could not be written: " in told
+    assert f"In {out}: weights.safetensors, weights.pt, metrics.csv, model.py, network.png and curves.png." in told
+    assert load_file(out / "weights.safetensors")["fc1.weight"].any() and (out / "metrics.csv").stat().st_size > 200
+
+
+def test_a_disk_that_takes_no_more_at_the_end_names_the_checkpoint(
+    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource, leave = pytest.importorskip("resource"), run_results.leave
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def tight(*given: Any) -> run_results.Results:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+        return leave(*given)
+
+    monkeypatch.setattr(run_results, "leave", tight)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        assert main(["train", str(DIGITS), "--out", str(tmp_path), *TRAIN]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    told = one_line(capsys)
+    assert "weights.safetensors and weights.pt could not be written: File too large." in told
+    last = tmp_path / "runs" / "0001" / "checkpoints" / "last.pt"
+    assert f"In {tmp_path}: metrics.csv, model.py and train.py. The newest checkpoint is {last}." in told
+
+
+def test_what_was_learnt_is_kept_elsewhere_where_its_folder_takes_nothing(
+    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, spare, leave = tmp_path / "out", tmp_path / "spare", run_results.leave
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+
+    def blocked(*given: Any) -> run_results.Results:
+        out.rename(tmp_path / "moved")
+        out.write_text("a file where the folder was")
+        return leave(*given)
+
+    monkeypatch.setattr(run_results, "leave", blocked)
+    assert main(["train", str(DIGITS), "--out", str(out), *TRAIN]) == 1
+    told = one_line(capsys)
+    assert "weights.safetensors, weights.pt, metrics.csv, model.py and train.py" in told and "Not a directory" in told
+    (rescued,) = spare.glob("*.safetensors")
+    assert f"What was learnt is in {rescued}." in told and load_file(rescued)["fc1.weight"].any()
+
+
+def test_weights_are_written_before_anything_else(
+    no_pictures: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.export.layers.write_model", killed)
+    assert main(["train", str(DIGITS), "--out", str(tmp_path), *TRAIN]) == 130
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "weights.safetensors", "weights.pt", "metrics.csv"}

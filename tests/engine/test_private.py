@@ -1,0 +1,137 @@
+"""Nobody else can join a run on several processes: they listen on loopback alone, and meet in a private folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from app.engine import distributed
+from app.export.script.script import training_script
+from app.training.events import Failed, Finished, Started, StepDone
+from tests.engine.test_child import wait_for
+from tests.engine.test_distributed import PLAIN_NET, TWO, marked, marks
+from tests.support.listening import listening, outer_address, tree
+from tests.support.training_jobs import job, net
+
+__all__ = ["marks"]
+NOBODY = 65534
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are looked up in /proc")
+
+
+def _is_refused(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def _stranger_cannot_read(store: Path) -> None:
+    """Another person of this machine neither sees nor writes the file over which the processes meet."""
+    assert stat.S_IMODE(store.parent.stat().st_mode) == 0o700 and store.parent.stat().st_uid == os.getuid()
+    if os.getuid() == 0:  # who may become somebody else tries it
+        as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "env": {"LC_ALL": "C", "FILE": str(store)}}
+        for line in ('cat "$FILE"', 'echo x >> "$FILE"', 'ls "$(dirname "$FILE")"'):
+            done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, cwd="/", **as_nobody)
+            assert done.returncode and "ermission denied" in done.stderr and not done.stdout
+
+
+def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(marks, monkeypatch):
+    stores = []
+    temporary = distributed.TemporaryFolder
+
+    def kept():
+        stores.append(temporary())
+        return stores[-1]
+
+    monkeypatch.setattr(distributed, "TemporaryFolder", kept)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")  # what is right between machines is not taken over
+    control = distributed.LineControl()
+    found, seen = [], False
+    for event in distributed.train(job(PLAIN_NET, epochs=1000), control, place=TWO):
+        if isinstance(event, StepDone) and not seen:
+            seen = True
+            pids = marked(marks[0])
+            assert len(pids) == 2 and set(pids) <= set(tree(os.getpid()))
+            found = listening(tree(os.getpid()))
+            assert all(address.is_loopback for address, _port in found), found
+            outer = outer_address()
+            assert outer is None or all(_is_refused(outer, port) for _address, port in found)
+            (store,) = (path for one in stores if (path := Path(one.name) / "store").exists())
+            _stranger_cannot_read(store)
+            control.stop()
+    assert len(found) == 2 and isinstance(event, Finished) and event.reason == "stopped"
+    assert not any(Path(one.name).exists() for one in stores)
+
+
+def test_what_is_found_to_listen_on_every_interface_is_told(tmp_path):
+    """The test above would see it."""
+    with socket.socket() as everywhere, socket.socket() as here:
+        for one, address in ((everywhere, "0.0.0.0"), (here, "127.0.0.1")):
+            one.bind((address, 0))
+            one.listen()
+        found = dict((port, address) for address, port in listening([os.getpid()]))
+        assert not found[everywhere.getsockname()[1]].is_loopback and found[here.getsockname()[1]].is_loopback
+
+
+def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(marks, capfd):
+    for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=TWO):
+        if isinstance(event, StepDone) and event.step == 3:
+            ranks = {f"RANK={number}".encode() for number in range(2)}
+            assert ranks <= {entry for pid in marked(marks[0]) for entry in _environment(pid)}
+            os.kill(next(p for p in marked(marks[0]) if b"RANK=0" in _environment(p)), signal.SIGKILL)
+    assert isinstance(event, Failed)
+    assert "One of the 2 processes failed after step" in event.message and "SIGKILL" in event.message
+    assert "No checkpoint had been taken" in event.cure and not capfd.readouterr().err
+
+
+def _environment(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def test_an_error_of_one_is_told_as_its_own_and_not_as_a_lost_connection(marks, capfd):
+    lines = ["if int(__import__('os').environ['RANK']): raise ValueError('the second one cannot')"]
+    source = net(["self.linear1 = nn.Linear(64, 10)"], [*lines, "return self.linear1(x.flatten(1))"])
+    *_, failed = distributed.train(job(source), place=TWO)
+    assert isinstance(failed, Failed) and failed.message.endswith("ValueError: the second one cannot")
+    assert "Traceback" in failed.traceback and not capfd.readouterr().err
+
+
+def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alone(tmp_path):
+    """`python train.py --processes 2`: the losses of the run, on loopback, and an end that takes all of them along."""
+    a_job = job(PLAIN_NET, epochs=100_000)
+    (tmp_path / "model.py").write_text(a_job.source.text)
+    (tmp_path / "train.py").write_text(training_script(a_job))
+    command = [sys.executable, "train.py", "--processes", "2", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
+        lines = iter(script.stdout.readline, "")
+        assert '"started"' in next(lines) and '"step"' in next(lines)
+        pids = tree(script.pid)
+        found = listening(pids)
+        assert len(pids) == 3 and len(found) == 2 and all(address.is_loopback for address, _port in found)
+        os.kill(max(pids), signal.SIGKILL)
+        script.stdout.read()
+        script.wait()
+    assert script.returncode == signal.SIGKILL
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU of its own for each of two processes")
+def test_a_cuda_run_keeps_nccl_to_loopback(marks):
+    control = distributed.LineControl()
+    for event in distributed.train(job(PLAIN_NET, epochs=1000, device="cuda"), control, place=TWO):
+        if isinstance(event, Started):
+            assert event.device.startswith("cuda")
+        if isinstance(event, StepDone) and event.step == 2:
+            assert all(address.is_loopback for address, _port in listening(marked(marks[0])))
+            control.stop()
+    assert isinstance(event, Finished)

@@ -1,0 +1,72 @@
+"""Knobs of the training that contradict one another or the net are said before a run, and one click mends them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.builder.analysis import analyse
+from app.builder.diagnostics.problems import Problem
+from app.data.config import DataConfig
+from app.preflight import preflight
+from app.project.project import Project
+from app.training.config import Choice, Group, Schedule, TrainingConfig
+from app.util.frozen import FrozenMap
+from tests.preflight.test_preflight import MLP, NORMED, project, said
+
+LBFGS = Choice("LBFGS")
+ONE_CYCLE = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.1, total_steps=100)), "step")
+PLATEAU = Schedule(Choice("ReduceLROnPlateau"))
+UNHELD = DataConfig(validation_fraction=0.0)
+
+WRONG: dict[str, tuple[dict[str, Any], DataConfig, str, str]] = {
+    "accumulation with LBFGS": ({"optimizer": LBFGS, "accumulate": 2}, DataConfig(), "error", "goes without"),
+    "AMP with LBFGS": ({"optimizer": LBFGS, "amp": "bfloat16"}, DataConfig(), "error", "goes without"),
+    "no_decay with LBFGS": ({"optimizer": LBFGS, "no_decay": True}, DataConfig(), "error", "no groups"),
+    "groups with LBFGS": ({"optimizer": LBFGS, "groups": (Group("fc"),)}, DataConfig(), "error", "no groups"),
+    "a cycle that is too short": ({"schedule": ONE_CYCLE}, DataConfig(), "error", "ends before the run"),
+    "a plateau nobody sees": ({"schedule": PLATEAU}, UNHELD, "warning", "never comes"),
+    "patience without validation": ({"patience": 3}, UNHELD, "warning", "patience=3 ends the run"),
+    "a layer that is gone": ({"recompute": ("gone", "fc")}, DataConfig(), "error", "no layer gone"),
+    "a group of nothing": ({"groups": (Group("fc"), Group("gone"))}, DataConfig(), "warning", "gone holds nothing"),
+}
+
+
+def cured(found: Project, problem: Problem) -> Project:
+    return replace(found, training=replace(found.training, **problem.cures[0].settings))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_it_is_said_and_one_click_mends_it(name: str) -> None:
+    training, data, severity, words = WRONG[name]
+    wrong = replace(project(*MLP, **training), data=data)
+    (problem,) = said(wrong)
+    assert problem.severity == severity and words in problem.message and problem.reason
+    assert said(cured(wrong, problem)) == ()
+
+
+def test_a_schedule_made_as_long_as_the_run_goes_through() -> None:
+    wrong = project(*MLP, schedule=ONE_CYCLE)
+    right = cured(wrong, said(wrong)[0])
+    assert right.training.schedule.choice.params["total_steps"] == 20 * 23
+
+
+def test_a_path_into_a_layer_is_one_of_the_net() -> None:
+    assert said(project(*MLP, groups=(Group("fc.weight", FrozenMap(lr=0.1)),), recompute=("fc",))) == ()
+
+
+def test_a_last_batch_of_one_is_no_problem_where_it_is_left_out() -> None:
+    training = TrainingConfig(batch_size=479)  # 1,438 samples: three batches and one sample
+    wrong = replace(project(*NORMED), training=training)
+    assert any("last batch" in problem.message for problem in said(wrong))
+    assert said(replace(wrong, data=DataConfig(drop_last=True))) == ()
+    assert said(replace(wrong, training=replace(training, one_batch=True))) == ()
+
+
+def test_a_net_with_errors_of_its_own_hears_nothing_of_its_layers() -> None:
+    wrong = project(("nn.Flatten", "flatten", {}), ("nn.Linear", "fc", {"in_features": 3, "out_features": 10}),
+                    recompute=("gone",))  # fmt: skip
+    analysis = analyse(wrong.graph)
+    assert not [each for each in preflight.problems(wrong, analysis) if "recompute" in each.message]

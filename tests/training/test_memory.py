@@ -1,0 +1,135 @@
+"""The memory of a step: counted by layer, estimated without running anything, shown and written."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from app.data.sources import load
+from app.telemetry import gpu
+from app.telemetry.gpu import Allocator, GpuReading
+from app.telemetry.layer_memory import LayerBytes, StepBytes, saved
+from app.training.config import Choice
+from app.training.control import Control
+from app.training.events import Paused
+from app.training.loop import train
+from app.training.monitoring import memory_by_layer, memory_report
+from app.training.run_requests import TellMemory
+from app.training.setup import devices
+from tests.support.training_jobs import CONV_NET, SGD, SMALL_NET, adam, job, losses, run
+
+
+def measured(a_job):
+    """What a step of the run holds after its second batch, and the losses of the whole run."""
+    control, events, found = Control(), [], []
+    control.step()
+    control.step()
+    for event in train(a_job, control):
+        events.append(event)
+        if isinstance(event, Paused):
+            found.append(control.call(TellMemory()).result())
+            control.resume()
+    return found[0], losses(events)
+
+
+def test_what_autograd_holds_is_counted_once_by_the_layer_that_held_it_first():
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 2))
+    inputs = torch.randn(16, 4)
+    with saved(model) as held:
+        output = model(inputs)
+    by_layer = {layer: size for layer, size in held.values()}
+    # The input, and the output of the sigmoid, which the next Linear wants as well.
+    assert by_layer == {"0": 16 * 4 * 4, "1": 16 * 8 * 4}
+    output.sum().backward()
+    assert not model[0]._forward_hooks and not model[0]._forward_pre_hooks
+
+
+def test_parameters_gradients_and_the_optimizers_state_are_those_of_the_layers():
+    report, _ = measured(job(SMALL_NET, optimizer=adam(lr=0.001), max_steps=4))
+    rows = {row.layer: row for row in report.step.layers}
+    assert rows["linear1"].parameters == rows["linear1"].gradients == 4 * (64 * 16 + 16)
+    assert rows["linear1"].optimizer == 2 * 4 * (64 * 16 + 16) + 8  # two moments, and a step for each parameter
+    assert rows["drop1"].activations and not rows["drop1"].parameters
+    assert report.step.batch == 64 and report.step.total.parameters == 4 * (64 * 16 + 16 + 160 + 10)
+
+
+@pytest.mark.parametrize("source", [CONV_NET, SMALL_NET], ids=["conv", "small"])
+@pytest.mark.parametrize("optimizer", [adam(lr=0.001), SGD], ids=["Adam", "SGD"])
+def test_the_estimate_on_meta_tensors_is_what_a_step_holds(source, optimizer):
+    a_job = job(source, optimizer=optimizer, max_steps=4)
+    report, told = measured(a_job)
+    assert memory_by_layer.estimate(a_job, load(a_job.data).info) == report.step
+    assert told == losses(run(a_job)), "measuring changes no number"
+
+
+def test_a_layer_that_is_computed_anew_in_backward_holds_less():
+    plain = memory_by_layer.estimate(job(CONV_NET), load(job().data).info)
+    anew = memory_by_layer.estimate(job(CONV_NET, recompute=("norm1",)), load(job().data).info)
+    assert anew.total.activations < plain.total.activations
+
+
+def test_an_optimizer_that_cannot_be_estimated_is_none():
+    assert memory_by_layer.estimate(job(optimizer=Choice("LBFGS")), load(job().data).info) is None
+
+
+def test_a_report_is_a_file_of_bytes():
+    raw = json.loads(memory_report.before(job(), "cpu").to_json())
+    assert raw["estimated"] and raw["step"]["batch"] == 64 and raw["allocator"] is None
+    assert raw["step"]["total"]["parameters"] == sum(row["parameters"] for row in raw["step"]["layers"])
+    assert raw["gpu"]["reason"] == "cpu tells neither utilisation nor temperature"
+    assert memory_report.score(90, 100) == pytest.approx(-0.1)
+
+
+def test_an_estimate_asks_the_device_that_auto_means_here(monkeypatch):
+    present = (devices.Device("cuda:1", "NVIDIA H200"), devices.Device("cpu", "CPU"))
+    monkeypatch.setattr(devices, "devices", lambda: present)
+    monkeypatch.setattr(gpu, "read", lambda device: gpu.GpuReading(name=f"what is at {device}"))
+    for asked, meant in (("auto", "cuda:1"), ("cuda:1", "cuda:1"), ("cuda:7", "cpu")):
+        report = memory_report.before(job(), asked)
+        assert (report.device, report.gpu.name) == (meant, f"what is at {meant}")
+
+
+def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest():
+    class Error(Exception):
+        pass
+
+    def refuse(_handle, *_arguments):
+        raise Error
+
+    library = SimpleNamespace(
+        NVMLError=Error,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlDeviceGetName=lambda _handle: "Some GPU",
+        nvmlDeviceGetUtilizationRates=lambda _handle: SimpleNamespace(gpu=43, memory=20),
+        nvmlDeviceGetMemoryInfo=refuse,
+        nvmlDeviceGetTemperature=lambda _handle, _kind: 61,
+    )
+    assert gpu._read(library, None) == GpuReading("Some GPU", 43, 61)
+    assert gpu.read("mps").reason == "mps tells neither utilisation nor temperature"
+    assert Allocator(50, 100, 80, 25).fragmentation == 0.25 and Allocator(0, 0, 0, 0).fragmentation == 0.0
+
+
+def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_available(qtbot):
+    from app.views.training.memory.memory_dialog import MemoryDialog, device_words
+
+    dialog = MemoryDialog()
+    qtbot.addWidget(dialog)
+    step = StepBytes((LayerBytes("conv1", 640, 640, 1280, 2**21), LayerBytes("", 0, 0, 0, 512)), 64)
+    report = memory_report.MemoryReport("cpu", step, True, None, gpu.read("cpu"), 600 * 2**20)
+    dialog.show_report(report)
+    texts = [[dialog.table.item(r, c).text() for c in range(6)] for r in range(3)]
+    assert texts[0] == ["All", "640 B", "640 B", "1.25 KiB", "2.00 MiB", "2.00 MiB"] and texts[2][0] == "Net"
+    assert dialog.summary.text() == "Estimated, without running anything: 2.00 MiB for a batch of 64."
+    assert "not available" in dialog.device.text() and not dialog.empty.isEnabled() and dialog.empty.toolTip()
+    on_cuda = memory_report.MemoryReport(
+        "cuda:0", step, False, Allocator(2**20, 2**22, 2**21, 2**20), GpuReading("Some GPU", 43, 61), None
+    )
+    dialog.show_report(on_cuda, "The estimate was off.")
+    assert dialog.empty.isEnabled() and dialog.summary.text().endswith("64. The estimate was off.")
+    assert "25.00 % of what is reserved is free in pieces" in device_words(on_cuda)
+    assert "Some GPU: 43 % busy, 61 °C." in device_words(on_cuda)
+    dialog.show_report(memory_report.MemoryReport("cpu", None, True, None, gpu.read("cpu"), None))
+    assert "cannot be estimated" in dialog.summary.text() and dialog.table.rowCount() == 0

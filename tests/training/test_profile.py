@@ -1,0 +1,115 @@
+"""The profile of a step: told of a run under way that stays what it was, written as a trace, and shown."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from app.engine.codec import decode, encode
+from app.training.control import Control
+from app.training.events import Paused
+from app.training.loop import train
+from app.training.monitoring import step_profile
+from app.training.monitoring.step_profile import OpTime, StepProfile
+from app.training.run_requests import ProfileStep
+from app.views.main_window import MainWindow
+from app.views.training.memory.profile_control import NOTHING
+from app.views.training.memory.profile_dialog import ON_DEVICE, ProfileDialog
+from tests.support.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
+from tests.support.windows import shown
+from tests.views.window.test_window import DIGITS, ready
+
+
+def profiled(a_job, trace=""):
+    """The profile after the second batch of a run, and the losses of the whole of it."""
+    control, events, asked = Control(), [], []
+    control.step()
+    control.step()
+    for event in train(a_job, control):
+        events.append(event)
+        if isinstance(event, Paused):
+            asked.append(control.call(ProfileStep(trace)))
+            control.resume()
+    return asked[0], losses(events)
+
+
+@pytest.mark.parametrize("source", [CONV_NET, SMALL_NET], ids=["norm", "dropout"])
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_run_is_profiled_and_stays_what_it_was(source, accumulate, monkeypatch):
+    monkeypatch.setattr(step_profile, "MOST", 1000)  # which are the largest is the machine's affair
+    a_job = job(source, optimizer=adam(lr=0.001), accumulate=accumulate, max_steps=5)
+    asked, told = profiled(a_job)
+    assert told == losses(run(a_job))
+    profile = asked.result()
+    rows = {row.name: row for row in profile.rows}
+    assert "aten::addmm" in rows and rows["aten::addmm"].calls >= source.text.count("nn.Linear(")
+    assert profile.batch == 64 and profile.device == "cpu" and profile.on_device is None
+    times = [row.cpu for row in profile.rows]
+    assert times == sorted(times, reverse=True) and not profile.left_out
+    assert sum(times) == pytest.approx(profile.cpu) and profile.cpu > 0 and profile.milliseconds > 0
+    assert {row.on_device for row in profile.rows} == {None}
+
+
+def test_a_profile_and_its_order_go_through_a_pipe(monkeypatch):
+    monkeypatch.setattr(step_profile, "MOST", 5)
+    asked, _ = profiled(job(max_steps=3))
+    profile = asked.result()
+    assert len(profile.rows) == 5 and profile.left_out > 0 and sum(row.cpu for row in profile.rows) < profile.cpu
+    assert decode(encode(profile)) == profile
+    assert decode(encode(ProfileStep("trace.json"))) == ProfileStep("trace.json")
+
+
+def test_the_trace_is_a_file_of_events_or_the_order_fails(tmp_path):
+    path = tmp_path / "trace.json"
+    asked, told = profiled(job(max_steps=3), str(path))
+    assert asked.result().rows and told == losses(run(job(max_steps=3)))
+    assert any(event.get("name") == "aten::addmm" for event in json.loads(path.read_text())["traceEvents"])
+    assert [each.name for each in tmp_path.iterdir()] == ["trace.json"]
+    asked, told = profiled(job(max_steps=3), str(tmp_path / "nowhere" / "trace.json"))
+    error = asked.exception()
+    assert isinstance(error, FileNotFoundError) and str(error).endswith("trace.json'")
+    assert told == losses(run(job(max_steps=3)))
+
+
+def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
+    dialog = ProfileDialog()
+    qtbot.addWidget(dialog)
+    dialog.show_profile(StepProfile("cpu", 64, 2.5, 2000.0, None, (OpTime("aten::addmm", 2, 500.0, None),), 3))
+    texts = [[dialog.table.item(row, column).text() for column in range(5)] for row in range(2)]
+    assert texts == [["All", "", "2.000", "–", "100.00 %"], ["aten::addmm", "2", "0.500", "–", "25.00 %"]]
+    assert dialog.table.isColumnHidden(ON_DEVICE) and "3 more operations" in dialog.summary.text()
+    dialog.show_profile(StepProfile("cuda:0", 64, 2.5, 2000.0, 100.0, (OpTime("aten::addmm", 2, 500.0, 80.0),), 0))
+    assert not dialog.table.isColumnHidden(ON_DEVICE) and dialog.table.item(1, ON_DEVICE).text() == "0.080"
+    assert dialog.table.item(1, 4).text() == "80.00 %" and "not listed" not in dialog.summary.text()
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> Iterator[MainWindow]:
+    with shown(qapp, "profile") as made:
+        made.open_path(DIGITS)
+        made.start()
+        ready(qtbot, made)
+        yield made
+
+
+def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):
+    window.actions_by_key["profile"].trigger()
+    control = window.profile_control
+    dialog = control.dialog
+    assert dialog.isVisible() and dialog.summary.text() == NOTHING and not dialog.write.isEnabled()
+    dialog.accept()
+    window.run_control.step()
+    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    window.actions_by_key["profile"].trigger()
+    qtbot.waitUntil(lambda: dialog.profile is not None, timeout=60_000)
+    names = [dialog.table.item(row, 0).text() for row in range(dialog.table.rowCount())]
+    assert names[0] == "All" and any(name.startswith("aten::") for name in names) and dialog.write.isEnabled()
+    path = tmp_path / "trace.json"
+    control.write(path)
+    qtbot.waitUntil(path.exists, timeout=60_000)
+    assert json.loads(path.read_text())["traceEvents"]
+    qtbot.waitUntil(lambda: dialog.told.text() == f"The trace of this step was written to {path}")
+    control.write(tmp_path / "nowhere" / "trace.json")
+    qtbot.waitUntil(lambda: dialog.told.text().startswith("The trace was not written: "))
+    assert dialog.profile is not None and dialog.told.isVisible()
+    dialog.accept()

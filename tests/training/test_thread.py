@@ -1,0 +1,83 @@
+"""A run on its own thread: the window polls, and every state change arrives once."""
+
+import pytest
+from PySide6.QtCore import QObject, QThread
+
+from app.training.events import Failed, Finished, Paused, Resumed, Started, StepDone
+from app.training_thread import TrainingThread
+from tests.support.training_jobs import job, losses, net, run
+
+
+class Listener(QObject):
+    def __init__(self):
+        super().__init__()
+        self.events, self.threads = [], set()
+
+    def hear(self, event):
+        self.events.append(event)
+        self.threads.add(QThread.currentThread())
+
+    def kinds(self):
+        return [type(event) for event in self.events]
+
+
+@pytest.fixture
+def begin(qtbot):
+    """Start a run; it is stopped when the test ends."""
+    threads = []
+
+    def start(a_job, paused=False):
+        thread, listener = TrainingThread(a_job), Listener()
+        thread.state_changed.connect(listener.hear)
+        threads.append(thread)
+        if paused:
+            thread.pause()
+        thread.start()
+        return thread, listener
+
+    yield start
+    assert all(thread.stop_and_wait() for thread in threads)
+
+
+def test_a_run_in_the_window_has_the_numbers_of_one_without(qtbot, begin):
+    thread, listener = begin(job())
+    drained = []
+    qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
+    drained += thread.drain()
+    assert losses(drained) == losses(run(job()))
+    assert listener.kinds() == [Started, Finished]
+    assert listener.threads == {QThread.currentThread()}
+    assert thread.drain() == [] and thread.weights() is thread.result.state_dict
+
+
+def test_pause_step_look_and_resume(qtbot, begin):
+    thread, listener = begin(job(epochs=1), paused=True)
+    qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused], timeout=60_000)
+    thread.step()
+    qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused, Paused], timeout=60_000)
+    assert thread.run_between_steps(lambda live: live.step).result(30) == 1
+    assert sum(isinstance(event, StepDone) for event in thread.drain()) == 1
+    thread.resume()
+    qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
+    assert listener.kinds() == [Started, Paused, Paused, Resumed, Finished]
+
+
+def test_closing_while_a_run_goes_on_ends_it(qtbot, begin):
+    thread, listener = begin(job(epochs=10_000))
+    qtbot.waitUntil(lambda: len(thread.drain()) > 10, timeout=60_000)
+    assert thread.stop_and_wait()
+    qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
+    assert listener.events[-1].reason == "stopped" and thread.result.state_dict
+    assert thread.stop_and_wait()
+
+
+def test_a_failure_arrives_as_an_event(qtbot, begin):
+    source = net(["self.linear1 = nn.Linear(3, 10)"], ["return self.linear1(x.flatten(1))"])
+    thread, listener = begin(job(source))
+    qtbot.waitUntil(lambda: Failed in listener.kinds(), timeout=60_000)
+    assert listener.events[-1].node == "linear1"
+    assert thread.wait(30_000)
+
+
+def test_a_run_that_was_never_started_can_be_stopped(qtbot):
+    assert TrainingThread(job()).stop_and_wait()

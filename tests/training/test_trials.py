@@ -1,0 +1,181 @@
+"""Before a run: the rate of a schedule, the range test, the dry run. None of them leaves a trace."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from app.data.config import DataConfig
+from app.training.config import Choice, Schedule, TrainingConfig
+from app.training.events import Failed, RateSet, StepDone
+from app.training.job import JobError
+from app.training.loop import train
+from app.training.registry import OPTIMIZERS, SCHEDULERS, ChoiceError, check_schedule
+from app.training.run_requests import SetRate
+from app.training.setup.lr_preview import Span, first_schedule, fitted, preview, span
+from app.training.trials.dry_run import DryRun, dry_run
+from app.training.trials.lr_range_test import rate_test
+from app.util.frozen import FrozenMap
+from tests.support.training_jobs import SETTINGS, SMALL_NET, adam, job, losses, net, run
+
+
+def states() -> tuple[object, ...]:
+    return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_the_drawn_rate_is_the_rate_of_the_run(name: str) -> None:
+    config = TrainingConfig(epochs=3, device="cpu", optimizer=Choice("SGD", FrozenMap(lr=0.05)))
+    schedule, _ = first_schedule(name, config.optimizer, span(config, 1438))
+    config = replace(config, schedule=schedule)
+    drawn = preview(config, span(config, 1438))
+    if name == "ReduceLROnPlateau":
+        assert drawn.rates == () and "validation loss" in drawn.words
+        return
+    steps = [event for event in run(replace(job(), training=config)) if isinstance(event, StepDone)]
+    seen = [event.rate for event in steps] if schedule.per == "step" else [event.rate for event in steps[::23]]
+    assert seen == list(drawn.rates)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_first_values_suit_every_optimizer(optimizer: str) -> None:
+    for name in SCHEDULERS:
+        schedule, _ = first_schedule(name, Choice(optimizer), Span(1, None))
+        check_schedule(schedule, Choice(optimizer))
+        assert schedule.per == "epoch"
+
+
+def test_a_schedule_of_another_length_is_fitted_to_the_run() -> None:
+    cosine = Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=20)), "epoch", 5)
+    assert fitted(cosine, Span(20, None)).choice.params["T_max"] == 15
+    assert fitted(replace(cosine, warmup=0), Span(20, None)) is None
+    by_epochs = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.1, epochs=2, steps_per_epoch=23)), "step")
+    assert fitted(by_epochs, Span(2, 46)) is None
+    assert fitted(by_epochs, Span(3, 69)).choice.params == FrozenMap(max_lr=0.1, total_steps=69)
+
+
+def test_a_plateau_moves_per_epoch_alone() -> None:
+    with pytest.raises(ChoiceError, match="moves per epoch"):
+        check_schedule(Schedule(Choice("ReduceLROnPlateau"), "step"), Choice("SGD"))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_range_test_finds_a_rate_and_leaves_no_trace(name: str) -> None:
+    before = states()
+    told: list[int] = []
+    found = rate_test(job(**SETTINGS[name]), 1e-5, 1.0, 40, lambda done, total: told.append(done))
+    assert states() == before
+    assert len(found.rates) == len(found.losses) == len(found.smoothed) == told[-1]
+    assert found.rates[0] == 1e-5 and (found.ended or math.isclose(found.rates[-1], 1.0))
+    assert found.suggested is None or found.suggested in found.rates
+
+
+def test_a_range_test_beside_a_run_changes_none_of_its_numbers() -> None:
+    alone = losses(run(job(epochs=2)))
+    beside: list[float] = []
+    thread = threading.Thread(target=lambda: beside.extend(losses(run(job(epochs=2)))))
+    thread.start()
+    rate_test(job(batch_size=32), batches=30)
+    thread.join()
+    assert beside == alone
+
+
+def test_a_range_test_can_be_stopped_and_refuses_what_is_no_range() -> None:
+    found = rate_test(job(), batches=1000, cancelled=lambda: True)
+    assert found.rates == () and found.ended == "stopped" and found.suggested is None
+    with pytest.raises(JobError, match="above the first"):
+        rate_test(job(), 1.0, 0.1)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_dry_run_measures_and_leaves_no_trace(name: str) -> None:
+    before = states()
+    tried = dry_run(job(**SETTINGS[name]))
+    assert isinstance(tried, DryRun) and states() == before
+    assert len(tried.losses) == len(tried.seconds) == 2 and all(map(math.isfinite, tried.losses))
+    assert min(*tried.seconds, tried.validation_seconds) > 0 and tried.scope == "process"
+
+
+def test_a_dry_run_needs_no_download() -> None:
+    net28 = net(["self.linear1 = nn.Linear(784, 10)"], ["return self.linear1(x.flatten(1))"], (1, 28, 28))
+    tried = dry_run(job(net28, data=DataConfig("torchvision.MNIST")))
+    assert isinstance(tried, DryRun) and tried.input_shape == (1, 28, 28)
+
+
+def test_what_does_not_go_together_comes_back_as_a_run_would_tell_it() -> None:
+    failed = dry_run(job(net(["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"])))
+    assert isinstance(failed, Failed) and failed.kind == "shape" and failed.node == "linear1"
+
+
+def test_a_rate_set_by_hand_applies_from_the_next_step_and_is_told() -> None:
+    a_job, seen = job(epochs=1, optimizer=adam(lr=0.01)), []
+    from app.training.control import Control
+
+    control = Control()
+    for event in train(a_job, control):
+        seen.append(event)
+        if isinstance(event, StepDone) and event.step == 5:
+            control.call(SetRate(0.001))
+    rates = {event.step: event.rate for event in seen if isinstance(event, StepDone)}
+    assert rates[5] == 0.01 and rates[6] == pytest.approx(0.001) and rates[23] == rates[6]
+    assert [event for event in seen if isinstance(event, RateSet)] == [RateSet(5, rates[6])]
+
+
+def test_a_rate_of_nought_can_be_left_by_hand() -> None:
+    from app.training.setup.initial_weights import initial_module
+    from app.training.stepper import Stepper
+    from app.training.task import Task
+
+    schedule = Schedule(Choice("PolynomialLR", FrozenMap(total_iters=1)), "epoch")
+    config = TrainingConfig(device="cpu", schedule=schedule)
+    stepper = Stepper(initial_module(SMALL_NET), config, Task("CrossEntropyLoss", 10), "cpu")
+    stepper.optimizer.step()
+    stepper.end_epoch(None)
+    assert stepper.rate == 0.0
+    stepper.set_rate(0.1)
+    assert stepper.rate == 0.1
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "ReduceLROnPlateau"])
+def test_a_schedule_goes_on_in_proportion_to_a_rate_set_by_hand(name: str) -> None:
+    sgd = Choice("SGD", FrozenMap(lr=0.05))
+    schedule, _ = first_schedule(name, sgd, Span(12, 12))
+    seen: dict[bool, list[float]] = {}
+    for by_hand in (False, True):
+        from app.training.setup.initial_weights import initial_module
+        from app.training.stepper import Stepper
+        from app.training.task import Task
+
+        config = TrainingConfig(device="cpu", optimizer=sgd, schedule=replace(schedule, per="epoch"))
+        stepper = Stepper(initial_module(SMALL_NET), config, Task("CrossEntropyLoss", 10), "cpu")
+        stepper.optimizer.step()
+        rates = seen[by_hand] = []
+        for move in range(11):
+            if by_hand and move == 4:
+                stepper.set_rate(2 * stepper.rate)
+            rates.append(stepper.rate)
+            stepper.end_epoch(None)
+    wanted = [rate * (1 + (move >= 4)) for move, rate in enumerate(seen[False])]
+    assert seen[True] == pytest.approx(wanted)
+
+
+def test_the_command_tries_without_a_window(tmp_path, capsys) -> None:
+    import json
+
+    from app.main import main
+    from app.util.resources import path
+
+    digits = str(path("examples", "digits.tape"))
+    assert main(["try", digits, "--json"]) == 0
+    tried = json.loads(capsys.readouterr().out)
+    assert tried["input_shape"] == [1, 8, 8] and len(tried["seconds"]) == 2
+    assert main(["try", digits, "--find-rate", "--batches", "15", "--device", "cpu"]) == 0
+    assert "The loss" in capsys.readouterr().out
+    assert main(["try", digits, "--find-rate", "--batches", "3"]) == 1
+    assert "too few" in capsys.readouterr().err

@@ -1,0 +1,395 @@
+"""The Autograd tab under mouse and keys; and the pictures that it paints itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QWheelEvent
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
+
+from app.autograd.grouping import LayerGroup
+from app.autograd.pictures.diagram import to_drawing
+from app.autograd.tape import TapeNode
+from app.diagram.diagram import Drawing
+from app.graphviz_export import ExportError, export
+from app.views.autograd.inspector.inspector import TapeInspector
+from app.views.autograd.page import AutogradRoom
+from app.views.export.picture import paint
+from app.views.ui import theme
+from app.views.ui.widgets.button import Button
+from tests.support.autograd_tapes import TEXT, small_tape
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def room(qtbot, qapp) -> Iterator[AutogradRoom]:
+    theme.apply(qapp, "dark")
+    widget = AutogradRoom()
+    qtbot.addWidget(widget)
+    widget.resize(1300, 800)
+    with qtbot.waitExposed(widget):
+        widget.show()
+    yield widget
+
+
+def at(room: AutogradRoom, key: str, dx: float, dy: float) -> QPoint:
+    part = room.scene.part(key)
+    return room.view.mapFromScene(QPointF(part.rect.x + dx, part.rect.y + dy))
+
+
+def click(room: AutogradRoom, key: str, dx: float, dy: float) -> None:
+    QTest.mouseClick(room.view.viewport(), LEFT, pos=at(room, key, dx, dy))
+
+
+def box_named(room: AutogradRoom, title: str) -> str:
+    return next(key for key, item in room.scene.boxes.items() if item.face.box.title == title)
+
+
+def said(widget: QWidget) -> str:
+    return "\n".join(label.text() for label in widget.findChildren(QLabel))
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_tab_asks_for_a_batch(room, qtbot) -> None:
+    assert room.drawing() is None
+    with qtbot.waitSignal(room.captureRequested) as asked:
+        QTest.mouseClick(room._empty.button, LEFT)
+    assert asked.args == [True]
+
+
+def test_busy_and_failed_are_said_and_an_old_graph_stays(room, qtbot) -> None:
+    room.show_busy()
+    assert "Running one batch" in said(room)
+    room.show_error("The batch did not run through", "shapes disagree")
+    assert room.banner.isVisible() and room._pages.currentIndex() == 0
+    room.set_tape(small_tape())
+    assert not room.banner.isVisible()
+    room.show_busy()
+    assert not room.head.capture.isEnabled() and room._pages.currentIndex() == 2
+    room.show_error("The batch did not run through", "shapes disagree")
+    assert room.head.capture.isEnabled() and room._pages.currentIndex() == 2 and room.banner.isVisible()
+
+
+def test_a_changed_net_is_noticed(room) -> None:
+    room.set_tape(small_tape())
+    room.set_source_text(TEXT)
+    assert not room.banner.isVisible()
+    room.set_source_text(TEXT + "# changed")
+    assert "has changed" in said(room.banner) and room.banner.isVisible()
+    room.set_source_text(TEXT)
+    assert not room.banner.isVisible()
+
+
+def test_the_head_line_says_what_is_shown(room) -> None:
+    room.set_tape(small_tape())
+    assert f"{len(small_tape().nodes)} nodes · loss" in said(room.head)
+    assert "held for backward" in said(room.head)
+
+
+def test_the_head_line_fits_a_narrow_window(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    for width in (1300, 900, 700, 520):
+        room.resize(width, 700)
+        qtbot.waitUntil(lambda width=width: room.head.width() == width)
+        shown = [w for w in room.head.findChildren(QWidget) if w.isVisible() and w.parent() is room.head]
+        assert all(w.geometry().right() <= width for w in shown)
+        for one, other in zip(sorted(shown, key=QWidget.x), sorted(shown, key=QWidget.x)[1:], strict=False):
+            assert one.geometry().right() <= other.x()
+        assert room.head.grouping.isVisible() and room.head.capture.isVisible() and room.head.export.isVisible()
+
+
+def test_the_overview_does_not_cover_a_small_view(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    room.resize(1200, 500)
+    room.view.zoom_by(8.0)
+    for height, seen in ((500, True), (190, False)):
+        qtbot.waitUntil(lambda height=height: room.resize(1200, height) or room.height() == height)  # once it may
+        qtbot.waitUntil(lambda seen=seen: room.minimap.isVisible() is seen)
+
+
+# -- folding -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_and_the_weights_are_read_whole_beside_the_options_of_a_narrow_window(room, qtbot) -> None:
+    head = room.head
+    for text in ("Batch 64", "Options"):
+        head.add(Button(text))
+    room.set_weights("weights of Run 1 at step 69")
+    room.set_tape(small_tape())
+    for width, line in ((748, head.below), (2200, head.summary)):
+        room.resize(width, 500)
+        qtbot.waitUntil(lambda: head.width() == width)  # noqa: B023
+        assert line.isVisible() and line.text() == head.accessibleName()
+        assert line.text().endswith("held for backward · weights of Run 1 at step 69")
+        assert line.fontMetrics().horizontalAdvance(line.text()) <= line.contentsRect().width() + 1
+    assert not head.below.isVisible()
+
+
+def test_the_chevron_folds_and_unfolds_under_the_pointer(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    assert "node:n1" in room.scene.groups
+    spot = at(room, "node:n1", 11, 11)
+    QTest.mouseClick(room.view.viewport(), LEFT, pos=spot)
+    assert "node:n1" not in room.scene.groups and "fold:node:n1" in room.scene.boxes
+    assert "node:n1" not in room.unfolded
+    part = room.view._part_at(spot)
+    assert part is not None and part.key == "fold:node:n1", "the header stays under the pointer"
+    QTest.mouseClick(room.view.viewport(), LEFT, pos=spot)
+    assert "node:n1" in room.scene.groups and "fold:node:n1" not in room.scene.boxes
+
+
+def test_folding_leaves_what_fits_in_sight(room) -> None:
+    room.set_tape(small_tape())
+    for key in ("node:n1", "loss", "node:n5", "node:n1"):
+        room.toggle(key)
+        seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
+        whole = room.scene.itemsBoundingRect()
+        part = seen.intersected(whole)
+        assert part.width() * part.height() >= 0.8 * whole.width() * whole.height()
+
+
+def test_enter_folds_the_layer_of_the_selected_operation(room) -> None:
+    room.set_tape(small_tape())
+    room.scene.choose(box_named(room, "ConvolutionBackward0"))
+    QTest.keyClick(room.view, Qt.Key.Key_Return)
+    assert room.scene.current_key() == "fold:node:n1"
+    QTest.keyClick(room.view, Qt.Key.Key_Return)
+    assert room.scene.current_key() == "node:n1" and "node:n1" in room.scene.groups
+
+
+def test_everything_folds_and_no_groups_shows_every_operation(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    QTest.mouseClick(room.head.fold_all, LEFT)
+    assert len(room.scene.boxes) == 6 and not room.scene.groups
+    QTest.mouseClick(room.head.fold_all, LEFT)
+    assert len(room.scene.groups) == 6
+    room.head.grouping.set_value("none")
+    assert len(room.scene.boxes) == len(small_tape().nodes) and not room.scene.groups
+    room.head.grouping.set_value("layer")
+    assert len(room.scene.groups) == 6
+
+
+def test_a_new_tape_keeps_what_is_folded(room) -> None:
+    room.set_tape(small_tape())
+    room.toggle("node:n1")
+    room.set_tape(small_tape())
+    assert "node:n1" not in room.scene.groups and "node:n5" in room.scene.groups
+
+
+# -- selection ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_click_selects_the_node_and_its_layer_on_the_canvas(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    details: list[object] = []
+    room.detail.connect(details.append)
+    with qtbot.waitSignal(room.nodeSelected) as selected:
+        click(room, box_named(room, "AddmmBackward0"), 30, 12)
+    assert selected.args == ["n5"]
+    assert isinstance(details[-1], TapeNode) and details[-1].name == "AddmmBackward0"
+    with qtbot.waitSignal(room.nodeSelected) as selected:
+        click(room, "node:n1", 60, 11)
+    assert selected.args == ["n1"] and isinstance(details[-1], LayerGroup)
+    with qtbot.waitSignal(room.nodeSelected) as selected:
+        QTest.mouseClick(room.view.viewport(), LEFT, pos=QPoint(4, 4))
+    assert selected.args == [None] and details[-1] is None
+
+
+def test_the_selection_of_others_is_outlined_and_not_sent_back(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    room.toggle("node:n5")
+    heard: list[object] = []
+    room.nodeSelected.connect(heard.append)
+    room.select_nodes(frozenset({"n1", "n5"}))
+    assert {part.key for part in room.scene.linked_parts()} == {"node:n1", "fold:node:n5"}
+    room.select_nodes(frozenset())
+    assert room.scene.linked_parts() == [] and heard == []
+
+
+def test_hovering_tells_the_canvas(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    heard: list[object] = []
+    room.nodeHovered.connect(heard.append)
+    QTest.mouseMove(room.view.viewport(), at(room, box_named(room, "ReluBackward0"), 20, 12))
+    assert heard[-1:] == ["n2"]
+    QTest.mouseMove(room.view.viewport(), QPoint(3, 3))
+    assert heard[-1] is None
+
+
+def test_arrow_keys_walk_along_the_gradients(room) -> None:
+    room.set_tape(small_tape())
+    room.scene.choose(box_named(room, "NllLossBackward0"))
+    titles = []
+    for key in (Qt.Key.Key_Left, Qt.Key.Key_Left, Qt.Key.Key_Left, Qt.Key.Key_Right):
+        QTest.keyClick(room.view, key)
+        titles.append(room.scene.boxes[room.scene.current_key()].face.box.title)
+    assert titles[:2] == ["LogSoftmaxBackward0", "AddmmBackward0"] and titles[3] == "AddmmBackward0"
+    QTest.keyClick(room.view, Qt.Key.Key_Down)
+    assert room.scene.boxes[room.scene.current_key()].face.box.title in ("TBackward0", "fc1.bias")
+    QTest.keyClick(room.view, Qt.Key.Key_Escape)
+    assert room.scene.current_key() == ""
+
+
+# -- the window onto it ------------------------------------------------------------------------------------------------
+
+
+def wheel(room: AutogradRoom, at_: QPoint, turned: int) -> None:
+    event = QWheelEvent(
+        QPointF(at_), QPointF(room.view.viewport().mapToGlobal(at_)), QPoint(), QPoint(0, turned),
+        Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
+    )  # fmt: skip
+    QApplication.sendEvent(room.view.viewport(), event)
+
+
+def test_the_wheel_zooms_at_the_pointer(room) -> None:
+    room.set_tape(small_tape())
+    spot = at(room, "node:n5", 40, 40)
+    before, scale = room.view.mapToScene(spot), room.view.zoom
+    wheel(room, spot, 240)
+    after = room.view.mapToScene(spot)
+    assert room.view.zoom > scale * 1.2
+    assert abs(after.x() - before.x()) < 2 and abs(after.y() - before.y()) < 2
+    for _ in range(40):
+        wheel(room, spot, -480)
+    assert room.view.zoom > 0
+    QTest.keyClick(room.view, Qt.Key.Key_Home)
+    seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
+    assert seen.adjusted(-1, -1, 1, 1).contains(room.scene.itemsBoundingRect())
+
+
+def test_dragging_nothing_moves_the_view(room) -> None:
+    room.set_tape(small_tape())
+    before = room.view.mapToScene(QPoint(0, 0))
+    viewport = room.view.viewport()
+    QTest.mousePress(viewport, LEFT, pos=QPoint(5, 5))
+    QTest.mouseMove(viewport, QPoint(65, 45))
+    QTest.mouseRelease(viewport, LEFT, pos=QPoint(65, 45))
+    moved = room.view.mapToScene(QPoint(0, 0)) - before
+    scale = room.view.zoom
+    assert abs(moved.x() * scale + 60) < 3 and abs(moved.y() * scale + 40) < 3
+
+
+def test_f_frames_what_is_selected(room) -> None:
+    room.set_tape(small_tape())
+    room.view.zoom_by(0.3)
+    room.scene.choose("node:n5")
+    QTest.keyClick(room.view, Qt.Key.Key_F)
+    seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
+    assert seen.contains(room.scene.part("node:n5").sceneBoundingRect())
+    assert room.view.zoom > 0.6
+
+
+@pytest.mark.parametrize("mode", ["dark", "light"])
+def test_it_paints_near_and_far_in_both_themes(room, qapp, mode) -> None:
+    room.set_tape(small_tape())
+    theme.apply(qapp, mode)
+    for scale in (1.0, 0.2):
+        room.view.zoom_by(scale / room.view.zoom)
+        picture = room.view.grab().toImage()
+        colors = {picture.pixelColor(x, y).name() for x in range(0, picture.width(), 7) for y in range(0, 400, 7)}
+        assert len(colors) > 4
+    theme.apply(qapp, "dark")
+
+
+# -- the inspector -----------------------------------------------------------------------------------------------------
+
+
+def test_the_inspector_shows_what_a_node_keeps(room, qtbot) -> None:
+    page = TapeInspector()
+    qtbot.addWidget(page)
+    assert "Nothing selected" in said(page)
+    tape = small_tape()
+    conv = next(node for node in tape.nodes if node.name == "ConvolutionBackward0")
+    page.show_item(tape, conv)
+    text = said(page)
+    for part in ("input", "3×1×8×8", "f32", "768 B", "0 / 0", "stride", "(1, 1)", "x = self.conv1(x)", "line 12"):
+        assert part in text, part
+    leaf = next(node for node in tape.nodes if node.parameters == ("fc1.weight",))
+    page.show_item(tape, leaf)
+    assert "fc1.weight" in said(page) and ".grad" in said(page)
+
+
+def test_the_inspector_shows_a_layer(room, qtbot) -> None:
+    page = TapeInspector()
+    qtbot.addWidget(page)
+    room.set_tape(small_tape())
+    page.show_item(room.tape, room.item_of("node:n5"))
+    text = said(page)
+    for part in ("fc1", "Linear", "4 backward nodes", "fc1.weight", "AddmmBackward0", "held by this layer"):
+        assert part in text, part
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_export_button_hands_over_the_picture_as_it_stands(room, qtbot) -> None:
+    room.set_tape(small_tape())
+    room.toggle("node:n1")
+    with qtbot.waitSignal(room.exportRequested) as asked:
+        QTest.mouseClick(room.head.export, LEFT)
+    (drawing,) = asked.args
+    assert isinstance(drawing, Drawing)
+    assert "fold:node:n1" in {box.id for box in drawing.boxes}
+
+
+@pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
+def test_without_dot_the_program_paints_files_itself(qapp, tmp_path: Path, monkeypatch, ending: str) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = export(to_drawing(small_tape()), tmp_path / f"graph.{ending}", paint)
+    assert done.by == "tapedeck"
+    data = done.path.read_bytes()
+    if ending == "svg":
+        assert QSvgRenderer(str(done.path)).isValid()
+        assert b"ConvolutionBackward0" in data and b"conv1.weight" in data
+    elif ending == "pdf":
+        assert data.startswith(b"%PDF")
+    else:
+        picture = QImage(str(done.path))
+        assert picture.width() > 800 and picture.pixelColor(2, 2) == theme.load("light").canvas
+
+
+def test_a_picture_that_cannot_be_written_says_so(qapp, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no such folder/graph\.png"):
+        paint(to_drawing(small_tape()), tmp_path / "no such folder" / "graph.png")
+    with pytest.raises(ExportError, match=r"\.txt"):
+        paint(to_drawing(small_tape()), tmp_path / "graph.txt")
+
+
+# -- arrows ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_arrow_stands_out_while_its_box_is_selected_and_is_one_of_many_else(room) -> None:
+    room.set_tape(small_tape())
+    room.view.zoom_to(1.0)
+    room.view.viewport().repaint()
+    scene = room.scene
+    arrow = scene.drawing.arrows[0]
+    assert 0 in scene.plain
+    plain = room.view.grab().toImage()
+    scene.choose(arrow.source)
+    assert 0 not in scene.plain and room.view.grab().toImage() != plain
+    scene.choose("")
+    assert 0 not in scene.plain, "what has had an item of its own keeps it"
+    assert room.view.grab().toImage() == plain
+
+
+def test_on_a_marked_way_the_other_arrows_step_back_together(room) -> None:
+    room.set_tape(small_tape())
+    room.view.zoom_to(1.0)
+    room.view.viewport().repaint()
+    scene = room.scene
+    plain = room.view.grab().toImage()
+    arrow = scene.drawing.arrows[0]
+    scene.set_way(frozenset({arrow.source, arrow.target}))
+    assert 0 not in scene.plain and len(scene.plain.numbers()) > 2
+    assert room.view.grab().toImage() != plain
+    scene.set_way(frozenset())
+    assert room.view.grab().toImage() == plain

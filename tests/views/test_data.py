@@ -1,0 +1,194 @@
+"""The Data section: choosing a source, a file and its columns, what is said of them, and a look at a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from app.data import description
+from app.data.config import DataConfig
+from app.data.own_files import dataset_class
+from app.data.sources import SOURCES
+from app.project.project import Project
+from app.source import layer_files
+from app.util.frozen import FrozenMap
+from app.views.training.form.columns_table import INPUT, LEFT_OUT, TARGET
+from app.views.training.form.data_section import DataSection
+from app.views.ui import theme
+from tests.data.test_files import BAD, TABLE, pictures
+
+
+@pytest.fixture
+def section(qtbot: QtBot, qapp) -> Iterator[DataSection]:
+    """The section on a project that takes what is chosen."""
+    theme.apply(qapp, "dark")
+    made = DataSection()
+    qtbot.addWidget(made)
+    made.chosen.connect(lambda config, _words, _merge: made.show_config(config))
+    made.resize(320, 900)
+    made.show_config(DataConfig())
+    made.show()
+    yield made
+    made.close_reader()
+
+
+def settled(qtbot: QtBot, section: DataSection) -> None:
+    qtbot.waitUntil(lambda: not section.reader.busy)
+
+
+def file(folder: Path, text: str = TABLE) -> str:
+    (folder / "t.csv").write_text(text)
+    return str(folder / "t.csv")
+
+
+def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch):
+    section.source.set_value("file.csv")
+    section.source.edited.emit("file.csv")
+    assert section.pick.isVisible() and section.pick.text() == "Choose a file …" and not section.show_batch.isVisible()
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (file(tmp_path), ""))
+    with qtbot.waitSignal(section.facts_changed):
+        qtbot.mouseClick(section.pick, Qt.MouseButton.LeftButton)
+    settled(qtbot, section)
+    assert "60 samples of 4 float32, 2 classes. 48 to learn from, 12 to validate." in section.state.text()
+    assert "name is left out: it has 60 different texts." in section.state.text()
+    assert section.balance.text() == "By class: cat 45, dog 15."
+    roles = {name: field.value() for name, field in section.columns.roles.items()}
+    assert roles == {"length": INPUT, "kind": INPUT, "name": LEFT_OUT, "species": TARGET}
+    assert section.batch_words.text().startswith("A batch: inputs 48×4 float32, from -1.")
+    assert section.batch.preview.rows[0] == ("length", "kind=a", "kind=b", "kind=c")
+
+
+def test_the_target_goes_from_one_column_to_another(qtbot, section, tmp_path):
+    section.show_config(DataConfig("file.csv", path=file(tmp_path)))
+    settled(qtbot, section)
+    section.columns.roles["length"].set_value(TARGET)
+    with qtbot.waitSignal(section.chosen) as chosen:
+        section.columns.roles["length"].edited.emit(TARGET)
+    assert dict(chosen.args[0].options) == {"inputs": ("kind", "species"), "target": "length"}
+    settled(qtbot, section)
+    assert "1 value to predict" in section.state.text() and not section.balance.isVisible()
+
+
+def test_bad_rows_are_told_and_what_comes_of_them(qtbot, section, tmp_path):
+    section.show_config(DataConfig("file.csv", path=file(tmp_path, BAD)))
+    settled(qtbot, section)
+    assert "4 cannot be read and are in the way of a run: row 3: 2 fields instead of 3" in section.state.text()
+    section.bad.edited.emit("bad", "skip", None)
+    assert "are left out: row 3" in section.state.text()
+
+
+def test_a_file_that_cannot_be_used_says_why(qtbot, section, tmp_path):
+    section.show_config(DataConfig("file.csv", path=file(tmp_path, "a\n1\n")))
+    settled(qtbot, section)
+    assert "has one column" in section.state.text() and not section.show_batch.isVisible()
+    section.show_config(DataConfig("file.csv", path=str(tmp_path / "gone.csv")))
+    settled(qtbot, section)
+    assert "gone.csv is not there" in section.state.text()
+
+
+def test_pictures_are_shown_with_their_classes(qtbot, section, tmp_path):
+    section.show_config(pictures(tmp_path))
+    settled(qtbot, section)
+    preview = section.batch.preview
+    assert len(preview.pictures) == 8 and set(preview.captions) <= {"cats", "dogs"}
+    assert not section.batch.grab().isNull() and section.batch.accessibleName().startswith("The first pictures: ")
+    assert "19×3×6×5 float32, from 0 to 1" in section.batch_words.text()
+
+
+def test_an_option_that_cannot_be_is_refused_at_its_field(section):
+    section.show_config(DataConfig("made.moons"))
+    section.options.edited.emit("noise", -1.0, None)
+    assert "noise" not in section._config.options
+    section.options.edited.emit("noise", 0.3, None)
+    assert section._config.options == FrozenMap(noise=0.3)
+    section.options.edited.emit("noise", 0.1, None)
+    assert section._config.options == FrozenMap(), "what is the default is left out"
+
+
+def test_other_data_take_no_options_along(section):
+    section.show_config(DataConfig("made.moons", options=FrozenMap(noise=0.3)))
+    section.source.edited.emit("sklearn.iris")
+    assert section._config == DataConfig("sklearn.iris") and "Balanced: 50 of each class." == section.balance.text()
+
+
+def test_the_parts_are_counted_as_they_will_be():
+    config = DataConfig("sklearn.wine", 0.25, test_fraction=0.1)
+    assert description.parts(SOURCES["sklearn.wine"], config) == (115, 45, 18)
+    mnist = replace(config, source="torchvision.MNIST")
+    assert description.parts(SOURCES["torchvision.MNIST"], mnist) == (60_000, 9_000, 1_000)
+
+
+def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(qtbot, section):
+    section.training_transforms.put("RandomRotation")
+    section.training_transforms.put("Normalize")
+    names = [one.name for one in section._config.train_transforms]
+    assert names == ["RandomRotation", "Normalize"]
+    assert [one.name for one in section._config.eval_transforms] == ["Normalize"], "what does not draw goes into both"
+    section.training_transforms.items[1].raised.emit()
+    assert [one.name for one in section._config.train_transforms] == ["Normalize", "RandomRotation"]
+    section.training_transforms.items[1].form.edited.emit("degrees", 45, None)
+    assert section._config.train_transforms[1].params == FrozenMap(degrees=45.0)
+    section.look()
+    settled(qtbot, section)
+    preview = section.batch.preview
+    assert len(preview.before) == len(preview.pictures) == 8 and preview.low == -1
+    assert not section.batch.grab().isNull() and "Above: before the transforms." in section.batch_words.text()
+    section.training_transforms.items[0].removed.emit()
+    assert [one.name for one in section._config.train_transforms] == ["RandomRotation"]
+    section.training_transforms.put("Resize")
+    assert section._config.train_transforms[-1].params == FrozenMap(size=(8, 8)), "as large as the pictures are"
+
+
+def test_tables_are_offered_no_transforms(section):
+    section.show_config(DataConfig("sklearn.iris"))
+    assert not section.training_transforms.isVisible() and not section.eval_transforms.isVisible()
+
+
+OWN = """\
+import torch
+from torch.utils.data import TensorDataset
+
+
+class Own(TensorDataset):
+    def __init__(self):
+        super().__init__(torch.rand(30, 3), torch.arange(30) % 3)
+"""
+
+
+def test_a_dataset_class_waits_until_its_file_is_trusted(qtbot, section, tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    section.show_config(DataConfig("file.dataset", path=str(path)))
+    assert "not trusted yet" in section.state.text() and not section.reader.busy and not section.show_batch.isVisible()
+    with qtbot.waitSignal(section.trust_requested) as asked:
+        qtbot.mouseClick(section.trust, Qt.MouseButton.LeftButton)
+    assert asked.args == [str(path)]
+    layer_files.allow(dataset_class.file_of(path).sha256, tried=True)
+    section.show_config(section._config)
+    settled(qtbot, section)
+    assert "30 samples of 3 float32, 3 classes" in section.state.text() and not section.trust.isVisible()
+
+
+def test_net_and_data_stand_side_by_side_with_a_cure(qtbot, section):
+    from app.builder.analysis import analyse
+    from app.preflight import preflight
+    from tests.support.builder_nets import net
+
+    graph = net([("input", "x", {"shape": (1, 9, 9)}), ("nn.Flatten", "flatten", {}),
+                 ("nn.Linear", "fc", {"out_features": 7}), ("output", "y", {})])  # fmt: skip
+    section.fit.show_fit(preflight.fit(Project(graph=graph), analyse(graph)))
+    assert section.fit.data.text() == "N×1×8×8 float32, and the loss wants N×10: a value for each class."
+    assert section.fit.net.text() == "N×1×9×9 float32, and it gives N×7."
+    labels = ["Set shape to 1×8×8", "Set out_features=10", "Synthetic data 1×9×9, 7 classes"]
+    assert [button.text() for button in section.fit.buttons] == labels
+    with qtbot.waitSignal(section.fit.cure_requested) as asked:
+        qtbot.mouseClick(section.fit.buttons[0], Qt.MouseButton.LeftButton)
+    assert asked.args[0].label == "Set shape to 1×8×8"
+    section.fit.show_fit(None)
+    assert not section.fit.isVisible()

@@ -1,0 +1,281 @@
+"""The dialogs: what they say, what they return, and that each is for the keyboard."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
+from PySide6.QtWidgets import QLabel, QMainWindow, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app import __version__
+from app.data.downloads.download import DownloadCancelled, DownloadError
+from app.data.sources import MNIST
+from app.views.export.export_dialog import ExportChoice, ExportDialog, folder_problem
+from app.views.training.form.download_dialog import DownloadDialog
+from app.views.ui.dialogs.about import AboutDialog, versions
+from app.views.ui.dialogs.message import Answer, ErrorDialog, QuestionDialog, running_dialog, show_error, unsaved_dialog
+from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet, command_text, key_text
+
+
+def words(widget: QWidget) -> str:
+    return "\n".join(label.text() for label in widget.findChildren(QLabel))
+
+
+def show(qtbot: QtBot, dialog: QWidget) -> None:
+    qtbot.addWidget(dialog)
+    with qtbot.waitExposed(dialog):
+        dialog.show()
+
+
+# --- Errors and questions
+
+
+def test_an_error_says_what_where_and_what_next(qtbot: QtBot) -> None:
+    trace = "Traceback (most recent call last):\nValueError: x"
+    dialog = ErrorDialog("The file could not be opened", "net.tape, line 3", "Choose another.", trace)
+    show(qtbot, dialog)
+    assert "net.tape, line 3" in words(dialog) and "Choose another." in words(dialog)
+    assert not dialog.details.isVisible()
+    qtbot.mouseClick(dialog.show_button, Qt.MouseButton.LeftButton)
+    assert dialog.details.isVisible() and dialog.details.toPlainText() == trace
+    qtbot.mouseClick(dialog.copy_button, Qt.MouseButton.LeftButton)
+    copied = QGuiApplication.clipboard().text()
+    assert copied.startswith("The file could not be opened\nnet.tape") and copied.endswith(trace)
+    qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()
+
+
+def test_without_a_traceback_there_is_no_button_for_it(qtbot: QtBot) -> None:
+    host = QWidget()
+    qtbot.addWidget(host)
+    dialog = show_error(host, "No", cure="Try again.")
+    assert dialog.isVisible() and not dialog.show_button.isVisible()
+    dialog.reject()
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [("Save", Answer.SAVE), ("Don't save", Answer.DISCARD), ("Cancel", Answer.CANCEL)],
+)
+def test_unsaved_changes(qtbot: QtBot, text: str, answer: Answer) -> None:
+    dialog = unsaved_dialog("digits")
+    show(qtbot, dialog)
+    press(qtbot, dialog, text)
+    assert dialog.answer is answer and not dialog.isVisible()
+
+
+def press(qtbot: QtBot, dialog: QuestionDialog, text: str) -> None:
+    from app.views.ui.widgets import Button
+
+    button = next(each for each in dialog.findChildren(Button) if each.text() == text)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+@pytest.mark.parametrize(("key", "answer"), [(Qt.Key.Key_Escape, Answer.CANCEL), (Qt.Key.Key_Return, Answer.SAVE)])
+def test_unsaved_changes_by_key(qtbot: QtBot, key: Qt.Key, answer: Answer) -> None:
+    dialog = unsaved_dialog("digits")
+    show(qtbot, dialog)
+    qtbot.keyClick(dialog, key)
+    assert dialog.answer is answer
+
+
+def test_leaving_a_run_is_not_the_default(qtbot: QtBot) -> None:
+    dialog = running_dialog("epoch 3 of 20")
+    show(qtbot, dialog)
+    assert "epoch 3 of 20" in words(dialog)
+    qtbot.keyClick(dialog, Qt.Key.Key_Return)
+    assert dialog.answer is Answer.CANCEL
+
+
+def test_enter_presses_the_button_that_has_the_focus(qtbot: QtBot) -> None:
+    dialog = unsaved_dialog("digits")
+    show(qtbot, dialog)
+    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Don't save")
+    button.setFocus()
+    qtbot.keyClick(button, Qt.Key.Key_Return)
+    assert dialog.answer == Answer.DISCARD
+
+
+def test_about_tells_the_versions(qtbot: QtBot) -> None:
+    dialog = AboutDialog()
+    show(qtbot, dialog)
+    qtbot.mouseClick(dialog.copy_button, Qt.MouseButton.LeftButton)
+    assert f"Tapedeck {__version__}" in QGuiApplication.clipboard().text()
+    assert dict(versions())["torch"] != "not installed"
+
+
+# --- Commands and shortcuts
+
+
+@pytest.fixture
+def window(qtbot: QtBot) -> QMainWindow:
+    result = QMainWindow()
+    qtbot.addWidget(result)
+    return result
+
+
+@pytest.fixture
+def actions(window: QMainWindow) -> list[QAction]:
+    made = []
+    for title, text, keys in (
+        ("&File", "&New", "Ctrl+N"), ("&File", "Save &as…", "Ctrl+Shift+S"), ("&View", "Zoom &in", "Ctrl++"),
+        ("&View", "Frame && centre", ""),
+    ):  # fmt: skip
+        menu = next((a.menu() for a in window.menuBar().actions() if a.text() == title), None)
+        menu = menu or window.menuBar().addMenu(title)
+        action = QAction(text, window)
+        action.setShortcut(QKeySequence(keys))
+        menu.addAction(action)
+        made.append(action)
+    return made
+
+
+def test_names_and_keys_are_read_plainly(actions: list[QAction]) -> None:
+    assert [command_text(each) for each in actions] == ["New", "Save as", "Zoom in", "Frame & centre"]
+    assert [key_text(each) for each in actions] == ["Ctrl + N", "Ctrl + Shift + S", "Ctrl + +", ""]
+    actions[0].setShortcuts([QKeySequence("F1"), QKeySequence("?")])
+    assert key_text(actions[0]) == "F1, ?"
+
+
+def test_the_sheet_has_shortcuts_by_menu_and_the_gestures(qtbot: QtBot, actions: list[QAction]) -> None:
+    sheet = ShortcutSheet(actions)
+    show(qtbot, sheet)
+    text = words(sheet)
+    assert text.index("File") < text.index("Ctrl + N") < text.index("View") < text.index("Zoom in")
+    assert "Frame & centre" not in text and "Alt + click on a wire" in text
+
+
+def test_typing_finds_a_command_and_enter_runs_it(qtbot: QtBot, actions: list[QAction]) -> None:
+    palette = CommandPalette(actions)
+    show(qtbot, palette)
+    qtbot.keyClicks(palette.field, "save")
+    with qtbot.waitSignal(actions[1].triggered):
+        qtbot.keyClick(palette.field, Qt.Key.Key_Return)
+    assert not palette.isVisible()
+
+
+def test_arrows_go_through_all_commands(qtbot: QtBot, actions: list[QAction]) -> None:
+    palette = CommandPalette(actions)
+    show(qtbot, palette)
+    assert palette.model.rowCount() == len(actions)
+    qtbot.keyClick(palette.field, Qt.Key.Key_Down)
+    qtbot.keyClick(palette.field, Qt.Key.Key_Down)
+    with qtbot.waitSignal(actions[2].triggered):
+        qtbot.keyClick(palette.field, Qt.Key.Key_Return)
+
+
+def test_a_command_that_is_not_available_is_left_alone(qtbot: QtBot, actions: list[QAction]) -> None:
+    actions[0].setEnabled(False)
+    palette = CommandPalette(actions)
+    show(qtbot, palette)
+    qtbot.keyClicks(palette.field, "new")
+    index = palette.model.index(0)
+    assert palette.model.data(index, Qt.ItemDataRole.AccessibleTextRole) == "New, Ctrl + N, not available now"
+    with qtbot.assertNotEmitted(actions[0].triggered):
+        qtbot.keyClick(palette.field, Qt.Key.Key_Return)
+    assert palette.isVisible()
+    qtbot.keyClick(palette.field, Qt.Key.Key_Escape)
+    assert not palette.isVisible()
+
+
+def test_no_command_of_that_name(qtbot: QtBot, actions: list[QAction]) -> None:
+    palette = CommandPalette(actions)
+    show(qtbot, palette)
+    palette.field.setText("zzz")
+    assert palette.none.isVisible()
+    qtbot.keyClick(palette.field, Qt.Key.Key_Return)
+    assert palette.isVisible()
+
+
+# --- Export
+
+
+def test_export_returns_what_was_chosen(qtbot: QtBot, tmp_path: Path) -> None:
+    dialog = ExportDialog(tmp_path / "net", "untrained, drawn with seed 0")
+    show(qtbot, dialog)
+    assert dialog.weights.text() == "Weights untrained, drawn with seed 0."
+    assert dialog.note.text() == "The folder will be made."
+    dialog.boxes["pt"].setFocus()
+    qtbot.keyClick(dialog.boxes["pt"], Qt.Key.Key_Space)
+    with qtbot.waitSignal(dialog.chosen) as chosen:
+        qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    assert chosen.args == [ExportChoice(tmp_path / "net", True, True, True, True)]
+    assert chosen.args[0].names == ("model.py", "weights.safetensors", "weights.pt", "train.py")
+
+
+def test_export_says_what_stands_in_the_way(qtbot: QtBot, tmp_path: Path) -> None:
+    (tmp_path / "model.py").touch()
+    (tmp_path / "file").touch()
+    dialog = ExportDialog(tmp_path, "of run 1, after 5 steps")
+    show(qtbot, dialog)
+    assert dialog.note.text() == "Will be replaced: model.py." and dialog.export_button.isEnabled()
+    dialog.folder.setText("")
+    assert "whole path" in dialog.note.text() and not dialog.export_button.isEnabled()
+    dialog.folder.setText(str(tmp_path / "file"))
+    assert "is a file" in dialog.note.text() and not dialog.export_button.isEnabled()
+    dialog.folder.setText(str(tmp_path))
+    for box in dialog.boxes.values():
+        box.setChecked(False)
+    assert dialog.note.text() == "Choose at least one file." and not dialog.weights.isVisible()
+    assert "no folder can be made" in folder_problem(tmp_path / "file" / "below")
+
+
+# --- Download
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def test_a_download_is_confirmed_shows_bytes_and_ends(qtbot: QtBot, tmp_path: Path) -> None:
+    go_on = threading.Event()
+    asked = []
+
+    def fetch(source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]) -> None:
+        asked.append((source, root))
+        progress(4_000_000, 8_000_000, "train-images.gz")
+        go_on.wait(10)
+
+    dialog = DownloadDialog(MNIST, tmp_path, fetch=fetch)
+    show(qtbot, dialog)
+    assert "11.6 MB" in dialog.words.text() and not asked, "nothing is fetched before it is confirmed"
+    qtbot.keyClick(dialog, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: dialog.bar.value() == 500)
+    assert dialog.state.text() == "4.0 MB of 8.0 MB · train-images.gz"
+    with qtbot.waitSignal(dialog.downloaded) as done:
+        go_on.set()
+    assert done.args == [MNIST] and asked == [(MNIST, tmp_path)] and not dialog.isVisible()
+
+
+def test_a_download_can_be_stopped(qtbot: QtBot, tmp_path: Path) -> None:
+    def fetch(source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]) -> None:
+        while not cancelled():
+            pass
+        raise DownloadCancelled
+
+    dialog = DownloadDialog(MNIST, tmp_path, fetch=fetch)
+    show(qtbot, dialog)
+    dialog.start()
+    with qtbot.waitSignal(dialog.rejected), qtbot.assertNotEmitted(dialog.downloaded):
+        qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()
+
+
+def test_a_failed_download_says_why_and_can_be_tried_again(qtbot: QtBot, tmp_path: Path) -> None:
+    answers = [DownloadError("No mirror gave the file."), None]
+
+    def fetch(source: str, root: Path, progress: Progress, cancelled: Callable[[], bool]) -> None:
+        if error := answers.pop(0):
+            raise error
+
+    dialog = DownloadDialog(MNIST, tmp_path, fetch=fetch)
+    show(qtbot, dialog)
+    dialog.start()
+    qtbot.waitUntil(lambda: dialog.start_button.text() == "Try again")
+    assert dialog.state.text() == "No mirror gave the file."
+    with qtbot.waitSignal(dialog.downloaded):
+        qtbot.mouseClick(dialog.start_button, Qt.MouseButton.LeftButton)

@@ -1,0 +1,258 @@
+"""The page Evaluation: what it shows of an evaluation, and the pad that a net is tried on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QColor, QImage
+
+from app.data.config import DataConfig
+from app.training.evaluation.evaluator import Evaluator
+from app.training.evaluation.predict import as_digit, as_input, shown, survey, try_input
+from app.views.training.evaluation.drawing_pad import Pad, read_picture
+from app.views.training.evaluation.page import EvaluationPage
+from app.views.training.evaluation.predict import TryPage
+from app.views.ui import theme
+from tests.support.training_jobs import CONV_NET, SMALL_NET, job, net
+
+TABLE_NET = net(["self.linear1 = nn.Linear(4, 3)"], ["return self.linear1(x)"], (4,))
+
+
+@pytest.fixture(autouse=True)
+def themed(qapp):
+    theme.apply(qapp, "dark")
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    return Evaluator(job(CONV_NET))
+
+
+@pytest.fixture(scope="module")
+def found(evaluator):
+    return evaluator.evaluate()
+
+
+@pytest.fixture
+def page(qtbot, found):
+    made = EvaluationPage()
+    qtbot.addWidget(made)
+    made.resize(1290, 310)
+    made.show()
+    made.set_found(found)
+    return made
+
+
+def test_the_figures_are_those_that_were_found(page, found):
+    texts = page.figures.texts()
+    assert texts[1] == f"Accuracy {100 * found.accuracy:.2f} %" and any(text.startswith("AUROC 0.") for text in texts)
+
+
+def test_a_click_on_a_cell_asks_for_its_samples(qtbot, page, found):
+    number = found.wrong()[0]
+    cell = int(found.columns["true"][number, 0]), int(found.columns["called"][number, 0])
+    with qtbot.waitSignal(page.wanted) as asked:
+        place = page.matrix.centre_of(*cell).toPoint()
+        qtbot.mouseClick(page.matrix, Qt.MouseButton.LeftButton, pos=place)
+    assert asked.args[0] == found.cell(*cell).tolist() and number in asked.args[0]
+    with qtbot.waitSignal(page.matrix.chosen) as moved:
+        qtbot.keyClick(page.matrix, Qt.Key.Key_Down)
+    assert moved.args == [min(cell[0] + 1, 9), cell[1]]
+
+
+def test_misclassified_or_all_by_their_loss(qtbot, page, found):
+    with qtbot.waitSignal(page.wanted) as asked:
+        page.order.set_value("worst")
+    assert asked.args[0] == found.worst().tolist()
+    with qtbot.waitSignal(page.wanted) as asked:
+        page.order.set_value("wrong")
+    assert asked.args[0] == found.wrong().tolist()
+
+
+@pytest.mark.parametrize("column", range(5))
+def test_the_table_is_sorted_by_any_column(page, found, column):
+    model = page.classes.classes
+    for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder):
+        page.classes.sortByColumn(column, order)
+        rows = [row for _, row in model.rows]
+        values = [(float(row.name), row.precision, row.recall, row.f1, row.support)[column] for row in rows]
+        values = [value for value in values if value == value]
+        assert values == sorted(values, reverse=order == Qt.SortOrder.DescendingOrder)
+    assert sorted(number for number, _ in model.rows) == list(range(10))
+
+
+def test_samples_come_with_picture_class_and_probabilities(page, evaluator, found):
+    numbers = found.wrong()[:5].tolist()
+    told = shown(evaluator, found, numbers)
+    assert [one.number for one in told] == numbers and not any(one.right for one in told)
+    true, called = found.columns["true"][numbers[0], 0], found.columns["called"][numbers[0], 0]
+    assert told[0].title == f"{true} → {called}" and told[0].tip.count("%") == 5
+    inputs, _ = evaluator.read("validation", numbers)
+    assert np.array_equal(told[0].picture[:, :, 0], (inputs[0, 0] * 255).round().byte().numpy())
+    page.show_samples(told)
+    assert not page.grab().isNull()
+
+
+def test_values_have_a_plot_in_place_of_the_matrix(qtbot):
+    from dataclasses import replace
+
+    from app.training.evaluation.result import Evaluation
+
+    true = np.linspace(0, 1, 20, dtype=np.float32)[:, None]
+    columns = {"true": true, "called": true + 0.1, "loss": np.full(20, 0.01, np.float32)}
+    values = Evaluation("x", "test", "w", "values", (), 20, 0.01, None, (("r2", 0.9),), None, columns)
+    page = EvaluationPage()
+    qtbot.addWidget(page)
+    page.resize(1290, 310)
+    page.show()
+    page.set_found(replace(values))
+    assert page.plot.isVisible() and not page.matrix.isVisible() and not page.classes.isVisible()
+    xs, ys = page.plot._places()
+    with qtbot.waitSignal(page.wanted) as asked:
+        qtbot.mouseClick(page.plot, Qt.MouseButton.LeftButton, pos=QPoint(round(xs[7]), round(ys[7])))
+    assert asked.args[0] == [7]
+
+
+# --- Trying the net
+
+
+def draw(pad: Pad, *points: tuple[int, int]) -> None:
+    for begin, end in zip(points, points[1:], strict=False):
+        pad.stroke(QPointF(*begin), QPointF(*end))
+
+
+def test_a_drawing_is_put_where_mnist_puts_its_digits(qtbot):
+    pad = Pad()
+    qtbot.addWidget(pad)
+    draw(pad, (20, 20), (20, 90))  # a one, far from the middle
+    digit = as_digit(pad.ink(), (28, 28))
+    rows, columns = np.nonzero(digit.max(1) > 0.05)[0], np.nonzero(digit.max(0) > 0.05)[0]
+    assert rows[-1] - rows[0] + 1 == 20 and digit.max() == 1.0
+    middle = (digit.sum(1) * (np.arange(28) + 0.5)).sum() / digit.sum(), (digit.sum(0) * (np.arange(28) + 0.5)).sum()
+    assert middle[0] == pytest.approx(14, abs=0.6) and middle[1] / digit.sum() == pytest.approx(14, abs=0.6)
+    assert len(columns) < 10
+    small = as_digit(pad.ink(), (8, 8))
+    assert (small.max(1) > 0.05).all(), "a digit of scikit-learn fills its picture"
+    pad.clear()
+    assert not as_digit(pad.ink(), (28, 28)).any()
+
+
+def test_a_drawing_is_answered_while_it_is_drawn(qtbot, evaluator):
+    page = TryPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 300)
+    page.show()
+    page.set_survey(survey(evaluator, "start weights"))
+    with qtbot.waitSignal(page.asked) as asked:
+        qtbot.mousePress(page.pad, Qt.MouseButton.LeftButton, pos=QPoint(60, 60))
+        qtbot.mouseMove(page.pad, QPoint(120, 120))
+    answer = try_input(evaluator, asked.args[0], layers=True)
+    page.show_answer(answer)
+    assert answer.values.sum() == pytest.approx(1, abs=1e-5) and page.bars.called == str(answer.values.argmax())
+    assert [name for name, _ in answer.layers] == ["conv1", "norm1", "conv2"] and answer.seen.shape == (8, 8, 3)
+    assert "8×8" in page.words.text() and "scikit-learn" in page.words.text()
+
+
+def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_data(qtbot, evaluator, tmp_path):
+    image = QImage(40, 20, QImage.Format.Format_RGB888)
+    image.fill(QColor(255, 0, 0))
+    image.save(str(tmp_path / "red.png"))
+    page = TryPage()
+    qtbot.addWidget(page)
+    page.set_survey(survey(evaluator, "start weights"))
+    with qtbot.waitSignal(page.asked) as asked:
+        page.take_picture(tmp_path / "red.png")
+    assert asked.args[0].shape == (1, 8, 8) and asked.args[0] == pytest.approx(0.299, abs=1e-3)
+    assert "red.png" in page.words.text()
+    page.invert.setChecked(True)
+    assert page.sample() == pytest.approx(0.701, abs=1e-3)
+    assert read_picture(tmp_path / "red.png").shape == (3, 20, 40)
+    (tmp_path / "no.png").write_bytes(b"no picture")
+    with qtbot.waitSignal(page.refused) as told:
+        page.take_picture(tmp_path / "no.png")
+    assert "no.png" in told.args[1]
+
+
+def test_a_colour_net_gets_three_channels_each_in_its_own_range():
+    from app.training.evaluation.predict import Survey
+
+    low, high = np.array([-1, -2, 0], np.float32), np.array([1, 2, 4], np.float32)
+    taken = Survey((3, 4, 4), ("a",), low, high, (low + high) / 2, (), True, "w")
+    found = as_input(np.ones((1, 8, 8), np.float32), taken)
+    assert found.shape == (3, 4, 4) and found[:, 0, 0].tolist() == [1, 2, 4]
+
+
+def test_a_row_of_a_table_is_typed(qtbot):
+    evaluator = Evaluator(job(TABLE_NET, data=DataConfig("sklearn.iris")))
+    taken = survey(evaluator, "start weights")
+    page = TryPage()
+    qtbot.addWidget(page)
+    page.set_survey(taken)
+    assert len(page.fields) == 4 and "sepal" in page.fields[0].accessibleName()
+    assert page.sample() == pytest.approx(taken.mean, abs=1e-3)
+    with qtbot.waitSignal(page.asked) as asked:
+        page.fields[2].selectAll()
+        qtbot.keyClicks(page.fields[2], "9")
+    assert asked.args[0][2] == 9
+    assert try_input(evaluator, asked.args[0]).values.sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_trying_leaves_the_generators_and_the_net_as_they_were():
+    import torch
+
+    evaluator = Evaluator(job(SMALL_NET))
+    before, weights = torch.get_rng_state(), evaluator.stepper.model.state_dict()["linear1.weight"].clone()
+    first = try_input(evaluator, np.zeros((1, 8, 8), np.float32), layers=True)
+    second = try_input(evaluator, np.zeros((1, 8, 8), np.float32))
+    assert np.array_equal(first.values, second.values), "dropout is off"
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(weights, evaluator.stepper.model.state_dict()["linear1.weight"])
+
+
+# --- Metrics of a run
+
+
+def test_metrics_are_chosen_among_those_that_fit_the_data(qtbot):
+    from app.training.config import TrainingConfig
+    from app.views.training.evaluation.metrics_section import MetricsSection
+
+    section = MetricsSection()
+    qtbot.addWidget(section)
+    section.set_data(DataConfig())
+    section.show_config(TrainingConfig(metrics=("f1", "mae")))
+    assert "perplexity" not in section.toggles and section.toggles["f1"].value()
+    assert "says nothing" in section.toggles["mae"].toolTip() and section.summary == "F1, MAE"
+    with qtbot.waitSignal(section.edited) as told:
+        section.toggles["auroc"].click()
+    assert told.args[:2] == ["metrics", ("f1", "auroc", "mae")]
+    section.show_config(TrainingConfig(metrics=told.args[1]))
+    with qtbot.waitSignal(section.edited) as told:
+        section.toggles["mae"].click()
+    assert told.args[1] == ("f1", "auroc")
+
+
+def test_metrics_are_drawn_beside_the_accuracy_and_alone_where_there_is_none(qtbot):
+    from app.training.events import EpochDone, Started, StepDone
+    from app.training.history import History
+    from app.views.training.charts.charts import AccuracyChart
+
+    for accuracy, metrics, title in (
+        (0.5, (("f1", 0.4), ("perplexity", 7.0)), "Accuracy"),
+        (None, (("mae", 3.0), ("r2", 0.2)), "Metrics"),
+    ):
+        history = History()
+        history.add(Started("cpu", None, 2, 1, 1, 0, 1, (), 1, 1))
+        for epoch in (1, 2):
+            history.add(StepDone(epoch, epoch, 1.0, 1, float(epoch)))
+            history.add(EpochDone(epoch, epoch, 1.0, accuracy, 1.0, accuracy, float(epoch), metrics))
+        chart = AccuracyChart()
+        qtbot.addWidget(chart)
+        chart.set_history(history, "step")
+        chart.redraw()
+        assert chart.heading.texts[0] == title
+        told = {entry.label: entry.value for entry in chart.entries(None)}
+        if accuracy:
+            assert told == {"train": "50.00", "validation": "50.00", "F1": "40.00", "Perplexity": "7.00"}
+        else:
+            assert told == {"MAE": "3.00", "R²": "0.200"}

@@ -1,0 +1,86 @@
+"""The gain ladder over the steps of a run: its map, its words, and the page without a captured batch."""
+
+import math
+
+import pytest
+from PySide6.QtWidgets import QLabel
+
+from app.training.history import History
+from app.training.monitoring import watcher
+from app.views.autograd.findings.findings_page import FINDINGS, GAIN, OVER, FindingsPage
+from app.views.autograd.findings.gain_over_steps import NO_GAINS, NO_RUN, GainsOverRun
+from tests.support.training_jobs import CONV_NET, job, net, run
+
+DEEP = net(
+    [f"self.linear{n} = nn.Linear({64 if n == 1 else 16}, 16)" for n in range(1, 13)]
+    + [f"self.act{n} = nn.Sigmoid()" for n in range(1, 13)],
+    ["x = x.flatten(1)", *(f"x = self.act{n}(self.linear{n}(x))" for n in range(1, 13)), "return x[:, :10]"],
+)
+
+
+def said(widget):
+    return [part.text() for part in widget.findChildren(QLabel)]
+
+
+def trained(source, steps):
+    history = History()
+    history.extend(run(job(source, max_steps=steps)))
+    return history
+
+
+@pytest.fixture
+def every_step(monkeypatch):
+    for name in ("LOOKS", "NORMS", "MEMORY"):
+        monkeypatch.setattr(watcher, name, (0.0, math.inf))
+
+
+@pytest.fixture
+def shown(qtbot) -> GainsOverRun:
+    made = GainsOverRun()
+    qtbot.addWidget(made)
+    made.resize(900, 260)
+    made.show()
+    qtbot.waitExposed(made)
+    return made
+
+
+def test_a_run_whose_gradient_vanishes_is_drawn_and_its_layer_named(shown, every_step, qtbot):
+    history = trained(DEEP, 4)
+    shown.set_history(history)
+    assert shown.rule.text().startswith("Vanishes first at ") and "measured step" in shown.rule.text()
+    assert shown.map.isVisible() and shown.map.layers[0] == "linear1" and shown.map.layers[-1] == "Net"
+    assert shown.map.bounds.high >= 1 > 1e-3 > shown.map.bounds.low
+    assert list(shown.map.steps)[0] == 1
+    row = shown.map.layers.index("act12")
+    shown.map._hovered = row
+    value = history.seen.tables["reach"].columns["act12"][0]
+    assert shown.map.rows(0)[0][1] == "act12" and 0 < value
+    with qtbot.waitSignal(shown.layerChosen) as chosen:
+        shown.map._clicked(1.0, len(shown.map.layers) - row - 0.5)
+    assert chosen.args == ["act12"]
+
+
+def test_what_is_left_is_told_again_as_the_run_goes_on(shown):
+    history = History()
+    events = run(job(CONV_NET, max_steps=3))
+    history.extend(events[:1])
+    shown.set_history(history)
+    assert shown.empty.isVisible() and NO_GAINS[0] in said(shown.empty)
+    history.extend(events[1:])
+    shown.set_history(history)
+    assert shown.map.isVisible() and shown.rule.text().startswith("No layer vanishes or explodes")
+
+
+def test_the_page_shows_the_run_without_a_captured_batch(qtbot):
+    page = FindingsPage()
+    qtbot.addWidget(page)
+    page.resize(900, 300)
+    page.show()
+    assert page.over.isHidden() and page.page == FINDINGS
+    page.turn_to(GAIN)
+    assert page.over.isVisible() and page.empty.isVisible() and not page.over_run
+    page.over.set_value(OVER)
+    assert page.over_run and page.steps.isVisible() and page.run.isHidden()
+    assert page.steps.empty.isVisible() and NO_RUN[0] in said(page.steps.empty)
+    with qtbot.waitSignal(page.steps.runRequested):
+        page.steps.empty.acted.emit()

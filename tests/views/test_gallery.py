@@ -1,0 +1,216 @@
+"""The gallery: a card for each example, painted in steps, to walk over by keys and to filter by typing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QSize, Qt
+from pytestqt.qtbot import QtBot
+
+from app.builder.blocks import Block, with_blocks
+from app.builder.catalog.catalog import catalog
+from app.builder.graph import Node
+from app.preflight import examples
+from app.project import file
+from app.project.project import Project
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+from app.views.gallery.cards import PICTURE
+from app.views.gallery.gallery import GalleryDialog
+from app.views.ui import theme, thumbnails
+from app.views.ui.background import Background
+from app.views.ui.thumbnails import AT_ONCE, Thumbnails, Wanted, growing
+from tests.support.builder_nets import chain
+
+
+@pytest.fixture
+def worker() -> Iterator[Background]:
+    made = Background()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def gallery(qtbot: QtBot, worker: Background, tmp_path: Path) -> GalleryDialog:
+    dialog = GalleryDialog(worker, tmp_path)
+    qtbot.addWidget(dialog)
+    with qtbot.waitExposed(dialog):
+        dialog.show()
+    qtbot.waitUntil(lambda: len(dialog.model.cards) == 1 + len(examples.paths()))
+    return dialog
+
+
+def titles(gallery: GalleryDialog) -> list[str]:
+    return [gallery.model.index(row).data() for row in range(gallery.model.rowCount())]
+
+
+# --- What is said
+
+
+def test_what_is_said_of_an_example_is_read_and_counted() -> None:
+    path = resource_path("examples", "digits.tape")
+    example = examples.read(path)
+    modules = [node for node in example.project.graph.nodes.values() if node.op.startswith("nn.")]
+    assert example.layers == len(modules) and example.words
+    told = examples.facts(example.project)
+    assert told.parameters == told.analysis.total_parameters > 0
+    assert told.training == examples.OFFLINE and "trains offline" in told.data
+
+
+def test_data_that_must_be_fetched_and_nets_without_data_are_told_apart(tmp_path: Path) -> None:
+    mnist = examples.read(resource_path("examples", "MNIST net.tape"))
+    told = examples.facts(mnist.project, tmp_path)
+    assert told.training == examples.DOWNLOAD and "12 MB" in told.data
+    unet = examples.read(resource_path("examples", "U-Net.tape"))
+    assert examples.facts(unet.project).training == examples.NO_DATA
+    assert examples.facts(Project("none")).training == examples.BROKEN
+
+
+def test_the_words_are_the_first_sentences_of_the_notes(tmp_path: Path) -> None:
+    path = tmp_path / "a.tape"
+    notes = "One of 1.5 things. And a\nsecond sentence. A third.\n\nMore."
+    file.write(Project("a", chain(2), notes=notes), path)
+    assert examples.read(path).words == "One of 1.5 things. And a second sentence."
+    file.write(Project("a", chain(2)), path)
+    assert examples.read(path).words == "ReLU"
+
+
+def test_layers_within_blocks_and_repetitions_are_counted() -> None:
+    block = Block("Twice", chain(2))
+    graph = chain(1).with_node(Node("b", "block.Twice", "b", repeat=3))
+    graph = graph.with_node(Node("s", "nn.ReLU", "s", shares="n0"))
+    blocks = FrozenMap({"Twice": block})
+    assert examples.layers(graph, blocks, with_blocks(catalog(), blocks)) == 1 + 3 * 2
+
+
+# --- Pictures
+
+
+def test_a_drawing_grows_a_few_nodes_or_wires_at_a_time_and_is_whole_in_the_end() -> None:
+    project = Project("a", chain(9))
+    parts = list(growing(project))
+    counts = [len(part.graph.nodes) + len(part.graph.edges) for part in (Project(), *parts)]
+    assert all(after - before <= AT_ONCE for before, after in zip(counts, counts[1:], strict=False))
+    assert parts[-1] is project
+
+
+def test_pictures_are_painted_in_turns_and_kept(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thumbnails, "BUDGET", 0.0)  # one piece a turn at most
+    painter = Thumbnails(QSize(120, 60))
+    wanted = Wanted("picture", Project("a", chain(6)), catalog())
+    with qtbot.waitSignal(painter.made) as made:
+        painter.ask(wanted)
+        assert made.signal_triggered is False
+    picture = made.args[1]
+    image = picture.toImage()
+    assert image.hasAlphaChannel() and any(image.pixelColor(x, 60).alpha() for x in range(image.width()))
+    with qtbot.waitSignal(painter.made, timeout=0) as again:
+        painter.ask(wanted)
+    assert again.args[1].cacheKey() == picture.cacheKey()
+
+
+def test_another_theme_has_pictures_of_its_own(qtbot: QtBot, qapp, gallery: GalleryDialog) -> None:
+    path = examples.paths()[0]
+    qtbot.waitUntil(lambda: path in gallery.model.pictures)
+    before = gallery.model.pictures[path].cacheKey()
+    other = "light" if theme.current().dark else "dark"
+    theme.apply(qapp, other)
+    qtbot.waitUntil(lambda: gallery.model.pictures[path].cacheKey() != before)
+
+
+# --- The dialog
+
+
+def test_each_example_has_a_card_with_a_picture_and_facts(qtbot: QtBot, gallery: GalleryDialog) -> None:
+    assert titles(gallery)[0] == "Blank project"
+    assert set(titles(gallery)[1:]) == {path.stem for path in examples.paths()}
+    qtbot.waitUntil(lambda: all(card.facts for card in gallery.model.cards[1:]), timeout=60_000)
+    qtbot.waitUntil(lambda: set(examples.paths()) == set(gallery.model.pictures))
+    spoken = gallery.model.index(2).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert "layers" in spoken and "parameters" in spoken and "offline" in spoken
+    assert gallery.grab().width() > PICTURE.width()
+
+
+def test_typing_filters_and_enter_opens_the_best(qtbot: QtBot, gallery: GalleryDialog) -> None:
+    qtbot.keyClicks(gallery.field, "residual")
+    assert titles(gallery)[0] == "Residual net on digits"
+    with qtbot.waitSignal(gallery.chosen) as chosen:
+        qtbot.keyClick(gallery.field, Qt.Key.Key_Return)
+    assert chosen.args[0].stem == "Residual net on digits" and not gallery.isVisible()
+
+
+def test_what_nothing_is_called_says_so(qtbot: QtBot, gallery: GalleryDialog) -> None:
+    qtbot.keyClicks(gallery.field, "qqqq")
+    assert gallery.none.isVisible() and not gallery.open_button.isEnabled()
+    qtbot.keyClick(gallery.field, Qt.Key.Key_Return)
+    assert gallery.isVisible()
+
+
+def test_arrows_walk_over_the_cards_from_the_field_and_letters_find_the_field(
+    qtbot: QtBot, gallery: GalleryDialog
+) -> None:
+    assert gallery.open_button.text() == "New project"
+    qtbot.keyClick(gallery.field, Qt.Key.Key_Right)
+    assert gallery.view.currentIndex().row() == 1 and gallery.open_button.text() == "Open a copy"
+    qtbot.keyClick(gallery.field, Qt.Key.Key_Down)
+    assert gallery.view.currentIndex().row() == 1 + gallery.view.columns
+    qtbot.keyClick(gallery.field, Qt.Key.Key_Up)
+    qtbot.keyClick(gallery.field, Qt.Key.Key_Left)
+    gallery.view.setFocus()
+    qtbot.keyClick(gallery.view, "u")
+    assert gallery.field.text() == "u"
+    with qtbot.waitSignal(gallery.chosen):
+        qtbot.keyClick(gallery.view, Qt.Key.Key_Return)
+
+
+def test_a_double_click_opens_and_the_blank_one_is_none(qtbot: QtBot, gallery: GalleryDialog) -> None:
+    area = gallery.view.visualRect(gallery.model.index(0))
+    qtbot.mouseClick(gallery.view.viewport(), Qt.MouseButton.LeftButton, pos=area.center())
+    with qtbot.waitSignal(gallery.chosen) as chosen:
+        qtbot.mouseDClick(gallery.view.viewport(), Qt.MouseButton.LeftButton, pos=area.center())
+    assert chosen.args == [None]
+
+
+def test_a_closed_gallery_asks_nothing_more(qtbot: QtBot, gallery: GalleryDialog, worker: Background) -> None:
+    gallery.reject()
+    assert not worker.busy
+
+
+def test_an_example_that_cannot_be_analysed_does_not_stop_the_others(
+    qtbot: QtBot, worker: Background, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = examples.facts
+
+    def failing(project: Project, data_root: Path) -> examples.Facts:
+        if project.name == "digits":
+            raise RuntimeError("no memory")
+        return real(project, data_root)
+
+    monkeypatch.setattr(examples, "facts", failing)
+    dialog = GalleryDialog(worker, tmp_path, paths=examples.paths()[:3])
+    qtbot.addWidget(dialog)
+    with qtbot.waitExposed(dialog):
+        dialog.show()
+    qtbot.waitUntil(lambda: sum(card.facts is not None for card in dialog.model.cards) == 2, timeout=60_000)
+
+
+def test_the_empty_canvas_leads_here_and_a_copy_is_opened(qtbot: QtBot, qapp) -> None:
+    from app.views.main_window import MainWindow
+    from app.views.settings import Settings
+
+    window = MainWindow(Settings("TapedeckTest", "gallery"))
+    qtbot.addWidget(window)
+    window.show()
+    window.canvas.exampleRequested.emit()
+    dialog = window.findChild(GalleryDialog)
+    assert dialog is not None and dialog.isVisible()
+    qtbot.waitUntil(lambda: len(dialog.model.cards) == 1 + len(examples.paths()))
+    qtbot.keyClicks(dialog.field, "u-net")
+    qtbot.keyClick(dialog.field, Qt.Key.Key_Return)
+    assert window.document.project.name == "U-Net" and window.document.path is None
+    window.document.apply("Change", replace(window.document.project, notes="mine"))
+    window.document.undo_stack.setClean()
+    window.close()

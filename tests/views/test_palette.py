@@ -1,0 +1,274 @@
+"""The palette and the outline: find, drag, choose, and one selection for both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QModelIndex, QPoint, Qt
+from PySide6.QtGui import QDrag
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.builder.analysis import analyse
+from app.builder.catalog.catalog import catalog
+from app.builder.edits import edits
+from app.project.document import Document
+from app.util.resources import path as resource_path
+from app.views.outline.outline import Outline
+from app.views.palette.op_rows import node_picture
+from app.views.palette.palette import MIME, OpModel, Palette, fit, hint
+from app.views.selection import Selection
+from app.views.ui import fuzzy
+
+
+@pytest.fixture
+def palette(qtbot: QtBot) -> Palette:
+    view = Palette(catalog())
+    qtbot.addWidget(view)
+    view.resize(216, 700)
+    with qtbot.waitExposed(view):
+        view.show()
+    return view
+
+
+def shown(palette: Palette) -> list[str]:
+    """Keys of the ops that are shown, top to bottom."""
+    model = palette.model
+    tops = [model.index(row, 0) for row in range(model.rowCount())]
+    ops = (model.spec(model.index(row, 0, top)) for top in tops for row in range(model.rowCount(top)))
+    return [spec.key for spec in ops if spec]
+
+
+def test_every_op_is_there_once(palette: Palette) -> None:
+    assert sorted(shown(palette)) == sorted(catalog())
+    model = palette.model
+    for row in range(model.rowCount()):
+        top = model.index(row, 0)
+        assert model.rowCount(top) > 0 and not model.parent(top).isValid()
+        assert model.parent(model.index(0, 0, top)) == top
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("conv2", "nn.Conv2d"),
+        ("lin", "nn.Linear"),
+        ("bn", "nn.BatchNorm2d"),
+        ("F.relu", "F.relu"),
+        ("maxp", "nn.MaxPool2d"),
+    ],
+)
+def test_typing_finds_and_enter_adds(qtbot: QtBot, palette: Palette, typed: str, first: str) -> None:
+    palette.focus_search()
+    qtbot.keyClicks(palette.field, typed)
+    assert len(shown(palette)) < len(catalog())
+    with qtbot.waitSignal(palette.activated) as chosen:
+        qtbot.keyClick(palette.field, Qt.Key.Key_Return)
+    assert chosen.args == [first]
+    qtbot.keyClick(palette.field, Qt.Key.Key_Escape)
+    assert len(shown(palette)) == len(catalog())
+
+
+def test_a_category_finds_what_is_in_it(palette: Palette) -> None:
+    palette.field.setText("activation")
+    assert {catalog()[key].category for key in shown(palette)} == {"act"}
+
+
+def test_nothing_that_fits_says_so(palette: Palette) -> None:
+    palette.field.setText("zzz")
+    assert palette.empty.isVisible() and palette.empty.title() == "Nothing fits"
+
+
+def test_arrows_move_past_the_headings(qtbot: QtBot, palette: Palette) -> None:
+    palette.focus_search()
+    seen = []
+    for _ in range(5):
+        qtbot.keyClick(palette.field, Qt.Key.Key_Down)
+        spec = palette.model.spec(palette.tree.currentIndex())
+        assert spec is not None
+        seen.append(spec.key)
+    assert seen == shown(palette)[:5]
+    qtbot.keyClick(palette.field, Qt.Key.Key_Up)
+    assert palette.model.spec(palette.tree.currentIndex()).key == seen[3]
+
+
+def test_the_rows_are_for_the_keyboard_too(qtbot: QtBot, palette: Palette) -> None:
+    palette.tree.setFocus()
+    palette.tree.setCurrentIndex(palette.model.index_of("nn.Linear"))
+    with qtbot.waitSignal(palette.activated) as chosen:
+        qtbot.keyClick(palette.tree, Qt.Key.Key_Return)
+    assert chosen.args == ["nn.Linear"]
+    palette.tree.setCurrentIndex(palette.model.index(0, 0))
+    qtbot.keyClick(palette.tree, Qt.Key.Key_Up)
+    assert palette.field.hasFocus()
+
+
+def test_a_heading_folds_and_stays_folded_after_a_search(qtbot: QtBot, palette: Palette) -> None:
+    top = palette.model.index(0, 0)
+    assert palette.tree.isExpanded(top)
+    click(qtbot, palette, top)
+    assert not palette.tree.isExpanded(top)
+    palette.field.setText("conv2d")
+    assert palette.tree.isExpanded(palette.model.index(0, 0))
+    palette.field.clear()
+    assert not palette.tree.isExpanded(palette.model.index(0, 0))
+    assert palette.tree.isExpanded(palette.model.index(1, 0))
+
+
+def click(qtbot: QtBot, palette: Palette, index: QModelIndex) -> QPoint:
+    place = palette.tree.visualRect(index).center()
+    qtbot.mouseClick(palette.tree.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    return place
+
+
+def test_double_click_adds(qtbot: QtBot, palette: Palette) -> None:
+    place = click(qtbot, palette, palette.model.index_of("nn.Conv1d"))
+    with qtbot.waitSignal(palette.activated) as chosen:
+        qtbot.mouseDClick(palette.tree.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert chosen.args == ["nn.Conv1d"]
+
+
+def test_dragging_a_row_out_carries_its_key(qtbot: QtBot, palette: Palette, monkeypatch: pytest.MonkeyPatch) -> None:
+    carried = []
+
+    def run(drag: QDrag, *actions: object) -> Qt.DropAction:
+        carried.append((bytes(drag.mimeData().data(MIME).data()), drag.pixmap().size(), drag.mimeData().formats()))
+        return Qt.DropAction.CopyAction
+
+    monkeypatch.setattr(QDrag, "exec", run)
+    view = palette.tree.viewport()
+    start = palette.tree.visualRect(palette.model.index_of("nn.Conv2d")).center()
+    qtbot.mousePress(view, Qt.MouseButton.LeftButton, pos=start)
+    for step in range(1, 6):
+        qtbot.mouseMove(view, start + QPoint(8 * step, 4 * step))
+    qtbot.mouseRelease(view, Qt.MouseButton.LeftButton, pos=start + QPoint(40, 20))
+    assert len(carried) == 1
+    key, size, formats = carried[0]
+    assert key == b"nn.Conv2d" and formats == [MIME] and size.height() >= 50
+
+
+def test_headings_are_not_dragged(palette: Palette) -> None:
+    model = palette.model
+    assert not model.flags(model.index(0, 0)) & Qt.ItemFlag.ItemIsDragEnabled
+    assert not model.mimeData([model.index(0, 0)]).formats()
+
+
+def test_tool_tips_have_torchs_sentence(palette: Palette) -> None:
+    palette.set_summaries({"nn.ReLU": "Applies the rectified linear unit."})
+    tip = palette.model.data(palette.model.index_of("nn.ReLU"), Qt.ItemDataRole.ToolTipRole)
+    assert tip == "torch.nn.ReLU\nApplies the rectified linear unit."
+
+
+def test_hints_tell_ops_of_one_name_apart() -> None:
+    assert [hint(catalog()[key]) for key in ("nn.Conv2d", "F.relu", "nn.ReLU", "torch.cat")] == ["2d", "F", "", "torch"]
+
+
+def test_every_op_has_a_picture_to_drag(palette: Palette) -> None:
+    for spec in catalog().values():
+        assert 76 <= node_picture(spec).width() <= 160
+
+
+def test_letters_strewn_about_do_not_fit() -> None:
+    assert fuzzy.score("gis", "Regularisation") is None
+    assert fit("conv", catalog()["nn.Conv2d"]) > fit("conv", catalog()["nn.ConvTranspose2d"])
+    assert fuzzy.ranked("", ["b", "a"], str) == ["b", "a"]
+
+
+def test_the_model_answers_for_no_index() -> None:
+    model = OpModel(catalog())
+    assert model.data(QModelIndex()) is None
+    assert model.rowCount(QModelIndex()) == model.rowCount()
+
+
+# --- Outline
+
+
+@pytest.fixture
+def document() -> Document:
+    result = Document()
+    result.open(Path(resource_path("examples", "digits.tape")))
+    return result
+
+
+@pytest.fixture
+def selection() -> Selection:
+    return Selection()
+
+
+@pytest.fixture
+def outline(qtbot: QtBot, document: Document, selection: Selection) -> Outline:
+    view = Outline(document, selection, catalog())
+    qtbot.addWidget(view)
+    view.resize(220, 600)
+    with qtbot.waitExposed(view):
+        view.show()
+    return view
+
+
+def names(outline: Outline) -> list[str]:
+    return [outline.model.data(outline.model.index(row)) for row in range(outline.model.rowCount())]
+
+
+def test_nodes_stand_in_running_order_and_follow_the_drawing(outline: Outline, document: Document) -> None:
+    assert names(outline)[:3] == ["input", "conv1", "relu1"] and names(outline)[-1] == "logits"
+    first = next(iter(document.project.graph.nodes))
+    document.apply("Delete", edits.delete(document.project, [first]))
+    assert "input" not in names(outline)
+    document.undo_stack.undo()
+    assert names(outline)[0] == "input"
+
+
+def test_one_selection_both_ways(qtbot: QtBot, outline: Outline, selection: Selection, document: Document) -> None:
+    ids = {node.name: key for key, node in document.project.graph.nodes.items()}
+    selection.set({ids["fc1"]})
+    assert [index.data() for index in outline.view.selectionModel().selectedIndexes()] == ["fc1"]
+    view = outline.view.viewport()
+    where = outline.view.visualRect(outline.model.index(1)).center()
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=where)
+    assert selection.ids == {ids["conv1"]}
+    there = outline.view.visualRect(outline.model.index(3)).center()
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier, there)
+    assert selection.ids == {ids["conv1"], ids["relu1"], ids["conv2"]}
+
+
+def test_a_filter_does_not_change_the_selection(outline: Outline, selection: Selection, document: Document) -> None:
+    ids = {node.name: key for key, node in document.project.graph.nodes.items()}
+    selection.set({ids["fc1"]})
+    outline.field.setText("conv")
+    assert names(outline) == ["conv1", "conv2"]
+    assert selection.ids == {ids["fc1"]}
+    outline.field.clear()
+    assert [index.data() for index in outline.view.selectionModel().selectedIndexes()] == ["fc1"]
+
+
+def test_enter_jumps_and_parameters_are_told(qtbot: QtBot, outline: Outline, document: Document) -> None:
+    ids = {node.name: key for key, node in document.project.graph.nodes.items()}
+    outline.set_analysis(analyse(document.project.graph))
+    row = names(outline).index("conv2")
+    told = outline.model.data(outline.model.index(row), Qt.ItemDataRole.AccessibleTextRole)
+    assert told == "conv2, Conv2d, 18496 parameters"
+    outline.view.setCurrentIndex(outline.model.index(row))
+    outline.view.setFocus()
+    QApplication.processEvents()
+    with qtbot.waitSignal(outline.jump_requested) as jumped:
+        qtbot.keyClick(outline.view, Qt.Key.Key_Return)
+    assert jumped.args == [ids["conv2"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("shape:1024", ["flatten", "drop1"]),
+        ("shape:64x4x4", ["pool1"]),
+        ("relu shape:8x8", ["relu1", "relu2"]),
+        ("shape:10", ["fc2"]),
+        ("shape:4096", []),
+    ],
+)
+def test_nodes_are_found_by_what_comes_out_of_them(
+    outline: Outline, document: Document, query: str, expected: list[str]
+) -> None:
+    outline.set_analysis(analyse(document.project.graph))
+    outline.field.setText(query)
+    assert names(outline) == expected

@@ -1,0 +1,243 @@
+"""The page "Snippet": editor, output, named tensors and graph, with answers of snippets that were really run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_snippet
+from app.views.autograd.snippets.snippet_page import OWN, SnippetPage
+from app.views.autograd.snippets.table import COLUMNS
+from app.views.ui import theme
+from tests.support.snippet_answers import ran, shown
+
+CONTROL, NONE = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
+
+
+@pytest.fixture
+def page(qtbot, qapp) -> Iterator[SnippetPage]:
+    theme.apply(qapp, "dark")
+    widget = SnippetPage(Limits())
+    qtbot.addWidget(widget)
+    widget.resize(1000, 600)
+    with qtbot.waitExposed(widget):
+        widget.show()
+    yield widget
+
+
+def show(page: SnippetPage, key: str) -> SnippetAnswer:
+    page.load_ready(ready_snippet(key))
+    answer = shown(key)
+    page.set_answer(answer)
+    return answer
+
+
+# -- the editor --------------------------------------------------------------------------------------------------------
+
+
+def test_a_ready_snippet_stands_there_at_first_and_others_can_be_chosen(page) -> None:
+    assert page.edit.text() == ready()[0].text.rstrip("\n") and "requires a gradient" in page.words.text()
+    assert [page.ready.itemText(at) for at in range(page.ready.count())] == [OWN, *(one.title for one in ready())]
+    before = page.edit.text()
+    page.ready.setCurrentIndex(3)
+    page.ready._tell()
+    assert page.edit.text() == ready()[2].text.rstrip("\n")
+    page.edit.undo()
+    assert page.edit.text() == before
+
+
+def test_what_is_typed_into_a_ready_snippet_is_ones_own(page) -> None:
+    QTest.keyClicks(page.edit, "y = 1")
+    assert page.ready.value() is None and page.snippet().text.startswith("y = 1")
+    assert len(page.edit.lexed.lines) == page.edit.blockCount()
+
+
+def test_lines_are_indented_as_python_wants_them(page) -> None:
+    page.load("")
+    QTest.keyClicks(page.edit, "for i in x:")
+    QTest.keyClick(page.edit, Qt.Key.Key_Return)
+    QTest.keyClicks(page.edit, "print(i)")
+    QTest.keyClick(page.edit, Qt.Key.Key_Return)
+    QTest.keyClick(page.edit, Qt.Key.Key_Backspace)
+    QTest.keyClicks(page.edit, "y")
+    assert page.edit.text() == "for i in x:\n    print(i)\ny"
+    page.edit.selectAll()
+    QTest.keyClick(page.edit, Qt.Key.Key_Tab)
+    assert page.edit.text() == "    for i in x:\n        print(i)\n    y"
+    page.edit.selectAll()
+    QTest.keyClick(page.edit, Qt.Key.Key_Backtab)
+    assert page.edit.text() == "for i in x:\n    print(i)\ny"
+
+
+def test_ctrl_enter_runs_from_anywhere_and_escape_leaves_the_editor(page, qtbot) -> None:
+    page.edit.setFocus()
+    with qtbot.waitSignal(page.runRequested):
+        QTest.keyClick(page.edit, Qt.Key.Key_Return, CONTROL)
+    QTest.keyClick(page.edit, Qt.Key.Key_Escape)
+    assert page.run.hasFocus()
+    with qtbot.waitSignal(page.runRequested):
+        QTest.keyClick(page.table, Qt.Key.Key_Return, CONTROL)
+
+
+def test_a_text_that_is_not_trusted_cannot_come_back_by_undo(page, qtbot) -> None:
+    page.load("import os", "theirs.py", Path("theirs.py"))
+    assert page.foreign == Path("theirs.py") and page.banner.isVisible()
+    page.load_ready(ready()[1])
+    assert page.foreign is None and not page.banner.isVisible()
+    page.edit.undo()
+    assert "import os" not in page.edit.text()
+    page.load("import os", "theirs.py", Path("theirs.py"))
+    QTest.keyClicks(page.edit, "x = 1")
+    assert page.foreign is not None, "a line added to it does not make it one's own"
+    page.edit.selectAll()
+    QTest.keyClick(page.edit, Qt.Key.Key_Delete)
+    qtbot.waitUntil(lambda: page.foreign is None)
+    page.edit.undo()
+    assert page.edit.text() == ""
+
+
+# -- what came of it ---------------------------------------------------------------------------------------------------
+
+
+def test_named_tensors_stand_in_a_table_and_their_graphs_a_row_away(page) -> None:
+    show(page, "retain_grad")
+    model = page.table.tensors
+    rows = {model.data(model.index(row, 0)): [model.data(model.index(row, column)) for column in range(len(COLUMNS))]
+            for row in range(model.rowCount())}  # fmt: skip
+    assert list(rows) == ["x", "w", "b", "u", "v", "loss"]
+    assert dict(zip(COLUMNS, rows["u"], strict=True)) == {
+        "Name": "u", "Shape": "3", "requires_grad": "True", "grad_fn": "MulBackward0",
+        ".grad": "[1.2, -1.8, 6.2]  norm 6.567", "is_leaf": "False", "_version": "0", "dtype": "float32",
+        "Values": "[0.5, -1, 3]",
+    }  # fmt: skip
+    assert page.shown.name == "loss" and page.room.head.root.text() == "loss.grad_fn"
+    page.table.setCurrentIndex(model.index(3, 0))
+    assert page.shown.name == "u" and page.room.tape is page.answer.graph_of("u").tape
+    page.table.setCurrentIndex(model.index(0, 0))
+    assert page.shown.name == "u", "x has no graph"
+
+
+def test_a_graph_that_backward_freed_is_said_to_be(page) -> None:
+    show(page, "retain_grad")
+    assert "was freed by backward in line 9" in page.status.text()
+
+
+def test_an_error_marks_its_line_and_says_what_was_changed(page) -> None:
+    show(page, "inplace_saved")
+    assert page.edit._error_line == 7
+    assert "RuntimeError in line 7" in page.status.text()
+    assert "SigmoidBackward0 (line 2) saved result at version 0; it is at version 1 now" in page.status.text()
+    text = page.output.toPlainText()
+    assert text.startswith("saved at version 0") and "modified by an inplace operation" in text
+    QTest.keyClicks(page.edit, "#")
+    assert page.edit._error_line == 0
+
+
+def test_boxes_carry_the_names_of_variables_and_lines_their_boxes(page, qtbot) -> None:
+    show(page, "spreading")
+    boxes = {item.face.box.title: item.face.box for item in page.room.scene.boxes.values()}
+    assert boxes["AddBackward0"].subtitle == "b" and boxes["z"].shape == "leaf"
+    page.room.scene.choose(next(key for key, item in page.room.scene.boxes.items() if item.face.box is boxes["z"]))
+    assert page.edit.is_selected_line(6)
+    page.room.scene.choose("")
+    page.edit.line_chosen.emit(6)
+    assert [part.link for part in page.room.scene.linked_parts()] == ["line:6"]
+    page.edit.line_chosen.emit(1)
+    assert not page.room.scene.linked_parts()
+
+
+def test_without_a_graph_it_says_why(page) -> None:
+    page.load("x = torch.ones(2)")
+    page.set_answer(ran("x = torch.ones(2)"))
+    assert "requires_grad=True" in page.status.text() and page.room.tape is None
+    assert page.table.tensors.rowCount() == 1
+
+
+def test_running_is_said_and_a_limit_too(page) -> None:
+    page.set_running(True)
+    assert not page.run.isEnabled() and page.stop.isEnabled() and page.status.text() == "Running…"
+    page.show_output("so far")
+    assert page.output.toPlainText() == "so far"
+    page.set_running(False)
+    page.set_answer(SnippetAnswer("time", "The snippet had not come to its end.", output="so far"))
+    assert page.status.text() == "The snippet had not come to its end." and page.output.toPlainText() == "so far"
+
+
+@pytest.mark.parametrize("look", ["dark", "light"])
+@pytest.mark.parametrize("size", [(740, 470), (1300, 800)])
+def test_nothing_is_cut_in_a_small_window(page, qapp, look: str, size: tuple[int, int]) -> None:
+    theme.apply(qapp, look)
+    show(page, "frozen_resnet18")
+    page.resize(*size)
+    qapp.processEvents()
+    assert page.width() == size[0] and page.height() == size[1], "it fits in what it is given"
+    parts = (page.edit, page.output, page.room, page.table)
+    for widget in (page.run, page.stop, page.ready, page.open, page.save, *parts):
+        assert widget.isVisible() and widget.width() >= widget.minimumSizeHint().width() // 2
+        corner = widget.mapTo(page, widget.rect().bottomRight())
+        assert corner.x() < page.width() and corner.y() < page.height()
+    assert page.run.width() >= page.run.sizeHint().width()
+
+
+# -- playing -----------------------------------------------------------------------------------------------------------
+
+STEPPED = """w = torch.ones(3, requires_grad=True)
+h = w.exp()
+loss = (h * h).sum()
+loss.backward()
+"""
+
+
+def play(page: SnippetPage, text: str) -> None:
+    page.load(text)
+    page.set_answer(ran(text, play=True))
+
+
+def test_a_graph_is_stepped_through_with_its_norms_and_the_line_is_lit(page, qtbot) -> None:
+    assert page.snippet().play and page.deck.isHidden(), "there is nothing to play yet"
+    play(page, STEPPED)
+    player, order = page.player, page.shown.tape.order
+    assert page.deck.isVisible() and page.deck.deck.state() == "at_start"
+    assert page.deck.count.text() == f"1/{len(order)}"
+    page.deck.deck.button("step").click()
+    page.deck.deck.button("step").click()
+    assert player.position == 2 and [record.node for record in player.records] == list(order[:2])
+    assert "ExpBackward0, line 2 runs next, grad_out 9.42" in page.deck.words.toolTip()
+    assert page.room.scene.played.boxes and page.edit._hovered == {2}
+    page.deck.deck.button("step_back").click()
+    assert player.position == 1 and "MulBackward0, line 3 runs next, grad_out 1.73" in page.deck.words.toolTip()
+    page.deck.deck.button("to_end").click()
+    assert page.deck.deck.state() == "at_end" and page.deck.words.toolTip() == "All nodes have run."
+    page.deck.deck.button("to_start").click()
+    assert player.position == 0 and page.deck.deck.state() == "at_start"
+    player.set_speed(None)
+    page.deck.deck.button("run").click()
+    qtbot.waitUntil(lambda: player.position == len(order) and page.deck.deck.state() == "at_end", timeout=20_000)
+    assert len(player.norms) == sum(len(record.leaving) for record in player.records)
+
+
+def test_play_stops_where_it_is_paused_and_another_graph_begins_anew(page, qtbot) -> None:
+    play(page, STEPPED)
+    page.player.set_speed(1.0)
+    page.player.play()
+    assert page.deck.deck.state() == "running"
+    page.deck.deck.button("run").click()
+    assert page.player.state == "standing" and page.deck.deck.state() != "running"
+    page.player.step()
+    play(page, STEPPED.replace("exp", "sin"))
+    assert page.player.position == 0 and not page.player.keeps and not page.room.scene.played.boxes
+    page.set_answer(None)
+    assert page.deck.isHidden() and len(page.player) == 0
+
+
+def test_where_a_pass_ended_and_why_there_is_none_is_said(page) -> None:
+    play(page, "w = torch.ones(3, requires_grad=True)\nh = w.exp()\nz = h.sin() * 2\nh.add_(1)\n"
+               "loss = z.sum()\nloss.backward()")  # fmt: skip
+    page.player.seek(99)
+    assert page.deck.words.toolTip().startswith("Here it ended. RuntimeError: one of the variables needed for gradient")
+    page.set_answer(ran(STEPPED))
+    assert page.deck.deck.state() == "blocked" and "to play it" in page.deck.words.toolTip()

@@ -1,0 +1,155 @@
+"""Tokens, fonts, the stylesheet and icons."""
+
+import re
+import shutil
+
+import pytest
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QColor, QFontInfo, QIcon
+from PySide6.QtWidgets import QApplication, QPushButton
+
+from app.views.ui import icons, theme
+
+MODES = ("dark", "light")
+CATEGORIES = {"io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss"}
+
+
+@pytest.fixture(autouse=True)
+def dark_again(qapp):
+    yield
+    theme.apply(qapp, "dark")
+
+
+def contrast(a: QColor, b: QColor) -> float:
+    """The contrast ratio of WCAG 2, 1 to 21."""
+
+    def luminance(c: QColor) -> float:
+        parts = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in c.getRgbF()[:3]]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_theme_is_whole_and_readable(mode):
+    t = theme.load(mode)
+    assert set(t.categories) == CATEGORIES and len(t.series) == 6
+    for surface in (t.window, t.canvas, t.panel, t.raised, t.sunken):
+        assert contrast(t.text, surface) >= 12
+        assert contrast(t.text2, surface) >= 7
+        for color in (t.text3, t.accent, t.back, t.run, t.warn, t.error):
+            assert contrast(color, surface) >= 4.5
+    for fill in (t.accentFill, t.errorFill):
+        assert contrast(t.onFill, fill) >= 4.5
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_stylesheet_has_every_value_and_every_picture(mode, tmp_path):
+    text = theme.stylesheet(theme.load(mode), tmp_path)
+    assert "$" not in text
+    files = re.findall(r'url\("([^"]+)"\)', text)
+    assert files
+    for file in set(files):
+        assert "currentColor" not in open(file, encoding="utf-8").read()
+
+
+def test_apply_changes_palette_and_tells(qapp, qtbot):
+    theme.apply(qapp, "dark")
+    with qtbot.waitSignal(theme.manager().changed):
+        theme.apply(qapp, "light")
+    assert theme.current().name == "light" == theme.manager().choice
+    assert QApplication.palette().window().color() == theme.current().panel
+    with pytest.raises(ValueError, match="dark, light or system"):
+        theme.apply(qapp, "blue")
+
+
+def test_system_follows_the_desktop(qapp):
+    theme.apply(qapp, "system")
+    assert theme.manager().choice == "system"
+    assert theme.current().name in MODES
+
+
+def test_fonts_have_their_size_and_fall_back(qapp, monkeypatch):
+    theme.apply(qapp, "dark")
+    assert theme.font("body").pixelSize() == 13
+    assert round(QFontInfo(theme.font("node")).pixelSize()) in (12, 13)
+    assert theme.font("section").weight() == 600
+    monkeypatch.setattr(theme, "SANS", ("No Such Font", "DejaVu Sans"))
+    theme._font.cache_clear()
+    try:
+        assert theme.font("body").family() != "No Such Font"
+    finally:
+        theme._font.cache_clear()
+    with pytest.raises(KeyError):
+        theme.font("headline")
+
+
+def test_mix_heat_and_names_of_colours():
+    black, white = QColor("#000000"), QColor("#ffffff")
+    assert theme.mix(black, white, 0) == black and theme.mix(black, white, 1) == white
+    assert theme.heat(-1) == QColor("#440154") and theme.heat(7) == QColor("#FDE725")
+    assert len(theme.heat_table()) == 256
+    assert theme.current().color("conv") == theme.category_color("conv")
+    assert theme.current().color("#123456") == QColor("#123456")
+    with pytest.raises(KeyError, match="mauve"):
+        theme.current().color("mauve")
+
+
+@pytest.mark.parametrize("name", icons.names())
+def test_every_icon_draws_in_its_colour(qapp, name):
+    image = icons.pixmap(name, "#FF0000", 16, 2).toImage()
+    assert image.width() == 32
+    inked = [image.pixelColor(x, y) for x in range(32) for y in range(32) if image.pixelColor(x, y).alpha() > 200]
+    assert inked and all(c.red() > 240 and c.green() < 15 for c in inked)
+    edge = [image.pixelColor(x, y).alpha() for i in range(32) for x, y in ((0, i), (31, i), (i, 0), (i, 31))]
+    assert max(edge) == 0, "the icon is cut off at its edge"
+
+
+@pytest.mark.parametrize("scale", (1.0, 1.5, 2.0))
+def test_icons_are_sharp_at_every_scale(qapp, scale):
+    picture = icons.icon("save").pixmap(QSize(16, 16), scale)
+    assert (picture.width(), picture.devicePixelRatio()) == (16 * scale, scale)
+
+
+def test_an_icon_follows_the_theme_and_dims(qapp):
+    save = icons.icon("save", "text")
+
+    def ink(mode=QIcon.Mode.Normal) -> QColor:
+        image = save.pixmap(QSize(32, 32), 1.0, mode).toImage()
+        return max((image.pixelColor(x, y) for x in range(32) for y in range(32)), key=lambda c: c.alpha())
+
+    theme.apply(qapp, "dark")
+    assert ink() == theme.load("dark").text
+    assert ink(QIcon.Mode.Disabled) == theme.load("dark").text4
+    theme.apply(qapp, "light")
+    assert ink() == theme.load("light").text
+    assert icons.icon("save", "text") is save
+
+
+def test_unknown_icons_and_colours_are_refused(qapp):
+    with pytest.raises(FileNotFoundError):
+        icons.icon("unicorn")
+    with pytest.raises(KeyError):
+        icons.icon("save", "mauve")
+
+
+def test_the_app_icon_has_all_sizes(qapp):
+    assert {s.width() for s in icons.app_icon().availableSizes()} >= {16, 32, 256}
+
+
+def test_the_stylesheet_parses(qapp, qtbot, capfd):
+    for mode in MODES:
+        theme.apply(qapp, mode)
+        button = QPushButton("Run")
+        qtbot.addWidget(button)
+        button.grab()
+    assert "parse" not in capfd.readouterr().err.lower()
+
+
+def test_pictures_stand_in_folders_with_odd_names(qapp, tmp_path):
+    folder = tmp_path / "Ein Ordner (2)"
+    folder.mkdir()
+    text = theme.stylesheet(theme.load("dark"), folder)
+    assert f'url("{folder.as_posix()}/dark-down-text2.svg")' in text
+    shutil.rmtree(folder)

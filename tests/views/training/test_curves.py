@@ -1,0 +1,320 @@
+"""The page of curves over the events of a real run: what it shows, and what the mouse does."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QWheelEvent
+from PySide6.QtWidgets import QApplication
+
+from app.training.events import MemorySample, Started, StepDone
+from app.training.history import History
+from app.training.loop import train
+from app.training.monitoring import watcher
+from app.views.training.charts import export
+from app.views.training.charts.card import Entry, Legend, _widths
+from app.views.training.charts.curves import Curves
+from app.views.training.runs.session import Run
+from app.views.ui import figures, theme
+from tests.support.training_jobs import CONV_NET, job
+
+
+@pytest.fixture(scope="module")
+def events():
+    """Of a run that was measured at every step: how often it is else hangs on how quick the machine is just then."""
+    with pytest.MonkeyPatch.context() as patch:
+        for pace in ("LOOKS", "NORMS", "MEMORY"):
+            patch.setattr(watcher, pace, (0.0, math.inf))
+        return list(train(job(CONV_NET, epochs=3)))
+
+
+@pytest.fixture
+def run(events):
+    made = Run(1, job(CONV_NET, epochs=3), datetime.now())
+    made.history.extend(events)
+    return made
+
+
+@pytest.fixture
+def curves(qtbot, qapp):
+    theme.apply(qapp, "dark")
+    page = Curves()
+    qtbot.addWidget(page)
+    page.resize(976, 304)
+    with qtbot.waitExposed(page):
+        page.show()
+    return page
+
+
+@pytest.fixture
+def shown(qtbot, curves, run):
+    curves.set_run(run)
+    for _ in range(4):  # shown, laid out, resized, drawn again
+        QApplication.processEvents()
+    return curves
+
+
+def wheel(plot, x=0.5, up=True, modifiers=Qt.KeyboardModifier.NoModifier):
+    rect = plot.view.sceneBoundingRect()
+    place = QPointF(rect.left() + x * rect.width(), rect.center().y())
+    event = QWheelEvent(
+        place, plot.viewport().mapToGlobal(place), QPoint(), QPoint(0, 120 if up else -120),
+        Qt.MouseButton.NoButton, modifiers, Qt.ScrollPhase.NoScrollPhase, False,
+    )  # fmt: skip
+    QApplication.sendEvent(plot.viewport(), event)
+
+
+def centre(plot, x=0.5, y=0.5):
+    rect = plot.view.sceneBoundingRect()
+    return QPoint(int(rect.left() + x * rect.width()), int(rect.top() + y * rect.height()))
+
+
+def test_an_empty_page_offers_the_run(qtbot, curves):
+    assert curves.empty.isVisible() and not curves.cards.isVisible()
+    with qtbot.waitSignal(curves.runRequested):
+        curves.empty.acted.emit()
+
+
+def test_every_number_in_the_legends_was_measured(shown, run):
+    history = run.history
+    last = history.epochs.matrix()[:, -1]
+    names = dict(zip(history.epochs.names, last, strict=True))
+    assert shown.loss.legend.texts == [
+        f"train {figures.figure(history.steps['loss'][-1])}", f"validation {figures.figure(names['val_loss'])}"
+    ]  # fmt: skip
+    assert shown.accuracy.legend.texts == [
+        f"train {100 * names['train_accuracy']:.2f}", f"validation {100 * names['val_accuracy']:.2f}"
+    ]  # fmt: skip
+    assert shown.loss.heading.texts[1] == "CrossEntropyLoss, log scale"
+    assert shown.throughput.heading.texts[2] == f"{history.samples_per_second():,.0f}"
+
+
+@pytest.mark.parametrize("choice", ["dark", "light"])
+@pytest.mark.parametrize("mode", ["step", "epoch", "time"])
+def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, shown, choice, mode):
+    theme.apply(qapp, choice)
+    shown.set_mode(mode)
+    picture = shown.grab().toImage()
+    rect = shown.gradients.plot
+    corner = rect.mapTo(shown, centre(rect))
+    ramp = {QImage_rgb(color) for color in theme.heat_table()}
+    assert picture.pixel(corner) & 0xFFFFFF in ramp
+    x, y = shown.loss._smooth.points()
+    assert len(x) > 10 and np.isfinite(y).all()
+
+
+def QImage_rgb(color):
+    red, green, blue = color
+    return red << 16 | green << 8 | blue
+
+
+def test_the_wheel_zooms_all_charts_and_a_double_click_follows_again(qtbot, shown):
+    before = shown.loss.plot.view.viewRange()[0]
+    wheel(shown.loss.plot)
+    low, high = shown.loss.plot.view.viewRange()[0]
+    assert high - low < before[1] - before[0] and not shown.following
+    assert all(chart.plot.view.viewRange()[0] == [low, high] for chart in shown.charts)
+    qtbot.mouseDClick(shown.accuracy.plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(shown.accuracy.plot))
+    assert shown.following and shown.memory.plot.view.viewRange()[0] == before
+
+
+def test_a_zoomed_page_stays_where_it_is_while_the_run_goes_on(qtbot, shown, run):
+    wheel(shown.loss.plot)
+    held = shown.loss.plot.view.viewRange()[0]
+    for step in range(70, 400):
+        run.history.add(StepDone(4, step, 0.5, 64, 1.0 + step / 100))
+    shown.redraw()
+    assert shown.loss.plot.view.viewRange()[0] == held
+    shown.follow()
+    assert shown.loss.plot.view.viewRange()[0][1] >= 399
+
+
+def test_ctrl_wheel_zooms_one_chart_upwards_alone(shown):
+    x, y = shown.loss.plot.view.viewRange()
+    wheel(shown.loss.plot, modifiers=Qt.KeyboardModifier.ControlModifier)
+    assert shown.loss.plot.view.viewRange()[0] == x and shown.loss.plot.view.viewRange()[1] != y
+    assert shown.following
+    shown.redraw()
+    assert shown.loss.plot.view.viewRange()[1] != y
+
+
+def test_dragging_moves_all_charts(qtbot, shown):
+    plot = shown.loss.plot
+    port, start = plot.viewport(), centre(plot)
+    qtbot.mousePress(port, Qt.MouseButton.LeftButton, pos=start)
+    for moved in (10, 30, 60):
+        qtbot.mouseMove(port, start - QPoint(moved, 0))
+        qtbot.wait(2)
+    qtbot.mouseRelease(port, Qt.MouseButton.LeftButton, pos=start - QPoint(60, 0))
+    low = plot.view.viewRange()[0][0]
+    assert low > 0 and shown.gradients.plot.view.viewRange()[0][0] == low
+
+
+def test_the_cursor_reads_all_charts_at_one_step(qtbot, shown, run):
+    plot = shown.loss.plot
+    qtbot.mouseMove(plot.viewport(), centre(plot, 0.9))
+    qtbot.waitUntil(plot.readout.isVisible)
+    step = int(plot.readout.texts[0].split()[1].replace(",", ""))
+    loss = figures.figure(run.history.steps["loss"][step - 1])
+    assert plot.readout.texts[0] == f"step {step} epoch {int(run.history.steps['epoch'][step - 1])}"
+    assert f"train {loss}" in plot.readout.texts and shown.loss.legend.texts[0] == f"train {loss}"
+    assert any(text.startswith("train, smoothed") for text in plot.readout.texts)
+    assert not shown.accuracy.plot.readout.isVisible()
+    at = {chart.plot.cursor_line._x for chart in shown.charts}
+    assert at == {float(step)}
+    plot.pointed.emit(None)
+    assert not plot.readout.isVisible() and {chart.plot.cursor_line._x for chart in shown.charts} == {None}
+
+
+def test_a_click_on_a_row_or_on_its_name_selects_the_layer(qtbot, shown):
+    layers = shown.gradients.layers
+    assert layers == ("conv1", "norm1", "conv2", "linear1")
+    plot = shown.gradients.plot
+    with qtbot.waitSignal(shown.layerSelected) as told:
+        qtbot.mouseClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, 0.5, 2.5 / 4))
+    assert told.args == ["conv2"]
+    with qtbot.waitSignal(shown.layerSelected) as told:
+        qtbot.mouseClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, -0.1, 0.5 / 4))
+    assert told.args == ["conv1"]
+
+
+def test_hovering_a_row_names_its_layer_and_its_norm(qtbot, shown):
+    plot, heard = shown.gradients.plot, []
+    shown.layerHovered.connect(heard.append)
+    qtbot.mouseMove(plot.viewport(), centre(plot, 0.5, 3.5 / 4))
+    qtbot.waitUntil(plot.readout.isVisible)
+    assert heard == ["linear1"] and plot.readout.texts[1].startswith("linear1 ")
+    plot.pointed.emit(None)
+    assert heard == ["linear1", None]
+
+
+def test_a_selected_node_is_outlined_in_the_map(shown):
+    shown.select_nodes(["conv2", "something else"])
+    assert shown.gradients._heat._selected == {2}
+    shown.select_nodes([])
+    assert not shown.gradients._heat._selected
+
+
+def test_smoothing_and_scale_are_the_persons(qtbot, shown, run):
+    shown.set_smoothing(0.0)
+    np.testing.assert_allclose(shown.loss.smoothed, run.history.steps["loss"])
+    shown.set_smoothing(0.95)
+    assert shown.loss.smoothed.std() < run.history.steps["loss"].std()
+    shown.set_log(False)
+    assert shown.loss.heading.texts[1] == "CrossEntropyLoss, linear"
+    low, high = shown.loss.plot.view.viewRange()[1]
+    assert low == 0 and high > run.history.steps["loss"].max()
+
+
+def test_a_page_out_of_sight_draws_nothing_until_it_is_seen(qtbot, shown, run):
+    shown.hide()
+    run.history.add(StepDone(4, 70, 0.123, 64, 99.0))
+    shown.refresh()
+    qtbot.waitUntil(lambda: not shown._timer.isActive())
+    assert shown.loss.legend.texts[0] != "train 0.123"
+    shown.show()
+    qtbot.waitUntil(lambda: shown.loss.legend.texts[0] == "train 0.123")
+
+
+def test_news_are_drawn_soon(qtbot, shown, run):
+    run.history.add(StepDone(4, 70, 0.123, 64, 99.0))
+    shown.refresh()
+    qtbot.waitUntil(lambda: shown.loss.legend.texts[0] == "train 0.123")
+
+
+def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(shown, run):
+    for step, loss in enumerate([0.0, -3.0, math.nan, math.inf, 0.5], start=70):
+        run.history.add(StepDone(4, step, loss, 64, 1.0 + step))
+    shown.redraw()
+    assert "values up to 0 left out" in shown.loss.heading.texts[1]
+    shown.set_log(False)
+    assert shown.loss.plot.view.viewRange()[1][0] < -3
+    shown.grab()
+
+
+def test_memory_is_called_what_it_is(qtbot, curves, events):
+    process, device = History(), History()
+    process.extend(events)
+    curves.set_history(process)
+    assert curves.memory.heading.texts[0] == "Resident memory of the process"
+    started = next(event for event in events if isinstance(event, Started))
+    device.add(replace(started, device="cuda:0"))
+    for step in (1, 2, 3):
+        device.add(StepDone(1, step, 1.0, 64, step / 10))
+        device.add(MemorySample(step, step / 10, "device", 20 << 20, 90 << 20, 71 << 20, None))
+    curves.set_history(device)
+    assert curves.memory.heading.texts[:2] == ("GPU memory", "MiB, cuda:0")
+    assert curves.memory.legend.texts == ["allocated 20.0", "peak 71.0", "reserved 90.0"]
+    mps = History()
+    mps.add(replace(started, device="mps"))
+    mps.add(StepDone(1, 1, 1.0, 64, 0.1))
+    mps.add(MemorySample(1, 0.1, "device", 20 << 20, 90 << 20, None, None))
+    curves.set_history(mps)
+    assert curves.memory.legend.texts == ["allocated 20.0", "reserved 90.0"]
+
+
+def test_without_validation_samples_nothing_is_said_of_them(curves):
+    history = History()
+    history.extend(train(job(data=replace(job().data, validation_fraction=0.0), epochs=1)))
+    curves.set_history(history)
+    assert [text.split()[0] for text in curves.loss.legend.texts] == ["train"]
+    curves.grab()
+
+
+def test_the_numbers_can_be_taken_away(shown, run):
+    rows = list(csv.DictReader(io.StringIO(export.to_csv(run.history))))
+    steps, epochs = run.history.steps, run.history.epochs
+    assert [float(row["loss"]) for row in rows] == steps["loss"].tolist()
+    ends = [row for row in rows if row["val_loss"]]
+    assert [float(row["val_accuracy"]) for row in ends] == epochs["val_accuracy"].tolist()
+    norms = [row["grad_norm:conv2"] for row in rows if row["grad_norm:conv2"]]
+    assert [float(norm) for norm in norms] == run.history.gradients["conv2"].tolist()
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "csv"])
+def test_the_picture_can_be_taken_away(shown, tmp_path, kind):
+    path = tmp_path / f"curves.{kind}"
+    export.save(shown, path, kind)
+    if kind == "png":
+        assert QImage(str(path)).size() == shown.cards.size() * 2
+    elif kind == "svg":
+        text = path.read_text("utf-8")
+        assert text.startswith("<?xml") and "Gradient norm per layer" in text and "<polyline" in text or "<path" in text
+
+
+def test_a_folder_that_cannot_be_written_is_told(shown, tmp_path):
+    with pytest.raises(OSError):
+        export.save(shown, tmp_path / "missing" / "curves.csv", "csv")
+
+
+def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:
+    legend = Legend()
+    qtbot.addWidget(legend)
+    entries = [Entry("train", "1.49", 0), Entry("validation", "1.28", 1, "dots", "val"), Entry("digit", "1.46", 2),
+               Entry("again", "0.0524", 3)]  # fmt: skip
+    legend.resize(2000, 18)
+    legend.set_entries(entries)
+    assert legend.height() == 18 and [label for label, *_ in legend.shown()][1] == "validation"
+    one_line = sum(width for *_, width in _widths(entries, True, True))
+    legend.resize(int(0.7 * one_line), 18)
+    legend.grab()
+    assert legend.height() == 36 and all(label and value for label, value, *_ in legend.shown())
+
+
+def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, shown):
+    shown.follow()
+    redrawn = []
+    for chart in shown.charts:
+        chart.redraw = lambda chart=chart, redraw=chart.redraw: (redrawn.append(chart), redraw())
+    last = int(shown.history.steps["step"][-1])
+    shown.history.extend([StepDone(9, last + 1, 0.5, 64, 99.0, 0.001)])
+    shown.refresh()
+    qtbot.waitUntil(lambda: set(redrawn) == set(shown.charts))
+    assert redrawn[0] is shown.loss and redrawn.count(shown.loss) == 1

@@ -1,0 +1,230 @@
+"""Every knob of a run in the Training tab: schedules, groups, layers chosen from the net, folding, resetting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QLineEdit, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.builder.analysis import analyse
+from app.project.document import Document
+from app.project.project import Project
+from app.training.config import Choice, Group, Schedule, TrainingConfig
+from app.training.registry import SCHEDULERS
+from app.training.setup.devices import Device
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.picker import Picker
+from app.views.training.form.settings_form import TrainingForm
+from app.views.ui.background import Background
+from tests.support.builder_nets import net
+
+LAYERS = (("nn.Flatten", "flatten", {}), ("nn.Linear", "fc1", {"out_features": 16}), ("nn.ReLU", "relu", {}),
+          ("nn.Linear", "fc2", {"out_features": 10}))  # fmt: skip
+
+
+@pytest.fixture
+def document() -> Document:
+    graph = net([("input", "x", {"shape": (1, 8, 8)}), *LAYERS, ("output", "y", {})])
+    return Document(Project("net", graph=graph))
+
+
+@pytest.fixture
+def form(qtbot: QtBot, document: Document) -> Iterator[TrainingForm]:
+    background = Background()
+    view = TrainingForm(document, background)
+    qtbot.addWidget(view)
+    view.resize(304, 1600)
+    with qtbot.waitExposed(view):
+        view.show()
+    view.set_devices((Device("cpu", "CPU"),))
+    view.set_analysis(analyse(document.project.graph))
+    qtbot.waitUntil(lambda: view.optimizer.form is not None)
+    yield view
+    background.close()
+
+
+def line(widget: QWidget) -> QLineEdit:
+    return next(iter(widget.lines()))  # type: ignore[attr-defined]
+
+
+def into(qtbot: QtBot, field: QLineEdit, text: str) -> None:
+    qtbot.mouseClick(field, Qt.MouseButton.LeftButton, pos=QPoint(5, field.height() // 2))
+    qtbot.keyClick(field, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClicks(field, text)
+
+
+def take(qtbot: QtBot, parent: QWidget, text: str) -> None:
+    """Type into the list that is open and take what is left of it."""
+    picker = parent.findChildren(Picker)[-1]
+    qtbot.keyClicks(picker.search, text)
+    qtbot.keyClick(picker.search, Qt.Key.Key_Return)
+
+
+def test_every_field_of_the_config_has_its_place(form: TrainingForm) -> None:
+    shown = {name for section in form.knobs for name in section.names}
+    shown |= {"optimizer", "loss", "schedule", "start"}  # sections of their own; weights are loaded from a file
+    shown |= {"metrics", "losses"}  # chosen beside the loss
+    assert shown >= {field.name for field in fields(TrainingConfig)}
+
+
+def test_what_differs_is_open_and_the_rest_says_itself_in_a_line(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    assert not form.gradients.is_open() and form.run.is_open()
+    training = TrainingConfig(accumulate=4, clip_norm=0.5)
+    document.new(Project("other", graph=document.project.graph, training=training))
+    assert form.gradients.is_open() and not form.regular.is_open()
+    form.gradients.set_open(False)
+    assert form.gradients.caption() == form.gradients.summary == "accumulate 4, clip_norm 0.5"
+    form.gradients.set_open(True)
+    qtbot.mouseClick(form.gradients._action, Qt.MouseButton.LeftButton)
+    assert document.project.training == TrainingConfig() and document.undo_stack.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "text", "value"),
+    [
+        ("run", "max_steps", "100", 100),
+        ("run", "max_minutes", "2", 2.0),
+        ("gradients", "clip_norm", "1", 1.0),
+        ("regular", "ema", "0.99", 0.99),
+        ("checkpoints", "save_every", "50", 50),
+        ("speed", "threads", "1", 1),
+    ],
+)
+def test_a_number_goes_into_the_project_as_one_step(
+    qtbot: QtBot, form: TrainingForm, document: Document, section: str, name: str, text: str, value: object
+) -> None:
+    part = getattr(form, section)
+    part.set_open(True)
+    into(qtbot, line(part.form.editor(name)), text)
+    found = getattr(document.project.training, name)
+    assert found == value and type(found) is type(value) and document.undo_stack.count() == 1
+    document.undo_stack.undo()
+    assert document.project.training == TrainingConfig()
+
+
+def test_what_no_run_could_use_is_refused_in_words(qtbot: QtBot, form: TrainingForm, document: Document) -> None:
+    form.gradients.set_open(True)
+    into(qtbot, line(form.gradients.form.editor("clip_norm")), "0")
+    assert "above 0" in form.gradients.form.rows["clip_norm"].problem.text()
+    form.regular.set_open(True)
+    into(qtbot, line(form.regular.form.editor("ema")), "1.5")
+    assert "between 0 and 1" in form.regular.form.rows["ema"].problem.text()
+    assert document.project.training.clip_norm is None and document.project.training.ema is None
+
+
+def test_amp_is_none_or_a_precision(qtbot: QtBot, form: TrainingForm, document: Document) -> None:
+    form.speed.set_open(True)
+    field = form.speed.form.editor("amp").field
+    field.setFocus()
+    qtbot.keyClicks(field, "bf")
+    assert document.project.training.amp == "bfloat16" and form.speed.summary == "bfloat16"
+    qtbot.keyClick(field, Qt.Key.Key_Home)
+    assert document.project.training.amp == ""
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_every_schedule_begins_with_values_that_torch_takes(
+    qtbot: QtBot, form: TrainingForm, document: Document, name: str
+) -> None:
+    form.schedule.set_open(True)
+    form.schedule.name.setFocus()
+    qtbot.keyClicks(form.schedule.name, name)
+    qtbot.waitUntil(lambda: document.project.training.schedule is not None)
+    assert document.project.training.schedule.choice.name == name
+    plot, words = form.schedule.plot, form.schedule.plot_words
+    qtbot.waitUntil(lambda: plot.isVisible() or "validation loss" in words.text())
+    assert not words.text().startswith("PyTorch") and form.schedule.fit.isHidden()
+    assert document.undo_stack.count() == 1
+
+
+def test_a_schedule_says_where_its_values_come_from_and_follows_the_run_on_request(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.schedule.set_open(True)
+    form.schedule.name.setFocus()
+    qtbot.keyClicks(form.schedule.name, "CosineAnnealingL")
+    qtbot.waitUntil(lambda: form.schedule.form is not None)
+    assert form.schedule.said.text() == "T_max was set to the 20 epochs of the run."
+    into(qtbot, line(form.numbers.editor("epochs")), "30")
+    assert document.project.training.schedule.choice.params == FrozenMap(T_max=20)
+    assert form.schedule.fit.text() == "Set T_max to the run's 30"
+    qtbot.mouseClick(form.schedule.fit, Qt.MouseButton.LeftButton)
+    assert document.project.training.schedule.choice.params == FrozenMap(T_max=30)
+    into(qtbot, line(form.schedule.form.editor("T_max")), "0")
+    problem = form.schedule.form.rows["T_max"].problem
+    qtbot.waitUntil(lambda: bool(problem.text()))
+    assert document.project.training.schedule.choice.params["T_max"] != 0
+    qtbot.keyClick(form.schedule.name, Qt.Key.Key_Home)
+    qtbot.waitUntil(lambda: document.project.training.schedule is None)
+
+
+def test_a_warmup_that_a_schedule_cannot_have_is_refused_in_words(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.schedule.set_open(True)
+    schedule = Schedule(Choice("OneCycleLR", FrozenMap(max_lr=0.1, total_steps=460)), "step")
+    training = replace(document.project.training, schedule=schedule)
+    document.apply("choose", replace(document.project, training=training))
+    into(qtbot, line(form.schedule.when.editor("warmup")), "5")
+    problem = form.schedule.when.rows["warmup"].problem
+    qtbot.waitUntil(lambda: "takes no warmup" in problem.text())
+    assert document.project.training.schedule == schedule
+
+
+def test_a_group_is_a_layer_of_the_net_with_numbers_of_its_own(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.groups.set_open(True)
+    qtbot.waitUntil(lambda: bool(form.groups._params))
+    qtbot.mouseClick(form.groups.add, Qt.MouseButton.LeftButton)
+    take(qtbot, form.groups.add, "fc1")
+    assert document.project.training.groups == (Group("fc1", FrozenMap(lr=0.0001)),)
+    box = form.groups.boxes["fc1"]
+    assert box.form.rows["weight_decay"].note.text() == "default"
+    into(qtbot, line(box.form.editor("weight_decay")), "0.1")
+    wanted = FrozenMap(lr=0.0001, weight_decay=0.1)
+    qtbot.waitUntil(lambda: document.project.training.groups == (Group("fc1", wanted),))
+    into(qtbot, line(box.form.editor("lr")), "-1")
+    qtbot.waitUntil(lambda: "Invalid learning rate" in box.form.rows["lr"].problem.text())
+    qtbot.mouseClick(box.head.remove, Qt.MouseButton.LeftButton)
+    assert document.project.training.groups == () and form.groups.boxes == {}
+
+
+def test_what_is_frozen_is_named_as_left_out(form: TrainingForm, document: Document) -> None:
+    graph = document.project.graph
+    node = next(node for node in graph.nodes.values() if node.name == "fc1")
+    document.apply("freeze", replace(document.project, graph=graph.with_node(replace(node, frozen=True))))
+    form.set_analysis(analyse(document.project.graph))
+    assert form.groups.frozen.text() == "Left out, because it is frozen: fc1."
+
+
+def test_an_optimizer_without_groups_says_so(qtbot: QtBot, form: TrainingForm, document: Document) -> None:
+    training = replace(document.project.training, optimizer=Choice("LBFGS"))
+    document.apply("choose", replace(document.project, training=training))
+    qtbot.waitUntil(lambda: "takes no groups" in form.groups.words.text())
+    assert not form.groups.add.isEnabled()
+
+
+def test_layers_to_recompute_are_chosen_from_the_net(qtbot: QtBot, form: TrainingForm, document: Document) -> None:
+    form.speed.set_open(True)
+    qtbot.mouseClick(form.speed.recompute.add, Qt.MouseButton.LeftButton)
+    take(qtbot, form.speed.recompute.add, "fc2")
+    assert document.project.training.recompute == ("fc2",)
+    training = replace(document.project.training, recompute=("fc2", "gone"))
+    document.apply("rename", replace(document.project, training=training))
+    assert form.speed.recompute.lines["gone"].name.property("tone") == "error"
+    qtbot.mouseClick(form.speed.recompute.lines["gone"].remove, Qt.MouseButton.LeftButton)
+    assert document.project.training.recompute == ("fc2",)
+
+
+def test_cuda_is_said_to_wait_or_not_where_there_is_one(form: TrainingForm, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert form.speed.blocking.isHidden()
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    form.set_devices((Device("cuda:0", "NVIDIA H200"), Device("cpu", "CPU")))
+    assert not form.speed.blocking.isHidden() and form.speed.blocking.text().startswith("CUDA_LAUNCH_BLOCKING is 1.")

@@ -1,0 +1,221 @@
+"""Deck, console and list of runs: what they say of a run, and what they ask for."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QGuiApplication
+
+from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Started
+from app.views.training.runs import console as console_module
+from app.views.training.runs.console import Console
+from app.views.training.runs.report_text import lines_of
+from app.views.training.runs.run_panel import COLUMNS, STATES, RunPanel
+from app.views.training.runs.session import Progress, RunSession
+from app.views.training.runs.transport_deck import LOOKS, Deck
+from app.views.ui import theme
+from tests.support.training_jobs import job, net
+
+FAILED = Failed("shape", "Step 2 failed", "Look at the wires.", "Traceback:\n  line 1\nError: no", "n1", 1, 1)
+
+
+@pytest.fixture(autouse=True)
+def themed(qapp):
+    theme.apply(qapp, "dark")
+
+
+@pytest.fixture
+def session(qtbot):
+    made = RunSession()
+    yield made
+    assert made.close_and_wait()
+
+
+@pytest.fixture
+def deck(qtbot):
+    made = Deck()
+    qtbot.addWidget(made)
+    made.show()
+    return made
+
+
+def enabled(deck):
+    return [name for name in ("run", "pause", "step", "stop") if deck.transport.button(name).isEnabled()]
+
+
+@pytest.mark.parametrize(
+    ("state", "keys"),
+    [
+        ("idle", ["run", "step"]),
+        ("starting", ["pause", "stop"]),
+        ("running", ["pause", "stop"]),
+        ("paused", ["run", "step", "stop"]),
+        ("stopping", []),
+        ("done", ["run", "step"]),
+        ("stopped", ["run", "step"]),
+        ("failed", ["run", "step"]),
+    ],
+)
+def test_the_keys_of_each_state(deck, state, keys):
+    deck.set_state(state)
+    assert enabled(deck) == keys
+
+
+def test_every_state_of_a_run_has_a_look_and_a_name():
+    assert set(STATES) - {"interrupted"} == set(LOOKS) - {"idle"}
+
+
+@pytest.mark.parametrize("name", ["run", "pause", "step", "stop"])
+def test_a_key_says_that_it_was_pressed(qtbot, deck, name):
+    deck.set_state("running" if name in ("pause", "stop") else "paused")
+    with qtbot.waitSignal(getattr(deck, name)):
+        deck.transport.button(name).click()
+
+
+def test_what_blocks_a_run_is_said_but_does_not_take_the_deck_from_a_run(deck):
+    deck.set_blocked("Fix 1 error to run", "error", "error")
+    assert enabled(deck) == [] and deck.counter.message() == "Fix 1 error to run"
+    assert "Fix 1 error" in deck.transport.button("run").toolTip()
+    deck.set_state("running")
+    assert enabled(deck) == ["pause", "stop"] and deck.counter.message() == ""
+    deck.set_state("done")
+    assert enabled(deck) == []
+    deck.set_ready()
+    assert enabled(deck) == ["run", "step"] and deck.counter.message() == "Done"
+
+
+def test_the_counter_shows_what_is_known_and_a_dash_for_the_rest(deck):
+    assert {value for _, value in deck.counter.fields()} == {"–"}
+    deck.set_state("running")
+    deck.show_progress(Progress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
+    assert dict(deck.counter.fields()) == {
+        "Epoch": "3/10", "Batch": "412/938", "Samples/s": "12,480", "Loss": "0.0541", "ETA": "0:39",
+    }  # fmt: skip
+    deck.show_progress(Progress(1, 10, 0, 938, 0))
+    assert dict(deck.counter.fields())["Loss"] == "–"
+    deck.set_state("stopped")
+    deck.show_progress(Progress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
+    assert dict(deck.counter.fields())["ETA"] == "–"
+
+
+def test_the_deck_follows_a_session(qtbot, deck, session):
+    deck.follow(session)
+    session.start(job(epochs=1))
+    qtbot.waitUntil(lambda: deck.state == "done", timeout=60_000)
+    assert dict(deck.counter.fields())["Batch"] == "23/23"
+
+
+def test_what_a_run_tells_in_sentences():
+    started = Started("cuda:0", "There is no cuda:1.", 20, 64, 23, 0, 34250, ("conv1",), 1437, 360)
+    assert [line.text for line in lines_of(started)] == [
+        "Training on cuda:0, seed 0: 34,250 parameters, 1,437 training and 360 validation samples, "
+        "20 epochs of 23 batches of 64.",
+        "There is no cuda:1.",
+    ]
+    epoch = EpochDone(3, 69, 0.168, 0.9701, 0.143, 0.9694, 1.0)
+    assert lines_of(epoch, 20)[0].text == (
+        "Epoch 3/20: train loss 0.168, accuracy 97.01 %; validation loss 0.143, accuracy 96.94 %."
+    )
+    assert lines_of(EpochDone(3, 69, 0.168, 0.9701, None, None, 1.0))[0].text.endswith("no validation samples.")
+    assert lines_of(Finished("stopped", 2, 30, 4.21))[0].text == "Stopped after 30 steps, 4.2 s."
+    (failed,) = lines_of(FAILED)
+    assert failed.text == "Step 2 failed. Look at the wires." and failed.detail.startswith("Traceback")
+
+
+@pytest.fixture
+def console(qtbot):
+    made = Console()
+    qtbot.addWidget(made)
+    made.resize(700, 200)
+    made.show()
+    return made
+
+
+def test_a_traceback_is_one_click_away_and_can_be_copied(qapp, qtbot, console):
+    console.log("Captured 12 backward nodes.")
+    console.tell([FAILED])
+    shown = console._view.toPlainText
+    qtbot.waitUntil(lambda: "Show traceback" in shown())
+    assert "Error: no" not in shown()
+    console._view.anchorClicked.emit(QUrl("detail:1"))
+    qtbot.waitUntil(lambda: "Hide traceback" in shown() and "Error: no" in shown())
+    theme.apply(qapp, "light")
+    qtbot.waitUntil(lambda: "Error: no" in shown())
+    console._view.anchorClicked.emit(QUrl("detail:1"))
+    qtbot.waitUntil(lambda: "Show traceback" in shown())
+    assert "Error: no" not in shown()
+    console.copy_all()
+    copied = QGuiApplication.clipboard().text()
+    assert "Captured 12 backward nodes." in copied and "Error: no" in copied
+    console.clear()
+    assert console.texts == [] and shown() == ""
+
+
+def test_the_console_keeps_the_newest_lines(monkeypatch, qtbot):
+    monkeypatch.setattr(console_module, "MOST", 5)
+    console = Console()
+    qtbot.addWidget(console)
+    console.show()
+
+    def lines():
+        return [line[10:] for line in console._view.toPlainText().splitlines() if line]
+
+    console.tell([FAILED])
+    qtbot.waitUntil(lambda: len(lines()) == 1)
+    for number in range(7):
+        console.log(f"line {number}")
+    assert console.texts == [f"line {number}" for number in range(2, 7)]
+    qtbot.waitUntil(lambda: lines() == console.texts)
+    console.tell([FAILED])
+    console._view.anchorClicked.emit(QUrl("detail:8"))
+    qtbot.waitUntil(lambda: "Error: no" in console._view.toPlainText())
+
+
+def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, console):
+    console.log("Seen at once.")
+    qtbot.waitUntil(lambda: "Seen at once." in console._view.toPlainText())
+    console.hide()
+    for number in range(3000):
+        console.log(f"line {number}")
+    assert console.texts[-1] == "line 2999" and len(console.texts) == console_module.MOST
+    console.show()
+    qtbot.waitUntil(lambda: "line 2999" in console._view.toPlainText(), timeout=30_000)
+    written = [line[10:] for line in console._view.toPlainText().splitlines() if line]
+    assert written == console.texts
+    bar = console._view.verticalScrollBar()
+    assert bar.value() == bar.maximum() > 0
+
+
+def test_standing_batch_by_batch_is_said_once(console):
+    console.tell([Paused(1, 1), Paused(1, 2)])
+    console.tell([Paused(1, 3), Resumed(1, 3), Paused(1, 9)])
+    assert console.texts == ["Paused after step 1.", "Goes on after step 3.", "Paused after step 9."]
+
+
+def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
+    panel, chosen = RunPanel(), []
+    qtbot.addWidget(panel)
+    panel.set_session(session)
+    panel.runChosen.connect(chosen.append)
+    panel.resize(900, 200)
+    panel.show()
+    assert panel.empty.isVisible()
+    session.start(job(epochs=1))
+    qtbot.waitUntil(lambda: session.state == "done", timeout=60_000)
+    bad = net(["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"])
+    session.start(job(bad))
+    qtbot.waitUntil(lambda: session.state == "failed", timeout=60_000)
+    model = panel.model
+
+    def text(row, column):
+        return model.index(row, COLUMNS.index(column)).data()
+
+    first, second = session.runs
+    assert [text(row, "State") for row in (0, 1)] == ["Failed", "Done"]
+    assert text(0, "Validation accuracy") == "–" and text(0, "Steps") == "0"
+    assert text(1, "Validation accuracy") == f"{100 * first.history.epochs['val_accuracy'][-1]:.2f} %"
+    assert (text(1, "Device"), text(1, "Epochs"), text(1, "Optimizer")) == ("cpu", "1/1", "Adam, lr=0.001")
+    assert chosen[-1] is second
+    panel.table.selectRow(1)
+    assert chosen[-1] is first
+    panel.grab()

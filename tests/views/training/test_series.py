@@ -1,0 +1,141 @@
+"""The arithmetic of the curves: smoothing, thinning, ticks, and where things stand on the x axis."""
+
+from __future__ import annotations
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.training.events import EpochDone, GradientNorms, Started, StepDone
+from app.training.history import History
+from app.util.frozen import FrozenMap
+from app.views.training.charts import series
+from app.views.training.charts.charts import stretches
+from app.views.training.charts.gradients import BoundsTracker, GradientOverlay, nodes_by_layer
+from app.views.training.charts.series import Smoother
+from app.views.training.charts.timescale import TimeScale
+from app.views.ui import figures
+from tests.support.training_jobs import SMALL_NET
+
+
+@pytest.mark.parametrize("module", [figures, series])
+def test_the_examples_in_the_docstrings(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def plain_average(raw, weight):
+    """The definition, one value after the other."""
+    top = bottom = 0.0
+    result = []
+    for value in raw:
+        finite = math.isfinite(value)
+        top = weight * top + (1 - weight) * (value if finite else 0.0)
+        bottom = weight * bottom + (1 - weight) * finite
+        result.append(top / bottom if bottom else math.nan)
+    return result
+
+
+values = st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=400)
+
+
+@given(values, st.sampled_from([0.0, 0.5, 0.9, 0.99]), st.integers(1, 150))
+def test_smoothing_piece_by_piece_is_the_moving_average(raw, weight, piece):
+    smoother = Smoother(weight)
+    for start in range(0, len(raw), piece):
+        smoother.extend(np.array(raw[start : start + piece]))
+    np.testing.assert_allclose(smoother.values, plain_average(raw, weight), rtol=1e-9, atol=1e-6)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000), st.integers(5, 200))
+def test_thinning_keeps_every_peak_and_the_order(raw, pixels):
+    x, y = np.arange(len(raw), dtype=float), np.array(raw)
+    thin_x, thin_y = series.thin_peaks(x, y, pixels)
+    assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
+    assert np.all(np.diff(thin_x) >= 0) and len(thin_x) <= 5 * pixels + 1
+    smooth_x, smooth_y = series.thin(x, y, pixels)
+    assert smooth_x[-1] == x[-1] and smooth_y[-1] == y[-1] and len(smooth_x) <= 2 * pixels + 2
+
+
+@given(st.floats(-8, 8), st.floats(0.1, 12), st.integers(3, 9))
+def test_log_ticks_stay_in_the_axis(low, span, most):
+    ticks = series.log_ticks(low, low + span, most)
+    assert all(low - 1e-6 <= tick <= low + span + 1e-6 for tick in ticks)
+    assert len(ticks) <= most + 1 and ticks == sorted(ticks)
+
+
+def test_speed_is_cut_into_stretches_that_are_long_enough():
+    seconds = np.arange(1000) * 0.01
+    cuts = stretches(seconds, 50, 0.1)
+    assert np.all(np.diff(seconds[cuts]) >= 0.1 - 1e-9) and len(cuts) <= 101
+    assert len(stretches(seconds[:1], 50, 0.1)) == 0
+
+
+def history_of(steps, layers=("linear1", "linear2"), norms=()):
+    history = History()
+    history.add(Started("cpu", None, 2, 10, 5, 0, 100, layers, 50, 10))
+    for step in range(1, steps + 1):
+        history.add(StepDone((step - 1) // 5 + 1, step, 1 / step, 10, 0.5 * step))
+        if step % 5 == 0:
+            history.add(EpochDone(step // 5, step, 0.5, 0.8, 0.6, 0.7, 0.5 * step + 0.2))
+    for step, row in norms:
+        history.add(GradientNorms(step, layers, row))
+    return history
+
+
+def test_the_same_steps_by_step_epoch_and_time():
+    history = history_of(10)
+    by = {mode: TimeScale(history, mode) for mode in ("step", "epoch", "time")}
+    assert by["step"].of_steps()[-1] == 10 and by["epoch"].of_steps()[-1] == 2 and by["time"].of_steps()[-1] == 5
+    assert [by[mode].end() for mode in by] == [10, 2, 5]
+    steps = np.array([5.0])
+    assert [by[mode].of(steps)[0] for mode in by] == [5, 1, 2.5]
+    assert by["time"].of(steps, np.array([2.7]))[0] == 2.7
+    assert by["epoch"].nearest(0.61) == 2 and by["step"].nearest(99) == 9
+    assert TimeScale(History(), "epoch").nearest(1.0) is None and TimeScale(History(), "time").end() == 0
+
+
+def test_bounds_are_whole_decades_that_grow_and_do_not_reach_for_ever():
+    history, tracker = history_of(4), BoundsTracker()
+    assert tracker.update(history) is None
+    history.add(GradientNorms(1, history.layers, (0.03, math.nan)))
+    assert (tracker.update(history).low, tracker.update(history).high) == (0.01, 0.1)
+    history.add(GradientNorms(2, history.layers, (5.0, 0.0)))
+    bounds = tracker.update(history)
+    assert (bounds.low, bounds.high, bounds.clipped) == (0.01, 10.0, False)
+    history.add(GradientNorms(3, history.layers, (1e-20, 1.0)))
+    bounds = tracker.update(history)
+    assert bounds.low == pytest.approx(1e-5) and bounds.clipped
+    assert (bounds.place(10.0), bounds.place(1e-20), bounds.place(0.0)) == (1.0, 0.0, 0.0)
+    assert math.isnan(bounds.place(math.nan))
+
+
+def test_the_canvas_gets_the_newest_norms_by_node():
+    rows = [(step, (step / 10, step / 100)) for step in range(1, 41)]
+    overlay = GradientOverlay(SMALL_NET, history_of(40, norms=rows)).read()
+    assert set(overlay.norms) == {"linear1", "linear2"}
+    assert len(overlay.norms["linear1"]) == 32 and overlay.norms["linear1"][-1] == 4.0
+    assert (overlay.low, overlay.high) == (0.01, 10.0)
+    assert GradientOverlay(SMALL_NET, history_of(3)).read() is None
+
+
+def test_a_module_that_is_called_twice_belongs_to_both_nodes():
+    from dataclasses import replace
+
+    shared = replace(SMALL_NET, modules=FrozenMap({"a": "linear1", "b": "linear1", "c": "linear2"}))
+    assert nodes_by_layer(shared, ["linear1", "linear2"]) == {"linear1": ("a", "b"), "linear2": ("c",)}
+
+
+def test_the_norm_of_a_block_is_that_of_all_gradients_in_it():
+    from app.source.generated import ClassText, Source
+
+    inner = ClassText(modules=FrozenMap(conv="conv"))
+    net = ClassText(modules=FrozenMap(n1="stage", n2="fc"), blocks=FrozenMap(n1="Residual"), repeated=frozenset(["n1"]))
+    source = Source("", modules=net.modules, classes=FrozenMap({"": net, "Residual": inner}))
+    history = history_of(1, ("stage.0.conv", "stage.1.conv", "fc"), [(1, (3.0, 4.0, 0.5))])
+    overlay = GradientOverlay(source, history)
+    assert overlay.read().norms == {"n1": (5.0,), "n2": (0.5,)}
+    assert overlay.read(within=(("n1", 1),)).norms == {"conv": (4.0,)}

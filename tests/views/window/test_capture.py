@@ -1,0 +1,84 @@
+"""What a capture in the window takes: random inputs where the data do not fit the net, and a batch of a chosen size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from app.project.project import Project
+from app.util.resources import path as resource_path
+from app.views.autograd.page import RANDOM
+from app.views.main_window import MainWindow
+from tests.support.windows import shown
+from tests.views.window.test_window import ready
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> Iterator[MainWindow]:
+    with shown(qapp, "capture") as made:
+        made.open_path(resource_path("examples", "U-Net.tape"))
+        made.start()
+        ready(qtbot, made)
+        made.show_page("autograd")
+        yield made
+
+
+def captured(qtbot, window: MainWindow, before: object = None) -> int:
+    """Wait for another tape; how many samples it has."""
+    qtbot.waitUntil(lambda: window.room.tape is not None and window.room.tape is not before, timeout=60_000)
+    return window.room.tape.input_shapes[0][0]
+
+
+def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(window: MainWindow, qtbot) -> None:
+    graph, room = window.document.project.graph, window.room
+    window.options_control.menu.options = window.options_control.menu.options.__class__(batch=2)
+    window.autograd_control.options = window.options_control.menu.options
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(room.banner.isVisible)
+    assert room.banner.title() == "Net and data do not go together" and room.banner._action.text() == RANDOM
+    QTest.mouseClick(room.banner._action, LEFT)
+    assert captured(qtbot, window) == 2 and not room.banner.isVisible()
+    assert room.tape.loss is not None and room.tape.input_shapes == ((2, 1, 64, 64),)
+    assert window.document.project.graph is graph and not window.document.dirty, "the net stays as it is"
+    assert window.options_control.button.text() == "Options (1)"
+    control = window.findings_control
+    control.show()
+    qtbot.waitUntil(lambda: control.findings is not None and not control.working, timeout=60_000)
+    assert not [one for one in control.findings.found if one.severity == "error"]
+    window.tape_control.player.set_speed(None)
+    window.actions_by_key["play-backward"].trigger()
+    qtbot.waitUntil(lambda: window.tape_control.player.next_node is None and window.tape_control.player.position > 0,
+                    timeout=60_000)  # fmt: skip
+    window.document.new(Project(name="another"))
+    assert window.options_control.menu.options.data == "batch", "another net has data of its own"
+
+
+def test_the_batch_is_that_of_the_training_until_another_is_typed(window: MainWindow, qtbot) -> None:
+    window.open_path(resource_path("examples", "MLP on digits.tape"))
+    ready(qtbot, window)
+    window.show_page("autograd")
+    window.actions_by_key["capture"].trigger()
+    field, wanted = window.options_control.batch.field, window.document.project.training.batch_size
+    assert captured(qtbot, window) == wanted == field.value()
+    qtbot.waitUntil(field.isVisible)
+    before = window.room.tape
+    field.setFocus()
+    field.selectAll()
+    QTest.keyClicks(field, "5")
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert captured(qtbot, window, before) == 5 and field.value() == 5
+    assert "chosen" in field.toolTip() and window.options_control.menu.options.batch == 5
+    before = window.room.tape
+    window.actions_by_key["capture"].trigger()
+    assert captured(qtbot, window, before) == 5, "it stays with the options"
+    assert window.autograd_control.subject().inputs[0].shape[0] == 5, "findings and gradient checks have it too"
+    before = window.room.tape
+    field.selectAll()
+    QTest.keyClicks(field, str(wanted))
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert captured(qtbot, window, before) == wanted and window.options_control.menu.options.batch == 0

@@ -1,0 +1,187 @@
+"""Files of layers in the window: added, shown, trusted, edited, removed; nothing runs before that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+
+from app.project import file
+from app.project.project import Project
+from app.source import layer_files
+from app.source.trust import Trust
+from app.views.custom_layers.trust_dialog import TrustDialog
+from app.views.main_window import MainWindow
+from tests.support import own_layers_nets as own
+from tests.support import windows
+
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    return tmp_path / "marker"
+
+
+@pytest.fixture
+def tape(tmp_path: Path, marker: Path) -> Path:
+    """A project over a file of layers that leaves a mark when it is run."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    file.write(own.project(own.write(folder, own.marking(marker))), folder / "own.tape")
+    return folder / "own.tape"
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> Iterator[MainWindow]:
+    with windows.shown(qapp, "own") as made:
+        yield made
+
+
+def open_and_wait(qtbot, window: MainWindow, path: Path) -> None:
+    assert window.open_path(path)
+    window.start()
+    qtbot.waitUntil(lambda: window.live.up_to_date and hasattr(window, "page_links"), timeout=60_000)
+
+
+def dialog(window: MainWindow) -> TrustDialog:
+    """The trust dialog that is open."""
+    (found,) = [part for part in window.findChildren(TrustDialog) if part.isVisible()]
+    return found
+
+
+def messages(window: MainWindow) -> set[str]:
+    assert window.live.analysis is not None
+    return {problem.message for problem in window.live.analysis.errors}
+
+
+def shown(window: MainWindow) -> list[tuple[str, str]]:
+    return [(row.file.name, row.state()) for row in window.own_files.rows()]
+
+
+def test_a_project_with_an_untrusted_file_opens_and_runs_nothing_of_it(qtbot, window, tape, marker) -> None:
+    open_and_wait(qtbot, window, tape)
+    assert messages(window) == {"my_layers.py is not trusted yet"}
+    assert not marker.exists()
+    assert shown(window) == [("my_layers.py", "not trusted yet")]
+    assert window.banner.isVisible() and "my_layers.py" in window.banner.title()
+    spec = window.catalog[own.SCALED]
+    assert [port.name for port in spec.inputs] == ["x"] and spec.param("features") is not None
+    assert window.run_control.blocked
+
+
+def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marker) -> None:
+    open_and_wait(qtbot, window, tape)
+    assert window.live.analysis is not None
+    window.cure(window.live.analysis.errors[0].cures[0])
+    asking = dialog(window)
+    assert asking.code.toPlainText().startswith("import pathlib")
+    assert not marker.exists()
+    asking.trust_button.click()
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=90_000)
+    assert marker.exists() and not window.banner.isVisible()
+    assert shown(window) == [("my_layers.py", "2 layers")]
+    again = Trust(window.layers.trust.file)
+    (sha256,) = {one.file.sha256 for one in window.layers.files}
+    assert again.is_trusted(sha256) and again.entry(sha256).tried
+    window.layers.look("my_layers")
+    dialog(window).revoke_button.click()
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)
+    assert not Trust(window.layers.trust.file).is_trusted(sha256)
+
+
+def test_not_now_trusts_nothing(qtbot, window, tape, marker) -> None:
+    open_and_wait(qtbot, window, tape)
+    window.banner.acted.emit()
+    dialog(window).reject()
+    assert not marker.exists() and shown(window) == [("my_layers.py", "not trusted yet")]
+
+
+def test_an_edit_on_the_disk_asks_again_without_a_dialog(qtbot, window, tape, marker) -> None:
+    path = tape.parent / "my_layers.py"
+    own.trust(path)
+    window.layers.trust.trust(layer_files.LayerFile.of("my_layers", path.read_text(), str(path)))
+    open_and_wait(qtbot, window, tape)
+    assert window.live.analysis.runnable and not window.banner.isVisible()
+    marker.unlink()
+    with qtbot.waitSignal(window.layers.waiting):
+        path.write_text(path.read_text().replace("2 * grad", "3 * grad"))
+    assert window.banner.title() == "my_layers.py was edited"
+    assert not any(part.isVisible() for part in window.findChildren(TrustDialog))
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)
+    assert not marker.exists()
+    window.banner.acted.emit()
+    changes = dialog(window).changes
+    assert changes is not None and "+        return 3 * grad" in changes.toPlainText()
+    dialog(window).reject()
+
+
+def test_files_are_added_by_dropping_them_and_taken_away_as_undo_steps(qtbot, window, tmp_path, marker) -> None:
+    path = own.write(tmp_path, own.marking(marker))
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    event = QDropEvent(
+        QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    )
+    window.dropEvent(event)
+    assert window.document.project.layer_files == (str(path),)
+    assert own.SCALED in window.catalog and window.catalog[own.SCALED].kind == "unknown"
+    assert "Bad cannot be used" in " ".join(text for _, _, text in dialog(window)._facts())
+    dialog(window).reject()
+    window.document.undo_stack.undo()
+    assert own.SCALED not in window.catalog and not shown(window)
+    window.document.undo_stack.redo()
+    (row,) = window.own_files.rows()
+    remove = next(action for action in window.own_files.menu(row.file).actions() if "Remove" in action.text())
+    remove.trigger()
+    assert window.document.project.layer_files == () and not shown(window)
+    assert not marker.exists()
+
+
+def test_a_file_that_cannot_be_used_is_not_added_and_says_why(qtbot, window, tmp_path) -> None:
+    for name, text, words in (
+        ("plain.py", "x = 1\n", "has no class of nn.Module"),
+        ("broken.py", "class A(\n", "is no Python"),
+    ):
+        window.layers.add([own.write(tmp_path, text, name)])
+        assert words in window.banner.reason()
+    first = own.write(tmp_path)
+    (tmp_path / "b").mkdir()
+    own.trust(first)
+    window.layers.add([first, own.write(tmp_path / "b")])
+    assert window.document.project.layer_files == (str(first),)
+    assert "Both would be imported as my_layers" in window.banner.reason()
+
+
+def test_a_missing_file_leaves_its_nodes_and_their_values(qtbot, window, tape) -> None:
+    (tape.parent / "my_layers.py").unlink()
+    open_and_wait(qtbot, window, tape)
+    assert shown(window) == [("my_layers.py", "cannot be read")]
+    node = window.document.project.graph.nodes["n5"]
+    assert dict(node.params) == {"features": 16, "power": 2}
+    assert any("is not there" in message for message in messages(window))
+    own.write(tape.parent)
+    own.trust(tape.parent / "my_layers.py")
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000)
+
+
+def test_classes_stand_in_the_palette_with_a_lock(qtbot, window, tmp_path) -> None:
+    path = own.write(tmp_path)
+    project = Project(layer_files=(str(path),))
+    window.document.new(project)
+    palette = window.palette_view
+    index = palette.model.index_of(own.SCALED)
+    assert index.isValid() and not index.flags() & Qt.ItemFlag.ItemIsDragEnabled
+    assert palette.model.data(palette.model.parent(index)) == "My layers"
+    palette.tree.chosen.emit(own.SCALED)
+    dialog(window).trust_button.click()
+    index = palette.model.index_of(own.SCALED)
+    assert index.flags() & Qt.ItemFlag.ItemIsDragEnabled
+    palette.tree.chosen.emit(own.SCALED)
+    assert [node.op for node in window.document.project.graph.nodes.values()] == [own.SCALED]
+    window.document.apply("Forget", replace(window.document.project, layer_files=()))
+    assert not palette.model.index_of(own.SCALED).isValid()

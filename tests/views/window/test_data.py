@@ -1,0 +1,108 @@
+"""Own data in the real window: a table is chosen, what does not fit is mended by clicks, and a run learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QLabel
+from pytestqt.qtbot import QtBot
+
+from app.builder.catalog.custom import read_file
+from app.views.custom_layers.trust_dataset import DatasetTrustDialog
+from app.views.main_window import MainWindow
+from app.views.settings import Settings
+from app.views.ui import theme
+from tests.views.window.test_window import leave, ready
+
+ROWS = "".join(f"{50 + i * 3},{1 + i % 6},{('Kiel', 'Ulm')[i % 2]},{70 * i + 10 * (i % 6)}\n" for i in range(80))
+
+
+@pytest.fixture
+def window(qapp: QApplication, qtbot: QtBot) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    made = MainWindow(Settings("TapedeckTest", "data"))
+    made.resize(1600, 1000)
+    made.show()
+    made.files.open_example("MLP on digits.tape")
+    made.start()
+    ready(qtbot, made)
+    yield made
+    made.session.close_and_wait()
+    made.document.undo_stack.setClean()
+    leave(made)
+
+
+def settled(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.training_form.data.reader.busy, timeout=60_000)
+    QApplication.processEvents()
+
+
+def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    (tmp_path / "houses.csv").write_text("area,rooms,town,price\n" + ROWS + "12,3\n")
+    form = window.training_form
+    form.data.source.edited.emit("file.csv")
+    assert "Fix 1 error to run" in window.run_control.blocked
+    form.data.set_path(str(tmp_path / "houses.csv"))
+    settled(qtbot, window)
+    assert "row 82: 2 fields instead of 4" in form.data.state.text()
+    (skip,) = (cure for problem in window.live.errors for cure in problem.cures if "bad" in cure.data)
+    window.cure_network(skip)
+    assert window.document.project.data.bad == "skip" and window.document.undo_stack.undoText() == "Skip them"
+    for _ in range(6):
+        settled(qtbot, window)
+        errors = [problem for problem in window.live.errors if problem.cures]
+        if not errors:
+            break
+        # What is beside the data mends the shapes; the loss is mended among the problems.
+        if form.data.fit.buttons:
+            qtbot.mouseClick(form.data.fit.buttons[0], Qt.MouseButton.LeftButton)
+        else:
+            window.cure_network(errors[0].cures[0])
+    settled(qtbot, window)
+    assert window.run_control.blocked == "" and form.data.fit.words.text() == "They fit."
+    assert window.document.project.training.loss.name == "MSELoss"
+    form.numbers.edited.emit("epochs", 2, None)
+    window.run_control.run()
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=60_000)
+    assert window.session.state == "done", window.session.current.failed
+    assert window.session.history is not None
+    started = window.session.history.started
+    assert (started.train_count, started.validation_count) == (64, 16)
+
+
+OWN = """
+import torch
+from torch.utils.data import TensorDataset
+
+
+class Own(TensorDataset):
+    def __init__(self):
+        super().__init__(torch.rand(30, 1, 8, 8), torch.arange(30) % 10)
+"""
+
+
+def test_a_file_with_a_dataset_class_is_trusted_by_mouse(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    data = window.training_form.data
+    data.source.edited.emit("file.dataset")
+    data.set_path(str(tmp_path / "own.py"))
+    qtbot.waitUntil(lambda: not data.trust.isHidden(), timeout=60_000)
+    data.trust.click()
+    dialog = window.findChild(DatasetTrustDialog)
+    assert dialog.held() == "Classes: Own" and dialog.trust_button.isEnabled()
+    qtbot.mouseClick(dialog.trust_button, Qt.MouseButton.LeftButton)
+    settled(qtbot, window)
+    assert "30 samples of 1×8×8 float32, 10 classes" in data.state.text()
+
+
+def test_a_file_without_a_class_says_why_it_cannot_be_trusted(qtbot: QtBot, tmp_path: Path) -> None:
+    for text, words in (("x = 1\n", "It defines no class"), ("class\n", "It cannot be read as Python")):
+        (tmp_path / "own.py").write_text(text)
+        dialog = DatasetTrustDialog(replace(read_file(tmp_path / "own.py"), problem=""))
+        qtbot.addWidget(dialog)
+        assert not dialog.trust_button.isEnabled()
+        assert any(words in label.text() for label in dialog.findChildren(QLabel))

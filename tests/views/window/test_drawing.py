@@ -1,0 +1,54 @@
+"""The drawing on the canvas goes to a file from the File menu, with or without Graphviz."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QApplication, QFileDialog
+from pytestqt.qtbot import QtBot
+
+from app.views.main_window import MainWindow
+from tests.support.windows import shown
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
+    with shown(qapp, "drawing") as made:
+        made.files.open_example("Residual net on digits.tape")
+        made.start()
+        qtbot.waitUntil(lambda: made.live.up_to_date and hasattr(made, "autograd_control"), timeout=60_000)
+        yield made
+
+
+def test_the_menu_writes_the_drawing_as_it_stands(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = window.autograd_control.pictures
+    answers = [(str(tmp_path / "net"), "JSON (*.json)"), (str(tmp_path / "net.svg"), "SVG (*.svg)"), ("", "")]
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: answers.pop(0))
+    with qtbot.waitSignal(pictures.said) as said:
+        window.actions_by_key["export-drawing"].trigger()
+    assert said.args[0] == "Saved net.json"
+    read = json.loads((tmp_path / "net.json").read_text("utf-8"))
+    assert read["title"] == "Residual net on digits" and not read["groups"]
+    assert any(arrow["label"] == "N×32×8×8" for arrow in read["arrows"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with qtbot.waitSignal(pictures.said) as said:
+        window.actions_by_key["export-drawing"].trigger()
+    assert "Drawn by Tapedeck" in said.args[1]
+    assert QSvgRenderer(str(tmp_path / "net.svg")).isValid() and b"Conv2d" in (tmp_path / "net.svg").read_bytes()
+    window.actions_by_key["export-drawing"].trigger()
+    assert not answers
+
+
+def test_an_empty_canvas_says_so(qtbot: QtBot, window: MainWindow) -> None:
+    window.document.new()
+    said: list[str] = []
+    window.say = lambda title, detail="": said.append(title)
+    window.refuse = lambda title, reason: said.append(reason)
+    window.actions_by_key["export-drawing"].trigger()
+    assert said == ["There is nothing on the canvas yet."]

@@ -1,0 +1,137 @@
+"""In the window: evaluating while a run goes on, checkpoints, cancelling, and trying the net."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPointF
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.main import main
+from app.project import file as project_file
+from app.views.main_window import MainWindow
+from app.views.training.runs.session import Run
+from app.views.ui import theme
+from tests.support.training_jobs import losses, run
+from tests.views.window.test_runs import closed, opened, small
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    file = tmp_path / "net.tape"
+    project_file.write(small(epochs=3), file)
+    made = opened(qtbot, file)
+    made.show_page("evaluation")
+    yield made
+    closed(made)
+
+
+def evaluated(qtbot: QtBot, window: MainWindow) -> None:
+    page, before = window.evaluation, window.evaluation.found
+    page.run.click()
+    qtbot.waitUntil(lambda: page.found is not before or page.banner.isVisible(), timeout=60_000)
+    assert not page.banner.isVisible(), page.banner.reason()
+
+
+def trained(qtbot: QtBot, window: MainWindow) -> Run:
+    window.start_run()
+    qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs), timeout=60_000)
+    window.show_page("evaluation")
+    return window.session.runs[-1]
+
+
+def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    page, control = window.evaluation, window.evaluation_control
+    evaluated(qtbot, window)
+    assert page.found.weights == "start weights, for there was no run yet"
+    first = page.found.loss
+    made = trained(qtbot, window)
+    evaluated(qtbot, window)
+    assert page.found.loss == made.history.epochs["val_loss"][-1] and page.found.weights.startswith("newest")
+    qtbot.waitUntil(lambda: bool(page.samples.samples))
+    control._list_weights()
+    words = {action.text(): str(action.data()) for action in page.weights_menu.actions()}
+    best = next(key for text, key in words.items() if "the best validation loss" in text)
+    control.choose(best, "best")
+    evaluated(qtbot, window)
+    assert page.found.loss == made.history.epochs["val_loss"].min() and page.weights.text() == "best"
+    control.choose("start")
+    evaluated(qtbot, window)
+    assert page.found.loss == first
+    control.write("samples", tmp_path / "rows.csv")
+    rows = list(csv.DictReader((tmp_path / "rows.csv").open(encoding="utf-8")))
+    assert len(rows) == page.found.count
+
+
+def test_a_run_does_not_notice_that_it_is_evaluated(qtbot: QtBot, window: MainWindow) -> None:
+    window.start_run()
+    history = lambda: window.session.history  # noqa: E731
+    qtbot.waitUntil(lambda: bool(history()) and len(history().steps) > 2, timeout=60_000)
+    window.show_page("evaluation")
+    evaluated(qtbot, window)
+    qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
+    made = window.session.runs[-1]
+    assert made.history.steps["loss"].tolist() == losses(run(made.job))
+
+
+def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(qtbot: QtBot, window: MainWindow) -> None:
+    page = window.evaluation
+    page.run.click()
+    assert page.cancel.isVisible() and not page.run.isVisible()
+    page.cancel.click()
+    assert page.run.isVisible() and page.found is None
+    page.part.set_value("test")
+    page.run.click()
+    qtbot.waitUntil(page.banner.isVisible, timeout=60_000)
+    assert "test_fraction" in page.banner.reason()
+
+
+def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> None:
+    page = window.evaluation
+    evaluated(qtbot, window)
+    page.view.set_value("try")
+    assert page.trying.bars.called == "", "nothing is drawn yet"
+    with qtbot.waitSignal(page.trying.asked):
+        page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
+    qtbot.waitUntil(lambda: page.trying.bars.called != "")
+    page.view.set_value("results")
+    number = int(page.found.worst()[0])
+    page.sampleOpened.emit(number)
+    qtbot.waitUntil(lambda: f"sample {number}" in page.trying.words.text())
+    assert page.view.value() == "try"
+    called = str(page.found.columns["called"][number, 0])
+    qtbot.waitUntil(lambda: page.trying.bars.called == called)
+
+
+def test_newest_weights_are_those_of_the_newest_kept_run_also_after_reopening(
+    qtbot: QtBot, qapp: QApplication, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theme.apply(qapp, "dark")
+    path = tmp_path / "net.tape"
+    project_file.write(small(epochs=3), path)
+    window = opened(qtbot, path)
+    made = trained(qtbot, window)
+    last = float(made.history.epochs["val_loss"][-1])
+    window.open_path(path)  # the same window, whose last run is of what was open before
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
+    evaluated(qtbot, window)
+    assert window.evaluation.found.weights.startswith("newest weights, of Run 1 at step ")
+    closed(window)
+    again = opened(qtbot, path)
+    try:
+        again.show_page("evaluation")
+        evaluated(qtbot, again)
+        assert again.evaluation.found.weights == "newest weights, of Run 1 at step 69"
+        assert again.evaluation.found.loss == last
+    finally:
+        closed(again)
+    capsys.readouterr()
+    assert main(["evaluate", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["weights"], told["loss"]) == ("newest weights, of Run 1 at step 69", last)

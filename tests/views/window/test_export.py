@@ -1,0 +1,123 @@
+"""Other formats and the certificate in the window: chosen, made beside it, told with the figures, and stopped."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QLabel
+from pytestqt.qtbot import QtBot
+
+from app.export import formats, onnx_extra
+from app.export.certify import clean_process
+from app.export.certify.clean_process import Stopped
+from app.source.generated import make_module
+from app.views.export.export_dialog import ExportDialog
+from app.views.export.proofs import ToProve
+from app.views.export.proofs_dialog import ProofsDialog
+from app.views.main_window import MainWindow
+from tests.support.export_here import work_here
+from tests.support.training_jobs import CONV_NET
+from tests.support.windows import shown
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
+    with shown(qapp, "export") as made:
+        made.files.open_example("MLP on digits.tape")
+        made.start()
+        qtbot.waitUntil(lambda: made.live.up_to_date and hasattr(made, "export_control"), timeout=60_000)
+        yield made
+
+
+def chosen(window: MainWindow, folder: Path, *keys: str) -> ExportDialog:
+    """The dialog with these boxes ticked alone."""
+    window.export_control.ask()
+    (dialog,) = window.findChildren(ExportDialog)
+    dialog.folder.setText(str(folder))
+    for key, box in dialog.boxes.items():
+        box.setChecked(key in keys)
+    return dialog
+
+
+def words_of(dialog: ProofsDialog) -> str:
+    return "\n".join(part.text() for part in dialog.findChildren(QLabel))
+
+
+def test_an_export_is_certified_and_the_figures_are_shown(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work_here(monkeypatch)
+    dialog = chosen(window, tmp_path, "code", "safetensors", "pt2", "certify")
+    with qtbot.waitSignal(window.export_control.proved, timeout=120_000):
+        qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    (proofs,) = window.findChildren(ProofsDialog)
+    assert not proofs.isModal()
+    shown = words_of(proofs)
+    assert "What was exported is this net" in shown and "model.pt2 takes batches of any size" in shown
+    assert shown.count("0, bit for bit") == 5 and "model.certificate.json" in shown
+    kept = json.loads((tmp_path / "model.certificate.json").read_text("utf-8"))
+    assert kept["passed"] and set(kept["files"]) == {"model.py", "weights.safetensors"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "model.py", "weights.safetensors", "model.pt2", "model.certificate.json",
+    }  # fmt: skip
+    qtbot.mouseClick(proofs.stop_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
+
+
+def test_cancel_ends_what_goes_on(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(_script: Path, _question: Any, _folder: Path, tell: Any, cancelled: Any, *_: object) -> None:
+        tell("Waiting for nothing")
+        while not cancelled():
+            time.sleep(0.01)
+        raise Stopped
+
+    monkeypatch.setattr(clean_process, "ask", endless)
+    dialog = chosen(window, tmp_path, "code", "certify")
+    qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)))
+    (proofs,) = window.findChildren(ProofsDialog)
+    qtbot.waitUntil(lambda: "Waiting for nothing" in proofs.state.text())
+    proofs.close()  # as the button in its frame does: first it stops
+    qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
+    assert [path.name for path in tmp_path.iterdir()] == ["model.py"]
+
+
+def test_what_does_not_pass_is_told_with_its_place(
+    qtbot: QtBot, qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work_here(monkeypatch)
+    torch.manual_seed(0)
+    state = make_module(CONV_NET).state_dict()
+    (tmp_path / "model.py").write_text(CONV_NET.text.replace("self.conv1(x)", "self.conv1(x).detach()"))
+    monkeypatch.setattr(formats, "onnx_missing", lambda: "ONNX needs what is not there")
+    wanted = ToProve(CONV_NET, state, "trained", 0, onnx=tmp_path / "model.onnx", model=tmp_path / "model.py")
+    dialog = ProofsDialog(wanted)
+    qtbot.addWidget(dialog)
+    with qtbot.waitSignal(dialog.proved, timeout=60_000):
+        dialog.show()
+    shown = words_of(dialog)
+    assert "Not all of it passed" in shown and "ONNX needs what is not there" in shown
+    assert "conv1.bias has no gradient and should have one" in shown and "Do not rely on these files" in shown
+
+
+def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_extra, "PACKAGES", ("onnx_of_nowhere",))
+    dialog = ExportDialog(tmp_path, "untrained, drawn with seed 0")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    assert not dialog.boxes["onnx"].isEnabled() and "pip install tapedeck[onnx]" in dialog.words["onnx"].text()
+    dialog.boxes["certify"].setChecked(True)
+    assert dialog.export_button.isEnabled() and dialog.choice().certify
+    dialog.boxes["code"].setChecked(False)
+    assert "A certificate is of model.py" in dialog.note.text() and not dialog.export_button.isEnabled()

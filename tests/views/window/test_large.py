@@ -1,0 +1,257 @@
+"""A sheet of many nodes: an edit touches what it changes, views hear of it in turns, and in the end all is right."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QLabel
+from pytestqt.qtbot import QtBot
+
+from app.builder.edits import head
+from app.project import file
+from app.project.journal import JOURNAL, Entry, Journal
+from app.util import gc_pause
+from app.views.canvas.items.sheet_part import Part
+from app.views.canvas.scene import CanvasScene
+from app.views.files import recovery_control
+from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
+from app.views.inspector.io_section import MOST, EndsSection
+from app.views.main_window import MainWindow
+from app.views.ui import gc_housekeeping
+from app.views.ui.widgets import Chip
+from benchmarks.monsters import MONSTERS
+from tests.support.windows import shown
+from tests.views.window.test_window import ready
+
+
+@pytest.fixture(scope="module")
+def large(qapp: QApplication, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MainWindow]:
+    path = tmp_path_factory.mktemp("large") / "chain.tape"
+    path.write_bytes(MONSTERS["a chain of 1000 nodes"]())
+    with shown(qapp, "large") as made:
+        assert made.files.open(path)
+        made.start()
+        yield made
+
+
+@pytest.fixture
+def window(qtbot: QtBot, large: MainWindow) -> MainWindow:
+    large.document.undo_stack.setIndex(0)
+    ready(qtbot, large)
+    at_rest(qtbot, large)
+    return large
+
+
+def at_rest(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.canvas.scene.analysis is window.live.in_front)
+    qtbot.waitUntil(lambda: not window.canvas.growth.active)
+    window.canvas.scene.wiring.finish()
+
+
+def test_an_edit_keeps_the_rows_of_problems_that_stay(qtbot: QtBot, window: MainWindow) -> None:
+    panel = window.problems_panel
+    qtbot.waitUntil(lambda: len(panel.rows) == 200)
+    before = list(panel.rows)
+    window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.whole().bottomRight())
+    at_rest(qtbot, window)
+    qtbot.waitUntil(lambda: panel.counts[1] == len(window.live.analysis.problems) - panel.counts[0])
+    qtbot.waitUntil(lambda: len(panel.rows) == 200)
+    assert len(set(before) & set(panel.rows)) >= 198, "they say what they said, so they are not made anew"
+    said = [(row.problem.message, row.problem.node) for row in panel.rows]
+    ranked = sorted(window.live.analysis.problems, key=lambda problem: problem.rank)
+    assert said == [(problem.message, problem.node) for problem in ranked[:200]]
+
+
+def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    scene = window.canvas.scene
+    fresh = CanvasScene(window.catalog)
+    fresh.show_project(window.document.project)
+    fresh.set_analysis(window.live.analysis)
+    fresh.wiring.finish()
+    assert len(scene.wires) == len(window.document.project.graph.edges) == 1_001
+    assert {edge: item.way for edge, item in scene.wires.items()} == {
+        edge: item.way for edge, item in fresh.wires.items()
+    }
+    ranks = [(item.edge, item.rank) for item in scene.wires.values()]
+    assert sorted(ranks) == sorted((edge, rank) for rank, edge in enumerate(window.document.project.graph.edges))
+    assert whole_map(scene) == whole_map(fresh)
+    assert scene.whole() == fresh.places.about(fresh.nodes)
+
+
+def whole_map(scene: CanvasScene) -> dict[int, int]:
+    """How many rectangles of each colour a map has in the end."""
+    complete = False
+    while not complete:
+        colors, complete = scene.map_colors()
+    return {color: len(rects) for color, rects in colors.items()}
+
+
+def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window: MainWindow) -> None:
+    project = window.document.project
+    part = Part(project, ())
+    while part.left > 400:
+        some = part.take(200)
+        plain = type(some.graph)(some.graph.nodes, some.graph.edges)
+        assert (some.graph.incoming, some.graph.outgoing) == (plain.incoming, plain.outgoing)
+        assert some.positions.keys() == some.graph.nodes.keys()
+        inside = {edge for edge in project.graph.edges if {edge.source, edge.target} <= some.graph.nodes.keys()}
+        assert set(some.graph.edges) == inside and len(some.graph.edges) == len(inside)
+
+
+def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(qtbot: QtBot, window: MainWindow) -> None:
+    heard: list[int] = []
+    panel, told = window.problems_panel, window.problems_panel.set_analysis
+    panel.set_analysis = lambda analysis: (heard.append(len(analysis.graph.nodes)), told(analysis))
+    at_once: list[int] = []
+    window.live.analysed.connect(lambda _analysis: at_once.append(len(heard)))
+    try:
+        for _ in range(2):
+            window.canvas.commands.add_at("nn.ReLU", window.canvas.scene.whole().bottomRight())
+        at_rest(qtbot, window)
+        qtbot.waitUntil(lambda: bool(heard))
+    finally:
+        del panel.set_analysis
+    assert at_once[-1:] == [0], "the list of problems hears of it in a turn of its own"
+    assert heard == [1_004], "what was out of date before it was told is not told"
+    assert window.outline.isEnabled() and len(window.canvas.scene.nodes) == 1_004
+
+
+def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: list[object] = []
+    real = head.last_layer
+    monkeypatch.setattr(head, "last_layer", lambda *given: (walks.append(given), real(*given))[1])
+    nodes = list(window.document.project.graph.nodes)
+    for node in nodes[500:520]:
+        window.selection.set([node], None)
+    assert not walks
+    assert window.actions_by_key["replace-last"] not in window.canvas.more_actions() and len(walks) == 1
+
+
+def test_a_full_search_for_garbage_waits_until_nobody_works(
+    qtbot: QtBot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, full = window.housekeeping, []
+
+    def noted(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            full.append(info)
+
+    gc.collect()
+    gc.callbacks.append(noted)
+    try:
+        while gc_pause.overdue() < 2:
+            [[[]] for _ in range(1_000)]
+            hold = [[] for _ in range(20_000)]
+        assert not full, "Python alone begins none"
+        keeper._look()
+        assert not full, "somebody has just done something"
+        monkeypatch.setattr(gc_housekeeping, "REST", 0.0)
+        monkeypatch.setattr(gc_housekeeping.QGuiApplication, "focusWindow", lambda: None)
+        qtbot.waitUntil(lambda: bool(full))
+    finally:
+        gc.callbacks.remove(noted)
+    del hold
+
+
+def test_python_searches_by_itself_again_once_the_window_is_closed(qapp: QApplication) -> None:
+    before = gc.get_threshold()
+    with shown(qapp, "closing") as made:
+        made.housekeeping.begin()
+        assert gc.get_threshold()[2] > 1_000
+    assert gc.get_threshold()[2] == gc_pause.OFTEN
+    gc.set_threshold(*before)
+
+
+def test_a_file_far_from_rest_is_left_at_once(window: MainWindow, tmp_path: Path) -> None:
+    before = len(window.canvas.scene.nodes)
+    window.document.new()
+    assert before and not window.canvas.scene.nodes and not window.canvas.scene.wires
+
+
+def test_notes_with_a_line_that_takes_a_minute_to_lay_out_are_cut_where_they_are_shown(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    page_of = window.inspector
+    field = next(field for field in page_of.findChildren(NotesField) if field.accessibleName() == "Notes")
+    words = "x" * 100_000 + "\nshort"
+    field.show_text(words)
+    assert field.isReadOnly() and TOO_LONG in field.toPlainText() and len(field.toPlainText()) < 11_000
+    field.show_text("short\nagain")
+    assert not field.isReadOnly() and field.toPlainText() == "short\nagain"
+    field.show_text(window.document.project.notes)
+
+
+def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(tmp_path: Path) -> None:
+    project = file.loads(MONSTERS["a chain of 1000 nodes"]())
+    assert not project.positions
+    kept = Journal(tmp_path)
+    kept.write(Entry(project, None, None, datetime.now().astimezone()))
+    left = tmp_path / f"left{JOURNAL}"
+    left.write_bytes(kept.path.read_bytes())
+    kept.close()
+    findings, offers = recovery_control._offers(tmp_path)
+    (found,) = findings.found
+    assert found.entry is not None and len(found.entry.project.positions) == 1_002 and offers[0][0] is found
+    found.leave()
+
+
+def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_have(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    project = file.loads(MONSTERS["5,000 wires into one cat"]())
+    some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_100]))
+    window.document.new(some)
+    scene, fresh = window.canvas.scene, CanvasScene(window.catalog)
+    shown = [len(scene.wires)]
+    while shown[-1] < 1_100:
+        qtbot.waitUntil(lambda: len(scene.wires) > shown[-1])
+        shown.append(len(scene.wires))
+    assert len(shown) > 3, "they come in turns"
+    at_rest(qtbot, window)
+    fresh.show_project(some)
+    fresh.set_analysis(window.live.analysis)
+    fresh.wiring.finish()
+    assert {edge: item.way for edge, item in scene.wires.items()} == {
+        edge: item.way for edge, item in fresh.wires.items()
+    }
+
+
+def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_and_in_order(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    project = file.loads(MONSTERS["5,000 wires into one cat"]())
+    some = replace(project, graph=replace(project.graph, edges=project.graph.edges[:1_500]))
+    part = Part(some, some.graph.nodes, ())
+    sizes = []
+    while part.left:
+        step = part.take(40).graph
+        plain = type(step)(step.nodes, step.edges)
+        assert (step.incoming, step.outgoing) == (plain.incoming, plain.outgoing)
+        sizes.append(len(step.edges))
+    assert sizes[:3] == [320, 640, 960] and step.edges == some.graph.edges[: sizes[-1]]
+    window.document.new(some)
+    at_rest(qtbot, window)
+    window.document.apply("Cut", replace(some, graph=replace(some.graph, edges=())))
+    scene = window.canvas.scene
+    assert not scene.wires and not scene.wiring.index.inside(scene.whole())
+    window.document.undo_stack.undo()
+    at_rest(qtbot, window)
+    assert len(scene.wires) == 1_500 and len(scene.wiring.index) == 1_500
+    assert [item.rank for item in map(scene.wires.get, some.graph.edges)] == list(range(1_500))
+
+
+def test_of_a_thousand_outputs_the_first_are_listed_and_the_others_counted(qtbot: QtBot) -> None:
+    section = EndsSection("none")
+    qtbot.addWidget(section)
+    section.show_ends(file.loads(MONSTERS["1,000 outputs"]()).graph, None)
+    said = [each.text() for each in section.findChildren(QLabel)]
+    assert "and 961 more" in said and len(section.findChildren(Chip)) == MOST

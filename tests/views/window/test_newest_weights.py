@@ -1,0 +1,130 @@
+"""After a project is reopened, its net has the weights of its newest kept run wherever it is seen or taken away."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from safetensors.torch import load_file
+
+from app.builder.edits import edits
+from app.main import main
+from app.project import file as project_file
+from app.views.export.export_dialog import ExportDialog
+from app.views.main_window import MainWindow
+from app.views.ui import theme
+from tests.views.window.test_runs import closed, opened, small
+from tests.views.window.test_window import ready
+
+WORDS = "weights of Run 1 at step 46"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a project and its run."""
+    folder = tmp_path_factory.mktemp("trained")
+    project_file.write(small(), folder / "net.tape")
+    return folder
+
+
+@pytest.fixture
+def path(qtbot: QtBot, qapp: QApplication, trained: Path, tmp_path: Path) -> Path:
+    """The project with a run that a window made which is closed."""
+    theme.apply(qapp, "dark")
+    if not (trained / "net.runs").exists():
+        window = opened(qtbot, trained / "net.tape")
+        window.start_run()
+        qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs), timeout=60_000)
+        torch.save(window.session.thread.result.state_dict, trained / "learnt.pt")
+        closed(window)
+    return Path(shutil.copytree(trained, tmp_path / "copy")) / "net.tape"
+
+
+@pytest.fixture
+def window(qtbot: QtBot, path: Path) -> Iterator[MainWindow]:
+    made = opened(qtbot, path)
+    qtbot.waitUntil(lambda: hasattr(made, "layer_control"))
+    yield made
+    closed(made)
+
+
+def learnt(path: Path) -> dict[str, torch.Tensor]:
+    return torch.load(path.with_name("learnt.pt"), weights_only=True)
+
+
+def test_the_layer_page_shows_pictures_and_figures_of_it(qtbot: QtBot, window: MainWindow, path: Path) -> None:
+    page = window.layer_page
+    window.show_page("layer")
+    qtbot.waitUntil(lambda: "conv1" in page._layers)
+    page.show_layer("conv1")
+    page.layerChosen.emit("conv1")
+    qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
+    assert page.inside.inside.weights == WORDS and page.inside.words.text().endswith(f"with {WORDS}")
+    pictures = torch.from_numpy(page.inside.inside.filters.pictures)
+    assert torch.equal(pictures, learnt(path)["conv1.weight"].flatten(0, 1))
+    qtbot.waitUntil(lambda: page.run_title == "Run 1")
+    steps, ratios = page.ratio.ratios
+    assert len(steps) and ratios[-1] > 0 and page.values.history.seen.histograms["weights"].of("conv1")
+    window.document.new(small())
+    assert not page.run_title and not page.ratio.ratios[0].size and page.inside.inside is None, "of another project"
+
+
+def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, window: MainWindow, path: Path) -> None:
+    room = window.room
+    window.show_page("autograd")
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(lambda: room.tape is not None, timeout=60_000)
+    assert room.head.below.text().endswith(WORDS) or room.head.summary.text().endswith(WORDS)
+    subject = window.autograd_control.subject()
+    assert torch.equal(subject.model.state_dict()["fc2.weight"], learnt(path)["fc2.weight"])
+    project = window.document.project
+    node = next(node.id for node in project.graph.nodes.values() if node.name == "relu1")
+    window.document.apply("Another net", edits.flagged(project, [node], "muted", True))
+    ready(qtbot, window)
+    before = room.tape
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(lambda: room.tape is not before, timeout=60_000)
+    assert "weights untrained, drawn with seed 0" in room.head.accessibleName()
+
+
+def test_export_and_save_weights_write_them_and_name_them(
+    qtbot: QtBot, window: MainWindow, path: Path, tmp_path: Path
+) -> None:
+    window.export_control.ask()
+    (dialog,) = window.findChildren(ExportDialog)
+    qtbot.waitUntil(lambda: dialog.weights.text() == f"{WORDS.capitalize().replace('run', 'Run')}.")
+    dialog.folder.setText(str(tmp_path / "out"))
+    with qtbot.waitSignal(window.export_control.exported) as told:
+        dialog.export_button.click()
+    assert f"weights {told.args[0].weights}" == WORDS
+    written = load_file(tmp_path / "out" / "weights.safetensors")
+    assert all(torch.equal(value, written[key]) for key, value in learnt(path).items())
+    window.weights_control.save(tmp_path / "saved.pt")
+    qtbot.waitUntil((tmp_path / "saved.pt").is_file)
+    saved = torch.load(tmp_path / "saved.pt", weights_only=True)
+    assert all(torch.equal(value, saved[key]) for key, value in learnt(path).items())
+
+
+def test_commands_take_them_unless_told_otherwise_and_never_those_of_another_net(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "w.pt"
+    assert main(["export", str(path), "--weights", str(file)]) == 0
+    assert WORDS in capsys.readouterr().out
+    assert torch.equal(torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"])
+    assert main(["export", str(path), "--weights", str(file), "--start-weights"]) == 0
+    assert "untrained" in capsys.readouterr().out
+    assert not torch.equal(torch.load(file, weights_only=True)["fc2.weight"], learnt(path)["fc2.weight"])
+    picture = tmp_path / "g.json"
+    assert main(["autograd", str(path), "--out", str(picture), "--batch", "4"]) == 0
+    assert WORDS in capsys.readouterr().err
+    project = project_file.read(path)
+    node = next(node.id for node in project.graph.nodes.values() if node.name == "relu1")
+    project_file.write(edits.flagged(project, [node], "muted", True), path)
+    assert main(["export", str(path), "--weights", str(file)]) == 0
+    assert "untrained" in capsys.readouterr().out, "the run trained another net"

@@ -1,0 +1,222 @@
+"""Runs in other processes from the real window: chosen in the menu, seen live, and gone when the window says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QApplication, QInputDialog
+from pytestqt.qtbot import QtBot
+
+from app.engine import child_process, warm_spare
+from app.runs import store
+from app.training.events import to_json
+from app.training.loop import train
+from app.views.main_window import MainWindow
+from app.views.settings import Settings
+from app.views.training.runs.placement_control import PlacesControl
+from app.views.ui import theme
+from tests.engine.test_child import alive
+from tests.support.training_jobs import job
+from tests.views.window.test_runs import cell, listed
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    settings = Settings("TapedeckTests", "places")
+    settings.processes = 0
+    made = MainWindow(settings)
+    made.files.may_leave = lambda: True
+    qtbot.addWidget(made)
+    made.resize(1600, 1000)
+    made.show()
+    made.files.open_example("MLP on digits.tape")
+    made.start()
+    qtbot.waitUntil(lambda: made.live.up_to_date, timeout=120_000)
+    project = made.document.project
+    made.document.apply("Long", replace(project, training=replace(project.training, epochs=100_000)))
+    qtbot.waitUntil(lambda: made.live.up_to_date, timeout=60_000)
+    yield made
+    assert made.session.close_and_wait()
+    settings.processes = 0
+    made.background.close()
+    warm_spare.dismiss()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids of the processes that the window starts."""
+    ids: list[int] = []
+    start = child_process.start
+
+    def kept(*given, **named):
+        made = start(*given, **named)
+        ids.append(made.pid)
+        return made
+
+    monkeypatch.setattr(child_process, "start", kept)
+    return ids
+
+
+def children(pid: int) -> list[int]:
+    """A process and all that it has started, as far as they are there."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
+def reach(qtbot: QtBot, window: MainWindow, state: str, steps: int = 0) -> None:
+    session = window.session
+    qtbot.waitUntil(
+        lambda: session.state == state and session.history is not None and len(session.history.steps) >= steps,
+        timeout=60_000,
+    )
+
+
+def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, started):
+    window.actions_by_key["place.own"].trigger()
+    window.run_control.run()
+    reach(qtbot, window, "running", 20)
+    window.run_control.pause()
+    reach(qtbot, window, "paused")
+    window.run_control.run()
+    reach(qtbot, window, "running")
+    (pid,) = started
+    os.kill(pid, signal.SIGKILL)
+    reach(qtbot, window, "failed")
+    failed = window.session.current.failed
+    assert "SIGKILL" in failed.message and "checkpoint" in failed.cure.lower()
+    assert window.banner.isVisible() and "SIGKILL" in window.banner.title()
+    assert not alive(pid)
+    window.run_control.run()  # the next one, which the closing of the window ends
+    reach(qtbot, window, "running", 5)
+    assert window.session.close_and_wait() and not alive(started[-1])
+
+
+def test_a_run_is_in_a_process_of_its_own_that_waits_for_it_unless_somebody_chose_otherwise(qtbot, window, monkeypatch):
+    """The place of a window in which nobody has chosen one."""
+    monkeypatch.setattr("app.views.settings.PROCESSES", 1)
+    monkeypatch.setattr("app.views.training.runs.placement_control.IDLE", 0)
+    own, here = (window.actions_by_key[f"place.{key}"] for key in ("own", "here"))
+    assert Settings("TapedeckTests", "nobody chose").processes == 1
+    own.trigger()  # as that window begins
+    qtbot.waitUntil(lambda: warm_spare._waiting is not None)
+    pid = warm_spare._waiting.child.pid
+    window.run_control.run()
+    reach(qtbot, window, "running", 5)
+    assert warm_spare._waiting is None and alive(pid) and pid != os.getpid()
+    window.run_control.stop()
+    reach(qtbot, window, "stopped")
+    assert window.session.thread.result.state_dict and not alive(pid)
+    qtbot.waitUntil(lambda: warm_spare._waiting is not None)  # and the next one waits
+    pid = warm_spare._waiting.child.pid
+    here.trigger()
+    assert warm_spare._waiting is None and not alive(pid)
+    own.trigger()
+    qtbot.waitUntil(lambda: warm_spare._waiting is not None)
+    QApplication.instance().aboutToQuit.emit()
+    assert warm_spare._waiting is None
+
+
+def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, started, monkeypatch):
+    monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
+    window.actions_by_key["place.several"].trigger()
+    assert "(2)" in window.actions_by_key["place.several"].text()
+    window.show_page("curves")
+    window.run_control.run()
+    reach(qtbot, window, "running", 20)
+    assert len(started) == 2
+    family = [pid for one in started for pid in children(one)]
+    window.run_control.pause()
+    reach(qtbot, window, "paused")
+    before = len(window.session.history.steps)
+    window.run_control.step()
+    qtbot.waitUntil(lambda: len(window.session.history.steps) == before + 1, timeout=60_000)
+    window.run_control.stop()
+    reach(qtbot, window, "stopped")
+    assert window.session.thread.result.state_dict
+    assert not any(map(alive, family))
+
+
+def test_two_processes_have_the_losses_of_one_that_takes_the_whole_batch(qtbot, window, monkeypatch):
+    """Each learns from half of every batch; without dropout, which each draws for itself, the sums are the same."""
+    monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
+    project = window.document.project
+    (drop,) = (node.id for node in project.graph.nodes.values() if node.op == "nn.Dropout")
+    training = replace(project.training, epochs=1, batch_size=128, threads=1, device="cpu")
+    window.document.apply(
+        "No dropout", replace(project, graph=project.graph.with_param(drop, "p", 0.0), training=training)
+    )
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    told = []
+    for place in ("several", "here"):
+        window.actions_by_key[f"place.{place}"].trigger()
+        window.run_control.run()
+        reach(qtbot, window, "done", 12)
+        told.append(np.array(window.session.history.steps["loss"]))
+    assert len(told[0]) == 12 and np.allclose(*told, rtol=0, atol=1e-6), np.abs(told[0] - told[1]).max()
+
+
+def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(qtbot, window, monkeypatch):
+    """Mixed samples are drawn by each process for itself, and gradients of two batches wait for one step."""
+    monkeypatch.setattr(QInputDialog, "getInt", lambda *_: (2, True))
+    window.actions_by_key["place.several"].trigger()
+    project = window.document.project
+    short = replace(project.training, epochs=2, batch_size=400, mixup=0.3, accumulate=2, threads=1, device="cpu")
+    window.document.apply("Short", replace(project, training=short))
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    window.run_control.run()
+    reach(qtbot, window, "done", 8)
+    whole = np.array(window.session.history.steps["loss"])
+    window.run_control.step()
+    for number in range(1, 4):
+        reach(qtbot, window, "paused", number)
+        window.run_control.step() if number < 3 else window.run_control.stop()
+        qtbot.waitUntil(lambda: len(window.session.history.steps) > number or window.session.state == "stopped")  # noqa: B023
+    reach(qtbot, window, "stopped", 3)
+    stopped, done = listed(qtbot, window, 2)
+    assert cell(window, 0, "State") == "Stopped"
+    window.runs.choose(stopped)
+    window.runs.go_on.click()
+    qtbot.waitUntil(lambda: len(window.session.runs) == 3, timeout=60_000)
+    reach(qtbot, window, "done", 8)
+    started = window.session.history.started
+    assert started.resumed_at == 3 and not started.changed and "2 processes" in started.device_note
+    assert np.array_equal(window.session.history.steps["loss"], whole)
+    stopped, done = listed(qtbot, window, 2)
+    assert cell(window, 0, "State") == "Done"
+    kept, first = store.history_of(stopped), store.history_of(done)
+    assert np.array_equal(kept.steps["loss"], whole), "and it is kept as one"
+    assert np.array_equal(kept.epochs["val_loss"], first.epochs["val_loss"])
+
+
+def test_a_run_elsewhere_is_watched_as_its_file_grows(qtbot, window, tmp_path):
+    lines = [line for event in train(job(epochs=2)) if (line := to_json(event))]
+    path = tmp_path / "lines.jsonl"
+    window.findChild(PlacesControl).watch(path)  # it is not there yet
+    assert window.session.state == "starting"
+    path.write_text("\n".join(lines[:20]) + "\n" + lines[20][:9])
+    reach(qtbot, window, "running", 19)
+    assert window.session.progress().epochs == 2 and window.session.progress().samples_per_second is None
+    with qtbot.waitSignal(window.run_control.refused):
+        window.run_control.pause()  # is out of reach, which is said
+    with path.open("a") as file:
+        file.write(lines[20][9:] + "\n" + "\n".join(lines[21:]) + "\n")
+    reach(qtbot, window, "done")
+    assert len(window.session.history.steps) == sum('"step"' in line[:20] for line in lines)
+    assert window.session.thread.result.state_dict is None

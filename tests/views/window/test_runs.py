@@ -1,0 +1,269 @@
+"""The page "Runs" in the window: what is kept, going on, forking, restoring, comparing, deleting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.project import file as project_file
+from app.project.project import Project
+from app.runs import compare, resume, store
+from app.training.config import Choice
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+from app.views.main_window import MainWindow
+from app.views.settings import Settings
+from app.views.training.runs.run_panel import COLUMNS
+from app.views.ui import theme
+from tests.support.windows import leave, messages
+from tests.views.window.test_window import ready, wait_for
+
+EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
+
+
+def small(**training: object) -> Project:
+    return replace(EXAMPLE, training=replace(EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}))
+
+
+def opened(qtbot, path: Path | None) -> MainWindow:
+    made = MainWindow(Settings("TapedeckTest", "window"))
+    made.resize(1280, 800)
+    made.show()
+    made.open_path(path) if path is not None else made.document.new(small())
+    made.start()
+    ready(qtbot, made)
+    return made
+
+
+def closed(window: MainWindow) -> None:
+    window.session.close_and_wait()
+    window.document.undo_stack.setClean()
+    leave(window)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "net.tape"
+    project_file.write(small(), file)
+    return file
+
+
+@pytest.fixture
+def window(qtbot, qapp, path: Path) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    made = opened(qtbot, path)
+    yield made
+    closed(made)
+
+
+def run(qtbot, window: MainWindow) -> None:
+    window.run_control.run()
+    wait_for(qtbot, window, "done")
+
+
+def listed(qtbot, window: MainWindow, count: int) -> list[store.Kept]:
+    """Wait until the page lists so many runs."""
+    model = window.runs.model
+    qtbot.waitUntil(lambda: sum(row.kept is not None for row in model.rows) == count and not window.background.busy)
+    return [row.kept for row in model.rows if row.kept is not None]
+
+
+def cell(window: MainWindow, row: int, column: str) -> str:
+    return window.runs.model.index(row, COLUMNS.index(column)).data()
+
+
+def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_never_stopped(
+    qtbot, qapp, path: Path
+) -> None:
+    theme.apply(qapp, "dark")
+    window = opened(qtbot, path)
+    run(qtbot, window)
+    whole = np.array(window.session.history.steps["loss"])
+    window.run_control.step()
+    for _ in range(4):
+        wait_for(qtbot, window, "paused")
+        window.run_control.step()
+        qtbot.waitUntil(lambda: window.session.state != "starting")
+    window.run_control.stop()
+    wait_for(qtbot, window, "stopped")
+    stopped, done = listed(qtbot, window, 2)
+    assert (stopped.record.number, done.record.number) == (2, 1) and store.runs_beside(path) == done.folder.parent
+    assert cell(window, 0, "State") == "Stopped" and cell(window, 1, "State") == "Done"
+    closed(window)
+
+    again = opened(qtbot, path)
+    try:
+        stopped, done = listed(qtbot, again, 2)
+        again.runs.choose(done)
+        qtbot.waitUntil(lambda: np.array_equal(again.curves.history.steps["loss"], whole))
+        assert again.curves.gradients.history.layers and again.curves.history.started.device == "cpu"
+        again.runs.choose(stopped)
+        assert again.runs.go_on.isEnabled()
+        again.actions_by_key["continue"].trigger()
+        qtbot.waitUntil(lambda: bool(again.session.runs))
+        wait_for(qtbot, again, "done")
+        assert np.array_equal(again.session.history.steps["loss"], whole)
+        assert len(listed(qtbot, again, 2)) == 2 and cell(again, 0, "State") == "Done"
+        there = store.history_of(store.find(store.runs_beside(path), "2"))
+        assert np.array_equal(there.steps["loss"], whole), "and it is kept as one"
+        again.runs.choose(done)
+        again.runs.go_on.click()
+        qtbot.waitUntil(lambda: "has come to its end" in again.banner.reason())
+        assert "Run 2 goes on." in again.console.texts
+    finally:
+        closed(again)
+
+
+def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(qtbot, window: MainWindow) -> None:
+    run(qtbot, window)
+    (first,) = listed(qtbot, window, 1)
+    window.runs.choose(first)
+    best = next(each for each in resume.checkpoints(first) if each.path.name == "best.pt")
+    before = window.document.project
+    other = replace(before, training=replace(before.training, optimizer=Choice("SGD", FrozenMap(lr=0.0)), epochs=1))
+    window.document.apply("Another optimizer", other)
+    ready(qtbot, window)
+    window.runs.forked.emit(first, best)
+    qtbot.waitUntil(lambda: len(window.session.runs) == 2)
+    wait_for(qtbot, window, "done")
+    fork, _ = listed(qtbot, window, 2)
+    assert (fork.record.parent.run, fork.record.parent.step) == ("Run 1", best.step)
+    history = window.session.history
+    reached = store.history_of(first).epochs["val_loss"].min()
+    assert history.epochs["val_loss"][0] == pytest.approx(reached, abs=1e-6), "it stands where the other one was"
+    start = store.project_of(fork).training.start
+    assert start is not None and Path(start.path).parent == fork.folder, "all that it needs is in its folder"
+    window.runs_control.restore(first)
+    qtbot.waitUntil(lambda: window.document.project.training == before.training)
+    window.document.undo_stack.undo()
+    assert window.document.project == other
+
+
+def test_names_curves_and_settings_of_several_runs(qtbot, window: MainWindow) -> None:
+    run(qtbot, window)
+    before = window.document.project
+    window.document.apply("Faster", replace(before, training=replace(before.training, seed=7)))
+    ready(qtbot, window)
+    run(qtbot, window)
+    second, first = listed(qtbot, window, 2)
+    model = window.runs.model
+    assert model.setData(model.index(1, 0), "baseline")
+    qtbot.waitUntil(lambda: cell(window, 1, "Run") == "baseline")
+    window.show_page("runs")
+    window.runs.table.selectAll()
+    qtbot.waitUntil(lambda: window.runs.compare.isVisible() and len(window.curves.loss.others.entries()) == 1)
+    lines = window.runs.compare.model.lines
+    assert window.runs.compare.model.titles == ["Run 2", "baseline"]
+    assert [(line.name, line.values) for line in lines] == [("training.seed", ("7", "0"))]
+    window.runs.compare.show_all(True)
+    names = [line.name for line in window.runs.compare.model.lines]
+    assert {"net", "training.optimizer.name", "training.optimizer.lr", "data.source", "torch", "threads"} <= set(names)
+    assert window.curves.loss.others.entries()[0].label == "baseline"
+    window.show_page("curves")
+    window.curves.redraw()
+    window.grab()
+    window.runs.choose(first)
+    qtbot.waitUntil(lambda: not window.curves.loss.others.entries())
+
+
+def test_deleting_asks_first(qtbot, window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.views.ui.dialogs import message
+
+    run(qtbot, window)
+    (kept,) = listed(qtbot, window, 1)
+    answers = [message.Answer.CANCEL, message.Answer.DISCARD]
+    monkeypatch.setattr(message.QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
+    window.runs.deleted.emit([kept])
+    assert kept.folder.exists()
+    window.runs.deleted.emit([kept])
+    listed(qtbot, window, 0)
+    assert not kept.folder.exists() and window.runs.empty.isVisibleTo(window.runs)
+
+
+def test_runs_of_a_project_without_a_file_move_beside_it_when_it_is_saved(qtbot, qapp, tmp_path: Path) -> None:
+    theme.apply(qapp, "dark")
+    window = opened(qtbot, None)
+    try:
+        run(qtbot, window)
+        (kept,) = listed(qtbot, window, 1)
+        assert kept.folder.is_relative_to(window.settings.runs_folder)
+        assert window.files.save_to(tmp_path / "saved.tape")
+        qtbot.waitUntil(lambda: (tmp_path / "saved.runs" / "0001" / "run.json").exists())
+        qtbot.waitUntil(lambda: [k.folder.parent.name for k in listed(qtbot, window, 1)] == ["saved.runs"])
+        assert not kept.folder.exists()
+    finally:
+        closed(window)
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_the_run_is_kept_elsewhere(
+    qtbot, window: MainWindow, path: Path
+) -> None:
+    store.runs_beside(path).write_text("a file where the folder of the runs would be")
+    told = messages(window)
+    run(qtbot, window)
+    assert window.session.current.recorder.kept.folder.is_relative_to(window.settings.runs_folder)
+    (kept,) = listed(qtbot, window, 1)
+    assert kept.folder == window.session.current.recorder.kept.folder
+    assert any("kept elsewhere" in text for text in told)
+
+
+def test_settings_that_a_file_does_not_state_are_dashes(tmp_path: Path) -> None:
+    one = store.begin(tmp_path, small())
+    other = store.begin(tmp_path, small(patience=3))
+    for kept, project in ((one, small()), (other, small(patience=3))):
+        project_file.write(project, kept.folder / store.PROJECT)
+        (kept.folder / store.SOURCE).write_text("class Net: ...")
+    lines = {line.name: line for line in compare.settings([one, other])}
+    assert lines["training.patience"].values == ("–", "3") and lines["training.patience"].differs
+    assert lines["net"].values == ("net A", "net A") and not lines["net"].differs
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtbot, window: MainWindow) -> None:
+    run(qtbot, window)
+    (first,) = listed(qtbot, window, 1)
+    last = next(each for each in resume.checkpoints(first) if each.path.name == "last.pt")
+    last.path.write_bytes(b"")
+    window.runs.forked.emit(first, last)
+    qtbot.waitUntil(lambda: window.banner.title() == "Run 1 cannot be forked")
+    words = window.banner.reason()
+    assert f"{last.path} is empty." in words and "best.pt is whole: take that one" in words
+    longer = replace(window.document.project.training, epochs=3)
+    window.document.apply("More epochs", replace(window.document.project, training=longer))
+    ready(qtbot, window)
+    window.runs_control.go_on(first)
+    qtbot.waitUntil(lambda: len(window.session.runs) == 2)
+    assert window.banner.isVisible() and window.banner.title() == "Not the newest checkpoint was taken"
+    assert f"{last.path} is empty. The run goes on from best.pt." in window.banner.reason()
+    wait_for(qtbot, window, "done")
+
+
+def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(
+    qtbot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.training.checkpoints import checkpoint
+
+    save, fails, told = checkpoint.save, [True], messages(window)
+
+    def full(path: Path, state: dict) -> None:
+        if fails[0]:
+            raise OSError(28, "No space left on device", str(path))
+        save(path, state)
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    window.document.apply("Every step", small(save_every=1, epochs=1000))
+    ready(qtbot, window)
+    window.run_control.run()
+    qtbot.waitUntil(lambda: window.banner.isVisible())
+    assert window.banner.title() == "Checkpoints cannot be written"
+    assert "step-00000001.pt could not be written: No space left on device" in window.banner.reason()
+    fails[0] = False
+    qtbot.waitUntil(lambda: not window.banner.isVisible())
+    assert any("Checkpoints are written again" in text for text in told)
+    window.run_control.stop()
+    wait_for(qtbot, window, "stopped")
+    assert window.banner.isVisible() and window.banner.title() == "Not everything of this run could be kept"
+    assert "could not be written; the newest that was is of step" in window.banner.reason()

@@ -1,0 +1,130 @@
+"""The Autograd tab's second page in the window: run, stop, trust, and which graph the inspector speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog, QLabel, QStackedWidget
+
+from app.autograd.snippets.snippet import ready_snippet
+from app.views.autograd.snippets.snippet_control import SnippetControl
+from app.views.custom_layers.trust_dialog import TrustDialog
+from app.views.main_window import MainWindow
+from app.views.settings import Settings
+from app.views.ui import theme
+from tests.autograd.test_replay_html import Page
+from tests.views.window.test_window import leave, ready
+
+CONTROL = Qt.KeyboardModifier.ControlModifier
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    made = MainWindow(Settings("TapedeckTest", "snippets"))
+    made.resize(1280, 800)
+    made.show()
+    made.start()
+    ready(qtbot, made)
+    yield made
+    made.snippets.close()
+    qtbot.waitUntil(lambda: not made.snippets.running, timeout=60_000)
+    made.document.undo_stack.setClean()
+    leave(made)
+
+
+def finish(qtbot, window: MainWindow) -> None:
+    qtbot.waitUntil(lambda: not window.snippets.running, timeout=120_000)
+
+
+def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) -> None:
+    snippets = window.snippets
+    assert not snippets.toggle.isVisible()
+    window.actions_by_key["snippet"].trigger()
+    assert snippets.toggle.isVisible() and snippets.page.isVisible() and snippets.page.edit.hasFocus()
+    waiting = snippets._child
+    assert waiting is not None and not snippets.running, "it waits, and nothing runs before somebody says so"
+    snippets.page.load("x = torch.ones(2, requires_grad=True)\ny = x.exp().sum()\nprint('ran')")
+    QTest.keyClick(snippets.page.edit, Qt.Key.Key_Return, CONTROL)
+    assert snippets.running and snippets.page.stop.isEnabled()
+    finish(qtbot, window)
+    page = snippets.page
+    assert page.answer.error is None and page.output.toPlainText().strip() == "ran"
+    assert page.room.tape is page.answer.graph.tape and waiting._process.returncode == 0
+    assert window.room.tape is None, "the net's own graph is another"
+    box = next(key for key, item in page.room.scene.boxes.items() if item.face.box.title == "ExpBackward0")
+    page.room.scene.choose(box)
+    assert window.tape_inspector.shown().name == "ExpBackward0"
+    snippets.toggle.set_value("net")
+    assert window.room.isVisible() and window.tape_inspector.shown() is None
+    assert snippets._child is None, "no process waits for a page that nobody sees"
+    snippets.toggle.set_value("snippet")
+    assert window.tape_inspector.shown().name == "ExpBackward0"
+    snippets.close()
+    again = SnippetControl(window, QStackedWidget())
+    assert again.page.edit.text() == page.edit.text() and not again.running, "it is kept, and does not run by itself"
+    again.page.load("import os", "theirs.py", Path("theirs.py"))
+    again.close()
+    assert window.settings.snippet == page.edit.text(), "what nobody trusts is not kept as one's own"
+    again.page.load_ready(ready_snippet("spreading"))
+    again.close()
+    assert window.settings.snippet == ""
+
+
+def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(window, qtbot, tmp_path, monkeypatch) -> None:
+    snippets = window.snippets
+    window.actions_by_key["snippet"].trigger()
+    snippets.page.load("w = torch.ones(4, requires_grad=True)\nloss = (w * 3).sum()\nloss.backward()")
+    snippets.run()
+    finish(qtbot, window)
+    page = snippets.page
+    page.deck.deck.button("step").click()
+    assert window.tape_inspector.shown().name == "MulBackward0", "what runs next is looked at"
+    words = "\n".join(part.text() for part in window.tape_inspector.widget().findChildren(QLabel))
+    assert "grad_out, arriving" in words and "2.00" in words
+    file = tmp_path / "page.html"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_args: (str(file), "HTML replay (*.html)"))
+    page.room.exportRequested.emit(page.room.drawing())
+    qtbot.waitUntil(lambda: file.exists() and file.read_text("utf-8").rstrip().endswith("</html>"), timeout=60_000)
+    steps = Page(file.read_text("utf-8")).data["steps"]
+    assert [step["norm"] for step in steps] == [1.0, 2.0, 6.0]
+
+
+def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) -> None:
+    snippets = window.snippets
+    window.actions_by_key["snippet"].trigger()
+    snippets.page.load("print('here')\nwhile True:\n    pass")
+    snippets.page.run.click()
+    qtbot.waitUntil(lambda: "here" in snippets.page.output.toPlainText(), timeout=120_000)
+    snippets.page.stop.click()
+    finish(qtbot, window)
+    assert snippets.page.status.text() == "Stopped." and snippets.page.output.toPlainText().strip() == "here"
+    assert snippets.page.run.isEnabled() and not snippets.page.stop.isEnabled()
+    window.show_page("network")
+    assert snippets._child is None and not snippets.toggle.isVisible()
+    window.actions_by_key["capture"].trigger()
+    assert snippets.toggle.value() == "net" and window.room.isVisible()
+    qtbot.waitUntil(lambda: not window.background.busy, timeout=60_000)
+
+
+def test_a_file_runs_only_when_it_is_trusted(window, qtbot, tmp_path: Path) -> None:
+    snippets, mark = window.snippets, tmp_path / "ran"
+    file = tmp_path / "theirs.py"
+    file.write_text(f"from pathlib import Path\nPath({str(mark)!r}).touch()\nx = torch.ones(1)\n")
+    snippets.open(file)
+    window.show_page("autograd")
+    assert snippets.page.banner.isVisible() and "not trusted" in snippets.page.banner.title()
+    snippets.run()
+    dialog = window.findChild(TrustDialog)
+    assert dialog is not None and not snippets.running and not mark.exists()
+    assert "process of its own" in dialog.warning
+    dialog.trust_button.click()
+    qtbot.waitUntil(lambda: snippets.page.foreign is None)
+    assert not mark.exists(), "trusted, and still nobody has pressed Run"
+    snippets.run()
+    finish(qtbot, window)
+    assert mark.exists() and snippets.page.answer.tensor("x").shape == (1,)

@@ -1,0 +1,232 @@
+"""What is typed stays where it is typed: no late answer and no list that is made anew takes the focus or the caret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.data.config import DataConfig, Transform
+from app.training.config import Choice, Group, Schedule
+from app.util.frozen import FrozenMap
+from app.views.inspector.fields.form import ParamForm
+from app.views.main_window import MainWindow
+from app.views.ui.widgets import NumberField
+from app.views.ui.widgets.focus import keeping_focus
+from tests.support.windows import shown
+from tests.views.window.test_window import ready
+
+DATA = DataConfig(
+    "made.fake", options=FrozenMap(shape=(3, 9, 9)), train_transforms=(Transform("Resize", FrozenMap(size=(8, 8))),),
+    eval_transforms=(Transform("Resize", FrozenMap(size=(8, 8))),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
+    """A window on a net that the data do not fit, with every kind of row in the Training tab."""
+    with shown(qapp, "typing") as made:
+        made.files.open_example("digits.tape")
+        made.start()
+        ready(qtbot, made)
+        project = made.document.project
+        training = replace(
+            project.training, schedule=Schedule(Choice("StepLR", FrozenMap(step_size=3))),
+            groups=(Group("conv1", FrozenMap(lr=0.1)),), optimizer=Choice("SGD", FrozenMap(lr=0.1)),
+        )  # fmt: skip
+        made.document.apply("Set up", replace(project, data=DATA, training=training))
+        made.right.pane.show_page("training")
+        for section in made.training_form.sections:
+            section.set_open(True)
+        made.activateWindow()
+        qtbot.waitUntil(made.isActiveWindow)
+        settle(qtbot, made)
+        yield made
+
+
+def settle(qtbot: QtBot, window: MainWindow) -> None:
+    """Let the window and its worker answer whatever the last key asked."""
+    QApplication.processEvents()
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.background.busy)
+    qtbot.waitUntil(lambda: not window.page_links.later.active)
+    QApplication.processEvents()
+
+
+def lines_of(page: QWidget) -> list[QLineEdit]:
+    """Every line of text of the forms in a page that a person can type into now."""
+    editors = [row.editor for form in page.findChildren(ParamForm) for row in form.rows.values() if row.editor]
+    lines = [line for editor in editors for line in editor.lines()]
+    return [line for line in lines if line.isVisible() and line.isEnabled() and not line.isReadOnly()]
+
+
+def text_for(line: QLineEdit) -> str:
+    """A text of several keys that changes the value with most of them."""
+    whole = isinstance(line, NumberField) and line._kind == "int"
+    return "12" if whole else "0.25" if isinstance(line, NumberField) else "4, 28"
+
+
+def type_into(qtbot: QtBot, window: MainWindow, line: QLineEdit, text: str) -> None:
+    """Type as a person does, key by key, each to whatever has the focus then."""
+    line.setFocus()
+    line.selectAll()
+    for number in range(len(text)):
+        QTest.keyClicks(QApplication.focusWidget(), text[number])
+        settle(qtbot, window)
+        where = f"{line.accessibleName()} after {text[: number + 1]!r}"
+        assert QApplication.focusWidget() is line, f"{where} the focus is in {QApplication.focusWidget()}"
+        assert line.text() == text[: number + 1], where
+        assert line.cursorPosition() == number + 1, where
+
+
+@pytest.mark.parametrize("page", ["problems", "cost"])
+def test_every_field_of_the_training_tab_takes_what_is_typed(qtbot: QtBot, window: MainWindow, page: str) -> None:
+    rows = window.problems_panel.rows
+    assert rows, "the data do not fit, so there are problems whose rows change with what is typed"
+    rows[0].setFocus()  # a person who was there once
+    window.show_page(page)
+    seen = lines_of(window.training_form)
+    assert len(seen) > 30
+    # Fields go with their rows where a value is undone, so each is found again by its place.
+    for number in range(len(seen)):
+        line = lines_of(window.training_form)[number]
+        text = text_for(line)
+        before = window.document.undo_stack.index()
+        type_into(qtbot, window, line, text)
+        QTest.keyClick(line, Qt.Key.Key_Tab)
+        settle(qtbot, window)
+        assert window.document.undo_stack.index() <= before + 1, f"{line.accessibleName()} was more than one step"
+        window.document.undo_stack.setIndex(before)
+        settle(qtbot, window)
+
+
+def test_a_shape_and_a_count_are_typed_whole_while_net_and_data_disagree(qtbot: QtBot, window: MainWindow) -> None:
+    window.problems_panel.rows[0].setFocus()
+    options = window.training_form.data.options
+    for name, text in (("shape", "1, 28, 28"), ("classes", "1000")):
+        (line,) = options.editor(name).lines()
+        type_into(qtbot, window, line, text)
+        QTest.keyClick(line, Qt.Key.Key_Return)
+    assert dict(window.document.project.data.options) == {"shape": (1, 28, 28), "classes": 1000}
+    (resize,) = window.training_form.data.training_transforms.items
+    (size,) = resize.form.editor("size").lines()
+    type_into(qtbot, window, size, "28, 28")
+    QTest.keyClick(size, Qt.Key.Key_Tab)
+    (transform,) = window.document.project.data.train_transforms
+    assert dict(transform.params) == {"size": (28, 28)}
+
+
+def test_every_field_of_the_inspector_takes_what_is_typed(qtbot: QtBot, window: MainWindow) -> None:
+    window.problems_panel.rows[0].setFocus()
+    window.right.pane.show_page("inspector")
+    graph = window.document.project.graph
+    kinds = ("input", "nn.Conv2d", "nn.Linear", "nn.Dropout")
+    for key in {node.op: key for key, node in graph.nodes.items() if node.op in kinds}.values():
+        window.selection.set({key}, None)
+        settle(qtbot, window)
+        for number in range(len(lines_of(window.inspector))):
+            line = lines_of(window.inspector)[number]
+            before = window.document.undo_stack.index()
+            type_into(qtbot, window, line, text_for(line))
+            window.document.undo_stack.setIndex(before)
+            settle(qtbot, window)
+
+
+def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, window: MainWindow) -> None:
+    (line,) = window.training_form.optimizer.form.editor("lr").lines()
+    line.setFocus()
+    line.selectAll()
+    QTest.keyClicks(line, "1")
+    QTest.keyClicks(line, "e")  # no number yet when the answer to 1 comes
+    settle(qtbot, window)
+    assert line.text() == "1e" and QApplication.focusWidget() is line
+    QTest.keyClicks(line, "-4")
+    settle(qtbot, window)
+    assert line.text() == "1e-4"
+    assert window.document.project.training.optimizer.params["lr"] == 0.0001
+    QTest.keyClick(line, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    settle(qtbot, window)
+    assert line.text() == "0.1", "undo is shown though the caret is in the field"
+
+
+def test_the_focus_of_a_button_that_goes_is_the_canvas_again(qtbot: QtBot, window: MainWindow) -> None:
+    window.training_form.area.ensureWidgetVisible(window.training_form.data.fit)
+    button, _synthetic = window.training_form.data.fit.buttons
+    button.setFocus()
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+    settle(qtbot, window)
+    shape = {node.params.get("shape") for node in window.document.project.graph.nodes.values() if node.op == "input"}
+    assert shape == {(3, 8, 8)} and QApplication.focusWidget() is window.canvas.view
+
+
+def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(qtbot: QtBot, window: MainWindow) -> None:
+    form = window.training_form
+    form.data.source.edited.emit("sklearn.digits")
+    settle(qtbot, window)
+    for node, name, value in (("input", "shape", (2, 8, 8)), ("nn.Linear", "out_features", 7)):
+        graph = window.document.project.graph
+        last = [key for key, one in graph.nodes.items() if one.op == node][-1]
+        graph = graph.with_param(last, name, value)
+        window.document.apply("Change", replace(window.document.project, graph=graph))
+    settle(qtbot, window)
+    form.data.source.edited.emit("made.fake")
+    settle(qtbot, window)
+    assert dict(window.document.project.data.options) == {"shape": (2, 8, 8), "classes": 7}
+    assert not window.live.errors
+
+
+def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(qtbot: QtBot, window: MainWindow) -> None:
+    graph = window.document.project.graph
+    window.right.pane.show_page("inspector")
+    window.selection.set({next(key for key, node in graph.nodes.items() if node.op == "input")}, None)
+    settle(qtbot, window)
+    callout = window.canvas.callout
+    assert callout.isVisible() and callout.more.isVisible()
+    _choose, synthetic, shape = callout.menu().actions()
+    assert "Synthetic" in synthetic.text() and shape.text().startswith("Set shape")
+    QTest.mouseClick(callout.button, Qt.MouseButton.LeftButton)
+    source = window.training_form.data.source
+    assert source.isVisible() and source.view().isVisible() and window.document.project.graph is graph
+    source.hidePopup()
+    synthetic.trigger()
+    settle(qtbot, window)
+    assert not window.live.errors and window.document.project.graph is graph
+
+
+def test_a_list_that_is_made_anew_keeps_the_focus_and_the_text_only_if_it_had_them(qtbot: QtBot, qapp) -> None:
+    from PySide6.QtWidgets import QVBoxLayout
+
+    host = QWidget()
+    qtbot.addWidget(host)
+    column = QVBoxLayout(host)
+    column.addWidget(other := QLineEdit())
+    column.addWidget(place := QWidget())
+    inside = QVBoxLayout(place)
+
+    def fill() -> None:
+        while (item := inside.takeAt(0)) is not None:
+            item.widget().hide()
+            item.widget().deleteLater()
+        for name in "ab":
+            line = QLineEdit(accessibleName=name)
+            inside.addWidget(line)
+
+    fill()
+    host.show()
+    lines = {line.accessibleName(): line for line in place.findChildren(QLineEdit)}
+    lines["b"].setFocus()
+    lines["b"].setText("typ")
+    lines["b"].setCursorPosition(2)
+    with keeping_focus(place):
+        fill()
+    focused = host.focusWidget()
+    assert focused is not lines["b"] and focused.accessibleName() == "b"
+    assert (focused.text(), focused.cursorPosition()) == ("typ", 2)
+    other.setFocus()
+    with keeping_focus(place):
+        fill()
+    assert host.focusWidget() is other

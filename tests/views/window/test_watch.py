@@ -1,0 +1,128 @@
+"""Watch points in the window: set by hand, kept, told by a banner, and the batch can be looked at."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+
+from app.training.monitoring.snapshots import BatchPeek
+from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
+from app.views.main_window import MainWindow
+from app.views.settings import Settings
+from app.views.training.form.watch_control import LOOK
+from app.views.training.form.watch_section import WatchSection
+from app.views.training.layer.batch_dialog import BatchDialog, notes
+from app.views.ui import theme
+from tests.views.window.test_window import DIGITS, leave, ready
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> Iterator[MainWindow]:
+    theme.apply(qapp, "dark")
+    settings = Settings("TapedeckTest", "watch")
+    settings.watch_points = to_text(WatchPoints(gradient_norm=1e-6))
+    made = MainWindow(settings)
+    made.resize(1280, 800)
+    made.show()
+    made.open_path(DIGITS)
+    made.start()
+    ready(qtbot, made)
+    yield made
+    made.session.close_and_wait()
+    made.document.undo_stack.setClean()
+    leave(made)
+
+
+def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot, window):
+    assert window.watch_control.section.points == WatchPoints(gradient_norm=1e-6)
+    window.run_control.run()
+    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    banner = window.banner
+    qtbot.waitUntil(lambda: banner.title().startswith("Paused at step 1: the gradient norm of "))
+    assert banner.isVisible() and banner._action.text() == LOOK
+    qtbot.mouseClick(banner._action, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: window.watch_control.dialog is not None)
+    dialog = window.watch_control.dialog
+    assert dialog.isVisible() and dialog.table.rowCount() == 64 == dialog.grid.count
+    assert set(dialog.grid.captions) <= set("0123456789")
+    headers = [dialog.table.horizontalHeaderItem(c).text() for c in range(dialog.table.columnCount())]
+    assert headers == ["", "Label", "Largest output", "Loss", "Input"]
+    dialog.accept()
+    window.session.resume()
+    qtbot.waitUntil(lambda: not banner.isVisible())
+
+
+def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
+    section = window.watch_control.section
+    section.form.edited.emit("gradient_norm", None, None)
+    section.form.edited.emit("memory_mib", 4096, None)
+    section.form.edited.emit("not_finite", True, None)
+    wanted = WatchPoints(not_finite=True, memory=4096 * 1024 * 1024)
+    assert section.points == from_text(window.settings.watch_points) == wanted
+    window.run_control.step()
+    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    assert window.session.thread.control.watch == wanted
+    section.acted.emit()
+    assert window.session.thread.control.watch == WatchPoints() == from_text(window.settings.watch_points)
+
+
+def test_the_section_refuses_what_cannot_be_watched_and_says_what_is_set(qtbot):
+    section, heard = WatchSection(), []
+    qtbot.addWidget(section)
+    section.changed.connect(heard.append)
+    section.form.edited.emit("dead", 1.5, None)
+    assert not heard and section.points == WatchPoints()
+    section.form.edited.emit("dead", 0.9, None)
+    assert heard == [WatchPoints(dead=0.9)] and section.summary == "90% dead" and section.differs
+
+
+def test_settings_that_nobody_can_read_watch_nothing():
+    for text in ("", "[]", '{"not_finite": true}', '{"not_finite": 1, "gradient_norm": "x", "dead": 1, "memory": 1}'):
+        assert from_text(text) == WatchPoints()
+    points = WatchPoints(True, 2.0, 0.5, 1024)
+    assert from_text(to_text(points)) == points
+
+
+def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
+    inputs = np.zeros((3, 4), dtype=np.float32)
+    inputs[1, 2] = np.nan
+    peek = BatchPeek(3, inputs, np.array([0, 1, 2]), None, None, ("a", "b"), "classes", "ValueError: no")
+    assert notes(peek) == (
+        "All 3 samples, 4 each. 1 of them hold numbers that are not finite. "
+        "The net gives nothing for them: ValueError: no"
+    )
+    dialog = BatchDialog(peek, "Paused.")
+    qtbot.addWidget(dialog)
+    assert dialog.grid is None and dialog.table.item(2, 1).text() == "2" and "nan" in dialog.table.item(1, 2).text()
+
+
+def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(qtbot, window, tmp_path):
+    window.watch_control.section.acted.emit()  # this run is not to stand
+    window.actions_by_key["memory"].trigger()
+    control = window.memory_control
+    qtbot.waitUntil(lambda: control.dialog.report is not None)
+    estimated = control.dialog.report
+    assert estimated.estimated and "Estimated" in control.dialog.summary.text()
+    control.dialog.accept()
+    window.run_control.step()
+    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: bool(control.estimates))
+    window.actions_by_key["memory"].trigger()
+    qtbot.waitUntil(lambda: not control.dialog.report.estimated)
+    assert control.dialog.report.step == estimated.step
+    assert "The estimate before the run was" in control.dialog.summary.text()
+    control.write(tmp_path / "memory.json")
+    assert "activations" in (tmp_path / "memory.json").read_text()
+    control.dialog.accept()
+
+
+def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot, window):
+    window.show_page("layer")
+    analysis = window.live.analysis
+    node = next(node for node, path in analysis.source.modules.items() if path == "conv1")
+    window.network_selection.set([node], None)
+    page = window.layer_page
+    qtbot.waitUntil(lambda: page.inside.inside is not None)
+    assert page.layer == "conv1" and page.inside.inside.weights == "weights untrained, drawn with seed 0"
+    assert page.inside.grid.count == page.inside.inside.channels.count

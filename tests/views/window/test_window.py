@@ -1,0 +1,401 @@
+"""The window when things go wrong or come in the wrong order: a word to the person, and a program that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QDialog
+
+from app.project import file
+from app.project.project import Project
+from app.training.config import Choice
+from app.util.resources import path as resource_path
+from app.views.main_window import MainWindow
+from app.views.settings import Settings
+from app.views.ui import theme
+from app.views.ui.dialogs.message import Answer, QuestionDialog
+from tests.support.windows import leave, messages
+
+DIGITS = resource_path("examples", "digits.tape")
+CTRL = Qt.KeyboardModifier.ControlModifier
+LONG = 100_000  # epochs that no test waits for
+
+
+@pytest.fixture
+def window(qtbot, qapp) -> Iterator[MainWindow]:
+    """The window on the example, checked and ready to run."""
+    theme.apply(qapp, "dark")
+    made = MainWindow(Settings("TapedeckTest", "window"))
+    made.resize(1280, 800)
+    made.show()
+    made.open_path(DIGITS)
+    made.start()
+    ready(qtbot, made)
+    yield made
+    made.session.close_and_wait()
+    made.document.undo_stack.setClean()
+    leave(made)
+
+
+def ready(qtbot, window: MainWindow) -> None:
+    qtbot.waitUntil(lambda: window.live.up_to_date and hasattr(window, "page_links"), timeout=60_000)
+
+
+def change(window: MainWindow, **training: object) -> None:
+    """Other settings of the run, as the form makes them."""
+    project = window.document.project
+    window.document.apply("Change the run", replace(project, training=replace(project.training, **training)))
+
+
+def node(window: MainWindow, name: str) -> str:
+    return next(n.id for n in window.document.project.graph.nodes.values() if n.name == name)
+
+
+def wait_for(qtbot, window: MainWindow, state: str) -> None:
+    qtbot.waitUntil(lambda: window.session.state == state, timeout=60_000)
+
+
+def press(window: MainWindow, key: str) -> None:
+    """A click on a key of the deck."""
+    QTest.mouseClick(window.toolbar.deck.transport.button(key), Qt.MouseButton.LeftButton)
+
+
+def run_to_the_end(qtbot, window: MainWindow, epochs: int = 1) -> None:
+    change(window, epochs=epochs)
+    press(window, "run")
+    wait_for(qtbot, window, "done")
+
+
+# -- opening ----------------------------------------------------------------------------------------------------------
+
+
+def test_only_one_window_is_ever_shown(qtbot, qapp) -> None:
+    """No part of it flashes up as a window of its own while it is being made."""
+    shown: list[object] = []
+    qapp.focusWindowChanged.connect(shown.append)
+    window = MainWindow(Settings("TapedeckTest", "alone"))
+    window.show()
+    window.furnish()
+    QApplication.processEvents()
+    qapp.focusWindowChanged.disconnect(shown.append)
+    assert {one for one in shown if one is not None} <= {window.windowHandle()}
+    leave(window)
+
+
+def test_it_draws_before_torch_is_there(qtbot, qapp) -> None:
+    window = MainWindow(Settings("TapedeckTest", "early"))
+    window.show()
+    window.open_path(DIGITS)
+    assert len(window.canvas.scene.nodes) == 12
+    window.canvas.add_op("nn.ReLU")
+    assert len(window.document.project.graph.nodes) == 13
+    assert "PyTorch is loading" in window.run_control.blocked
+    window.document.undo_stack.setClean()
+    leave(window)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"tapedeck": 99}', b"\xff\xfe"])
+def test_a_bad_file_leaves_the_open_project(qtbot, window: MainWindow, tmp_path: Path, content: bytes) -> None:
+    before = window.document.project
+    bad = tmp_path / "bad.tape"
+    bad.write_bytes(content)
+    assert not window.open_path(bad)
+    assert window.document.project is before
+    assert window.banner.isVisible() and "bad.tape" in window.banner.title()
+
+
+def test_the_window_comes_back_as_it_was(qtbot, qapp) -> None:
+    first = MainWindow(Settings("TapedeckTest", "again"))
+    first.show()
+    first.left.hide()
+    leave(first)
+    second = MainWindow(Settings("TapedeckTest", "again"))
+    second.show()
+    assert second.left.isHidden() and not second.right.isHidden()
+    leave(second)
+
+
+def test_docks_hide_and_come_back_from_the_menu(qtbot, window: MainWindow) -> None:
+    toggles = {action.text(): action for action in window.dock_menu.actions()}
+    assert len(toggles) == 3
+    for dock in (window.left, window.right, window.bottom):
+        toggles[dock.windowTitle()].trigger()
+        assert dock.isHidden()
+        toggles[dock.windowTitle()].trigger()
+        assert dock.isVisible()
+
+
+def test_both_themes_on_a_living_window(qtbot, window: MainWindow) -> None:
+    for choice in ("light", "dark"):
+        window.actions_by_key[f"theme.{choice}"].trigger()
+        assert theme.current().name == choice
+        ground = window.grab().toImage().pixelColor(700, 300)
+        assert (ground.lightness() > 128) == (choice == "light")
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_keys_run_pause_step_and_stop(qtbot, window: MainWindow) -> None:
+    told = messages(window)
+    change(window, epochs=LONG)
+    window.activateWindow()
+    QTest.keyClick(window, Qt.Key.Key_F5)
+    wait_for(qtbot, window, "running")
+    qtbot.waitUntil(lambda: len(window.session.history.steps) > 2, timeout=60_000)
+    QTest.keyClick(window, Qt.Key.Key_F6)
+    wait_for(qtbot, window, "paused")
+    window.session.poll()
+    steps = len(window.session.history.steps)
+    QTest.keyClick(window, Qt.Key.Key_F7)
+    qtbot.waitUntil(lambda: len(window.session.history.steps) == steps + 1)
+    QTest.keyClick(window, Qt.Key.Key_F8)
+    wait_for(qtbot, window, "stopped")
+    assert window.toolbar.deck.transport.state() == "ready"
+    assert any("Stopped" in text for text in told)
+
+
+def test_stop_in_mid_epoch_then_run_again(qtbot, window: MainWindow) -> None:
+    change(window, epochs=LONG)
+    press(window, "run")
+    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
+    press(window, "stop")
+    wait_for(qtbot, window, "stopped")
+    assert window.session.thread.result.state_dict is not None
+    run_to_the_end(qtbot, window)
+    assert len(window.session.runs) == 2
+
+
+def test_a_loss_that_is_not_finite_is_told_with_a_cure(qtbot, window: MainWindow) -> None:
+    change(window, optimizer=Choice("SGD", replace_params(lr=1e30)))
+    press(window, "run")
+    wait_for(qtbot, window, "failed")
+    assert "Training stopped" in window.banner.title() and window.banner.reason()
+    assert window.session.current.failed.kind == "not finite"
+    change(window, optimizer=Choice("Adam", replace_params(lr=1e-3)))
+    run_to_the_end(qtbot, window)
+
+
+def replace_params(**values: object):
+    from app.util.frozen import FrozenMap
+
+    return FrozenMap(values)
+
+
+def test_an_exception_inside_the_loop_names_the_layer(qtbot, window: MainWindow, monkeypatch) -> None:
+    """Out of memory in the middle of an epoch, at a line of the generated source."""
+    import torch
+
+    calls = {"count": 0}
+    original = torch.nn.Linear.forward
+
+    def forward(self, x):
+        calls["count"] += 1
+        if calls["count"] > 20:
+            raise torch.OutOfMemoryError("out of memory, for the test")
+        return original(self, x)
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", forward)
+    press(window, "run")
+    wait_for(qtbot, window, "failed")
+    failed = window.session.current.failed
+    assert failed.kind == "memory" and failed.node in (node(window, "fc1"), node(window, "fc2"))
+    assert "batch" in window.banner.reason()
+    window.banner.acted.emit()
+    assert window.selection.ids == {failed.node}
+    monkeypatch.undo()
+    run_to_the_end(qtbot, window)
+
+
+def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: MainWindow) -> None:
+    project = window.document.project
+    broken = project.graph.with_param(node(window, "fc2"), "in_features", 7)
+    window.document.apply("Break it", replace(project, graph=broken))
+    ready(qtbot, window)
+    assert window.toolbar.deck.transport.state() == "blocked"
+    assert "Fix 1 error" in window.toolbar.deck.counter.message()
+    press(window, "run")
+    QTest.keyClick(window, Qt.Key.Key_F5)
+    assert window.session.state == "idle"
+    (problem,) = window.live.errors
+    window.cure(problem.cures[0])
+    ready(qtbot, window)
+    assert not window.live.errors
+    assert set(window.document.project.positions) == set(window.document.project.graph.nodes)
+
+
+def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: MainWindow) -> None:
+    project = window.document.project
+    graph = project.graph.with_param(node(window, "input"), "shape", (1, 28, 28))
+    window.document.apply("Set shape", replace(project, graph=graph))
+    ready(qtbot, window)
+    (problem,) = window.live.errors
+    assert "1×8×8" in problem.reason and "1×28×28" in problem.reason
+    # Other data are offered before what changes the net.
+    changing = [cure for cure in problem.cures if cure.label.startswith("Set shape")]
+    assert len(changing) == 1 and problem.cures[-1] is changing[0] is not problem.cures[0]
+    window.cure(changing[0])
+    ready(qtbot, window)
+    assert not window.live.errors
+
+
+def test_edits_during_a_run_do_not_touch_it(qtbot, window: MainWindow) -> None:
+    change(window, epochs=3)
+    press(window, "step")  # it stands, and does not come to its end meanwhile
+    wait_for(qtbot, window, "paused")
+    window.canvas.add_op("nn.ReLU")
+    assert window.banner.isVisible() and "moved on" in window.banner.title()
+    press(window, "run")
+    wait_for(qtbot, window, "done")
+    assert len(window.session.history.epochs) == 3
+    assert not window.banner.isVisible()
+
+
+def test_losses_in_the_window_are_those_of_the_command(qtbot, window: MainWindow, capsys) -> None:
+    """With curves, strips and an inspection beside it, bit for bit."""
+    import json
+
+    from app.main import main
+
+    change(window, epochs=2)
+    window.overlay.set_value("Gradients")
+    press(window, "run")
+    qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 5, timeout=60_000)
+    window.autograd_control.capture()
+    wait_for(qtbot, window, "done")
+    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+    losses = window.session.history.steps["loss"].tolist()
+    out = Path(window.settings.file).parent / "run"
+    assert main(["train", str(DIGITS), "--out", str(out), "--epochs", "2", "--json"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert losses == [event["loss"] for event in events if event["event"] == "step"]
+
+
+# -- leaving ----------------------------------------------------------------------------------------------------------
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[str]:
+    """Answer the questions that a dialog asks; returns their titles."""
+    asked: list[str] = []
+
+    def execute(self: QuestionDialog) -> int:
+        asked.append(self.heading.text())
+        self.answer = answer
+        return 0
+
+    monkeypatch.setattr(QuestionDialog, "exec", execute)
+    return asked
+
+
+def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: MainWindow, monkeypatch) -> None:
+    change(window, epochs=LONG)
+    window.document.undo_stack.setClean()
+    press(window, "run")
+    wait_for(qtbot, window, "running")
+    asked = answer_with(monkeypatch, Answer.CANCEL)
+    assert not window.close()
+    assert asked and window.session.active and window.isVisible()
+    answer_with(monkeypatch, Answer.DISCARD)
+    assert window.close()
+    assert not window.session.thread.isRunning()
+
+
+def test_closing_with_unsaved_work_asks(qtbot, window: MainWindow, tmp_path: Path, monkeypatch) -> None:
+    window.canvas.add_op("nn.ReLU")
+    answer_with(monkeypatch, Answer.CANCEL)
+    assert not window.close()
+    window.document.path = tmp_path / "kept.tape"
+    answer_with(monkeypatch, Answer.SAVE)
+    assert window.close()
+    assert len(file.read(tmp_path / "kept.tape").graph.nodes) == 13
+
+
+def test_saving_over_an_older_format_says_where_the_original_is(qtbot, window: MainWindow, tmp_path: Path) -> None:
+    path = tmp_path / "net.tape"
+    old = file.dumps(window.document.project).replace(b'"tapedeck": 2', b'"tapedeck": 1')
+    path.write_bytes(old)
+    assert window.files.open(path)
+    window.canvas.add_op("nn.ReLU")
+    told = messages(window)
+    assert window.files.save()
+    assert any("net.v1.tape" in each for each in told)
+    assert (tmp_path / "net.v1.tape").read_bytes() == old and not window.document.dirty
+
+
+def test_a_save_that_fails_keeps_the_work(qtbot, window: MainWindow, tmp_path: Path) -> None:
+    window.canvas.add_op("nn.ReLU")
+    assert not window.files.save_to(tmp_path / "no" / "such" / "folder.tape")
+    assert window.document.dirty and "was not saved" in window.recovery.files.banner.title()
+
+
+# -- one selection, five readings -------------------------------------------------------------------------------------
+
+
+def test_selecting_a_layer_selects_it_everywhere(qtbot, window: MainWindow) -> None:
+    run_to_the_end(qtbot, window)
+    window.show_page("autograd")
+    window.autograd_control.capture()
+    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+    conv = node(window, "conv2")
+    window.selection.set([conv])
+    assert window.room.scene.linked_parts()
+    assert window.inspector.node_page.header.name.text() == "conv2"
+    assert window.curves.gradients.selected == {"conv2"}
+    window.show_page("code")
+    lines = window.live.analysis.source.lines[conv]
+    assert len(lines) == 2 and all(window.code.edit.is_selected_line(line) for line in lines)
+
+
+def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: MainWindow) -> None:
+    window.show_page("autograd")
+    window.autograd_control.capture()
+    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+    conv = next(n for n in window.room.tape.nodes if n.name.startswith("Convolution") and n.layer == "conv2")
+    window.room.scene.choose(str(conv.id))
+    assert window.selection.ids == {node(window, "conv2")}
+    assert window.inspectors.currentWidget() is window.tape_inspector
+
+
+def test_no_project_at_all(qtbot, window: MainWindow, monkeypatch) -> None:
+    """Every command on an empty drawing: words, no traceback."""
+    window.document.new(Project())
+    ready(qtbot, window)
+    keys = ("run", "pause", "step", "stop", "capture", "export")
+    for key in (*keys, "canvas.delete", "canvas.frame_all", "canvas.lay_out"):
+        window.actions_by_key[key].trigger()
+    assert window.session.state == "idle"
+    assert window.banner.isVisible()
+
+
+@pytest.mark.parametrize("key", ["commands", "shortcuts", "about"])
+def test_the_sheets_open_and_close(qtbot, window: MainWindow, key: str) -> None:
+    window.actions_by_key[key].trigger()
+    (dialog,) = (each for each in window.findChildren(QDialog) if each.isVisible())
+    QTest.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()
+
+
+def test_enter_on_a_node_puts_the_caret_into_its_first_field(qtbot, window: MainWindow) -> None:
+    window.right.pane.show_page("training")
+    window.selection.set([node(window, "conv1")])
+    window.canvas.view.setFocus()
+    QTest.keyClick(window.canvas.view, Qt.Key.Key_Return)
+    focus = QApplication.focusWidget()
+    assert window.right.pane.page == "inspector"
+    assert focus is not None and window.inspector.node_page.isAncestorOf(focus)
+
+
+def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window: MainWindow) -> None:
+    from app.builder.diagnostics.problems import Cure, SetTraining
+
+    before = window.document.project
+    window.cure(Cure("Set batch_size=16", (SetTraining(node(window, "fc1"), "batch_size", 16),)))
+    assert window.document.project.training.batch_size == 16
+    assert window.document.project.graph is before.graph
+    window.document.undo_stack.undo()
+    assert window.document.project is before
