@@ -1,4 +1,4 @@
-"""The part of a recorded backward pass that lies below one of its nodes, as a pass of its own."""
+"""Cut the subgraph below one node out of a recorded backward pass."""
 
 from __future__ import annotations
 

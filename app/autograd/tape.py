@@ -254,7 +254,7 @@ def numbers_below(tape: Tape, root: int) -> dict[int, int]:
 
 
 def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
-    """The part of a tape that node `root` reaches, as a tape of its own; `loss` is the value there."""
+    """Return the subgraph reachable from node `root` as a Tape; `loss` is the value at `root`."""
     number = numbers_below(tape, root)
     kept, reached = list(number), set(number)
     blocks = [s for s in tape.storages if reached.intersection(s.holders)]

@@ -18,9 +18,9 @@ from app.autograd.forward_modes import PLAIN, Special, device_of
 from app.diagram.diagram import bytes_text
 from app.util import rng
 
-# How often a step is timed, without and with in turn; the median counts, and the spread tells what it is worth.
+# Timed steps, alternating without and with the checkpoint; the median is shown, with lowest and highest.
 REPEATS = 5
-FEWEST = 3  # rounds from which on a difference can be told from noise
+FEWEST = 3  # minimum number of rounds to separate a difference from noise
 _NOT_CALLED = (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule)
 
 

@@ -60,7 +60,7 @@ class Before:
 
     @property
     def played(self) -> tuple[PassResult | None, str]:
-        """The pass through this graph, and why it ended before its last step or cannot be told, "" for neither."""
+        """Return the recorded backward pass, and why it is incomplete or missing ("" if it is complete)."""
         if self.watch is None:
             return None, ""
         passed, words = self.watch.result(), self.watch.words()

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.dimension_rules import passed_by, rule_of, stretches
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.blocks import through
 from app.builder.dimensions.broadcasting import Aligned, line_up
 from app.builder.dimensions.calls import Arrived, Call, Origin, Rule, Told
 from app.builder.dimensions.formula import Formula
+from app.builder.dimensions.rules import passed_by, rule_of, stretches
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType, ValueType
 from app.builder.wired_params import with_part

@@ -140,7 +140,8 @@ def spectrum(call: Call) -> tuple[Told, ...]:
         raise TypeError
     hop = call.params.get("hop_length") or n // 4
     size = Symbol("n", "n_fft", n)
-    frequencies = Told(Formula("n // 2 + 1", (size,)), f"A spectrum of n_fft = {n} values, of which half is told.")
+    half = f"The spectrum of n_fft = {n} values; the other half is its conjugate."
+    frequencies = Told(Formula("n // 2 + 1", (size,)), half)
     pad = n // 2 if call.params.get("center", True) else 0
     symbols = (arrived.symbol("x", -1), Symbol("p", "n_fft // 2", pad), size, Symbol("h", "hop_length", hop))
     words = f"A window of {n} values moves on by hop_length = {hop}."

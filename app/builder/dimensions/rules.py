@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from app.builder import dimension_matrices as matrices
 from app.builder.catalog.catalog import OpSpec
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions import fft as spectra
-from app.builder.dimensions import functions, layers, shapes, values
+from app.builder.dimensions import functions, layers, matrices, shapes, values
 from app.builder.dimensions.calls import Call, Rule, Told, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
