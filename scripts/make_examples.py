@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from app.builder import rules
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import Catalog, Param, catalog
 from app.builder.edits import edits
 from app.builder.expressions import Expr
 from app.builder.layout.arrange import GAP, GRID, ROW_WIDTH, Size
+from app.builder.results import Analysis
 from app.data.config import DataConfig, Transform
 from app.data.sources import MNIST
 from app.project.file import write

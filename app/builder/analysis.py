@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog, catalog
@@ -18,68 +16,11 @@ from app.builder.diagnostics.checks import structure
 from app.builder.diagnostics.context import Findings
 from app.builder.diagnostics.problems import Cure, Problem, apply_cure
 from app.builder.graph import Graph
-from app.builder.plan import Plan, Step
-from app.builder.shapes.meta_calls import Ran
-from app.builder.shapes.shapes import Inside, StepResult
-from app.builder.value_types import TensorType, ValueType
-from app.source.generated import Path, Source
-from app.util.frozen import FrozenMap
+from app.builder.plan import Step
+from app.builder.results import Analysis, Inside, Ran, StepResult, known
+from app.source.generated import Path
 
 _CURES_TRIED = 16
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """`values` holds the type on each output that is known, `resolved` the parameters with AUTO put in place.
-
-    `parameters` counts the values of each node's module. `assumed` are the nodes of which nothing is known because
-    something before them is missing or broken. `milliseconds` is how long it took. A `partial` one has no source yet
-    and nothing of what is checked once the net is sound. `sheet` is what is to be said of the block that a person
-    looks into, at `path`; of the network itself where no block is looked into.
-    """
-
-    graph: Graph
-    source: Source
-    values: FrozenMap[tuple[str, int], ValueType] = field(default_factory=FrozenMap)
-    resolved: FrozenMap[str, FrozenMap[str, Any]] = field(default_factory=FrozenMap)
-    problems: tuple[Problem, ...] = ()
-    parameters: FrozenMap[str, int] = field(default_factory=FrozenMap)
-    live: frozenset[str] = frozenset()
-    assumed: frozenset[str] = frozenset()
-    milliseconds: float = 0.0
-    partial: bool = False
-    path: Path = ()
-    inside: Analysis | None = None
-    walk: Plan | None = field(default=None, compare=False, repr=False)
-    results: Mapping[str, StepResult] = field(default_factory=dict, compare=False, repr=False)
-    quiet: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-
-    @property
-    def sheet(self) -> Analysis:
-        return self.inside or self
-
-    @property
-    def errors(self) -> tuple[Problem, ...]:
-        return tuple(problem for problem in self.problems if problem.severity == "error")
-
-    @property
-    def runnable(self) -> bool:
-        """Whether the source can be run: nothing is wrong that would stop it."""
-        return not self.errors and not self.partial
-
-    @property
-    def total_parameters(self) -> int:
-        """Parameters of all nodes that are part of the network."""
-        return sum(count for node, count in self.parameters.items() if node in self.live)
-
-    def output_type(self, name: str | None = None) -> TensorType | None:
-        """The type of what the only output returns, or that of this name; None if there are several or it is unknown.
-        """
-        nodes = [node for node in self.graph.nodes.values() if node.op == "output"]
-        outputs = [node.id for node in nodes if len(nodes) == 1 or node.name == name]
-        edges = self.graph.into(outputs[0]) if len(outputs) == 1 else ()
-        value = self.values.get((edges[0].source, edges[0].output)) if edges else None
-        return value if isinstance(value, TensorType) else None
 
 
 def shapes_first(
@@ -149,28 +90,6 @@ def _answer(sheet: Findings) -> Analysis:
             n.id for n in graph.nodes.values() if n.op != "output" and not n.muted and _unknown(results.get(n.id))
         ),
         quiet=frozenset(results.keys() - loud),
-    )
-
-
-def known(graph: Graph, walk: Plan, results: Mapping[str, StepResult]) -> Analysis:
-    """What the calls of a sheet gave; nothing is said of what is wrong with it. It costs no more than to look it up."""
-    values = {
-        (node, number): value
-        for node, result in results.items()
-        if isinstance(result.outcome, Ran)
-        for number, value in enumerate(result.outcome.outputs)
-    }
-    values |= {(node, 0): values[ref.node, ref.output] for node, ref in walk.passed.items()
-               if ref is not None and (ref.node, ref.output) in values}  # fmt: skip
-    return Analysis(
-        graph=graph,
-        source=Source(""),
-        values=FrozenMap(values),
-        resolved=FrozenMap({node: result.resolved for node, result in results.items()}),
-        parameters=FrozenMap({n: r.outcome.parameters for n, r in results.items() if isinstance(r.outcome, Ran)}),
-        partial=True,
-        walk=walk,
-        results=results,
     )
 
 

@@ -14,7 +14,7 @@ from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 # Blocks that are seen from within: those that are unfolded on their sheets, all, or none.
 Unfolded = Literal["as drawn", "all", "none"]
@@ -92,7 +92,7 @@ def _inside(sheet: _Sheet, node: str, block: Block) -> Analysis | None:
     inside = result.turns[0].inside if result is not None and result.turns else None
     if inside is None:
         return None
-    from app.builder.analysis import known
+    from app.builder.results import known
 
     return known(block.graph, inside.plan, inside.results)
 

@@ -21,8 +21,8 @@ from app.util import regular_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from app.builder.analysis import Analysis
     from app.builder.diagnostics.problems import Problem
+    from app.builder.results import Analysis
     from app.diagram.diagram import Drawing
     from app.project.project import Project
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.project.project import Project
 
 WORDS = """

@@ -18,7 +18,7 @@ from app.project.project import Project
 from app.util.resources import path as resource_path
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 OFFLINE, DOWNLOAD, NO_DATA, BROKEN = "offline", "download", "no data", "broken"
 _SENTENCES, _LETTERS = 2, 170

@@ -22,7 +22,7 @@ from app.training.setup import class_weights
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 AUXILIARY = 0.3  # the weight of GoogLeNet's auxiliary heads (Szegedy et al. 2014)
 CHIEF = ("logits", "out", "output")  # keys of what a model is trained on, where it gives more beside it

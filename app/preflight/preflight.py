@@ -33,7 +33,7 @@ UNREAD = "The data have not been read yet"
 FEW = 64  # nodes; whether a net is small is asked of no larger ones
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.builder.shapes.cost import NetworkCost
 
 

@@ -14,7 +14,7 @@ from app.training.registry import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.setup import lr_preview
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 def problems(project: Project, analysis: Analysis, samples: int | None, source: SourceSpec) -> list[Problem]:

@@ -12,7 +12,7 @@ from app.data.sources import SOURCES
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.project.project import Project
 
 KEY = "made.fake"

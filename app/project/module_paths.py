@@ -13,7 +13,7 @@ from app.project.project import Project
 from app.source.generated import ClassText, Source
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from app.views.project_catalog import LiveCatalog
 from app.views.ui.background import Background, Failure, many_imports
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 @dataclass(frozen=True)

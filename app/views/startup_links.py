@@ -18,7 +18,7 @@ FEW = 300  # nodes; of a net with more, one view a turn hears what is known of i
 OLD_FORMAT = "It was of an older format, which this version saves over with a newer one."
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.views.analysis_service import Torch
     from app.views.main_window import MainWindow
     from app.views.ui.background import Failure

@@ -10,11 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import DType, Slice
 from app.builder.plan import plan
+from app.builder.results import Analysis
 from app.builder.shapes import meta_calls, shapes
 from app.builder.value_types import Dim, TensorType, TupleType
 from app.util import rng

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from app.builder.analysis import Analysis, analyse, shapes_first
+from app.builder.analysis import analyse, shapes_first
 from app.builder.blocks import Block, contained, with_blocks, would_contain_itself
 from app.builder.catalog.catalog import Catalog, Param, catalog
 from app.builder.diagnostics.problems import apply_cure
 from app.builder.expressions import Expr, ExpressionError
 from app.builder.graph import Edge, Graph, Init, Node
 from app.builder.literals import decode, encode
+from app.builder.results import Analysis
 from app.builder.shapes.cost import cost
 from app.source.generated import make_module
 from app.util.frozen import FrozenMap

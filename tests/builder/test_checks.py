@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.catalog.catalog import Catalog, OpSpec, Port, catalog
 from app.builder.diagnostics.problems import Problem, apply_cure
 from app.builder.diagnostics.training_checks import training
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import DType
+from app.builder.results import Analysis
 from tests.support.builder_nets import net
 
 PICTURE: Mapping[str, Any] = {"shape": (3, 32, 32)}

@@ -10,12 +10,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.dimensions.dimensions import BY_TORCH, DimensionStory, Origin, aligned, chain, explain_output
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.graph import Edge, Graph, Node
+from app.builder.results import Analysis
 from app.builder.value_types import Dim, TensorType
 from app.project.file import read
 from app.util.frozen import FrozenMap

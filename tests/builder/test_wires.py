@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder import literals, rules
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.catalog.catalog import OpSpec, Port, catalog
 from app.builder.edits import edits
 from app.builder.graph import Graph, Node
 from app.builder.literals import BadLiteral, DType, Slice, decode, encode, index_code, to_code
 from app.builder.params import format_param, parse_param
+from app.builder.results import Analysis
 from app.builder.value_types import BATCHES, NumberType, TupleType, kinds_fit
 from app.project import file
 from app.project.project import Project

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from app.builder import rules
-from app.builder.analysis import Analysis
 from app.builder.catalog.catalog import OpSpec, Port, catalog
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import DType
+from app.builder.results import Analysis
 from app.builder.value_types import TensorType, TupleType, ValueType
 from app.source.generated import Source, load_class
 from app.util.frozen import FrozenMap

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Edge, Graph, Node
+from app.builder.results import Analysis
 from app.util.frozen import FrozenMap
 
 Row = tuple[Any, ...]

@@ -25,13 +25,12 @@ from typing import Any
 
 from torch import nn
 
-from app.builder.analysis import Analysis, analyse, shapes_first
+from app.builder.analysis import analyse, shapes_first
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.graph import Edge, Graph, Node
 from app.builder.plan import Plan, Step
-from app.builder.shapes.meta_calls import Ran
-from app.builder.shapes.shapes import StepResult
+from app.builder.results import Analysis, Ran, StepResult
 from app.builder.value_types import TensorType
 from app.project.project import Project
 from app.source.generated import ClassText, Source

@@ -8,10 +8,10 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.builder.analysis import Analysis
 from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Cure, Problem, RemoveNode, SetParam
 from app.builder.graph import Graph, Node
+from app.builder.results import Analysis
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
 from app.views.problems.problems import ProblemsPanel

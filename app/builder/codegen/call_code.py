@@ -13,7 +13,7 @@ from app.builder.catalog.catalog import Param, Port
 from app.builder.codegen import free_tensors
 from app.builder.literals import AUTO, index_code, to_code
 from app.builder.plan import Ref, Step
-from app.builder.shapes.shapes import StepResult
+from app.builder.results import StepResult
 from app.builder.wired_params import with_parts
 
 WIDTH = 100

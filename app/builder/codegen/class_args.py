@@ -19,7 +19,8 @@ from app.builder.literals import AUTO, to_code
 from app.builder.names import Names, reserved_variables
 from app.builder.plan import Plan, Step, plan
 from app.builder.registration import OWNING
-from app.builder.shapes.shapes import Inside, StepResult, computed_plan, infer
+from app.builder.results import Inside, StepResult
+from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.shapes.size_dependence import followed
 from app.util.frozen import FrozenMap
 

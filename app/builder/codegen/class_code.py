@@ -17,8 +17,7 @@ from app.builder.literals import to_code
 from app.builder.names import Names, Paths, module_attributes, reserved_variables
 from app.builder.plan import Ref, Step
 from app.builder.registration import OWNING, registered
-from app.builder.shapes.meta_calls import Ran
-from app.builder.shapes.shapes import Inside
+from app.builder.results import Inside, Ran
 from app.builder.value_types import NumberType, TensorType
 from app.source.generated import OutputSpec
 

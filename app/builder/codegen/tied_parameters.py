@@ -16,7 +16,7 @@ from app.builder.params import ParamError
 
 if TYPE_CHECKING:
     from app.builder.plan import Step
-    from app.builder.shapes.shapes import Inside, StepResult
+    from app.builder.results import Inside, StepResult
 
 Shape = tuple[int, ...]
 

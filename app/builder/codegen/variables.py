@@ -9,8 +9,7 @@ from app.builder.codegen.class_args import VALUES
 from app.builder.names import Names
 from app.builder.plan import Ref, Step
 from app.builder.registration import OWNING
-from app.builder.shapes.meta_calls import Ran
-from app.builder.shapes.shapes import StepResult
+from app.builder.results import Ran, StepResult
 from app.builder.value_types import NumberType, TupleType
 
 _LETTERS = ("x", "y", "z", "u", "v", "w")

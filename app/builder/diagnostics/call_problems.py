@@ -26,9 +26,8 @@ from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import HOLDING, Plan, Step
+from app.builder.results import Failed, Ran, StepResult
 from app.builder.rules import wirable_of
-from app.builder.shapes.meta_calls import Failed, Ran
-from app.builder.shapes.shapes import StepResult
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
 
 

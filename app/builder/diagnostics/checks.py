@@ -22,7 +22,7 @@ from app.builder.value_types import Dim, NumberType, TensorType, TupleType, Valu
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 # Functions of single numbers, by `plain_name`. Softplus is not here: Tanh of it is the middle of Mish.
 ACTIVATIONS = frozenset(

@@ -11,8 +11,8 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.expressions import expressions
 from app.builder.graph import Graph
 from app.builder.plan import Plan, plan
-from app.builder.shapes.meta_calls import Ran
-from app.builder.shapes.shapes import Inside, StepResult, computed_plan, infer
+from app.builder.results import Inside, Ran, StepResult
+from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.value_types import ValueType
 
 

@@ -16,7 +16,7 @@ from app.builder.graph import Node
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 _WITH_SIGMOID = ("BCEWithLogitsLoss", "MultiLabelSoftMarginLoss")
 _OF_LOGARITHMS = ("NLLLoss", "KLDivLoss")

@@ -13,9 +13,8 @@ from app.builder.value_types import Size, TensorType
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
     from app.builder.blocks import Block
-    from app.builder.shapes.shapes import Inside
+    from app.builder.results import Analysis, Inside
 
 
 MOST = 4096  # ways that are remembered
@@ -116,8 +115,7 @@ def _size(known: Analysis, spot: Origin | None) -> Size | None:
 
 def _known(block: Block, inside: Inside) -> Analysis:
     """What is known of the calls inside, as an analysis of the block's graph."""
-    from app.builder.analysis import Analysis
-    from app.builder.shapes.meta_calls import Ran
+    from app.builder.results import Analysis, Ran
     from app.source.generated import Source
 
     values = {

@@ -23,7 +23,7 @@ from app.builder.value_types import Dim, NumberType, Size, TensorType, TupleType
 from app.builder.wired_params import with_part
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 __all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output", "upstream"]
 

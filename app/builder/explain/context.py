@@ -11,8 +11,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.diagnostics.problems import Cure, InsertBefore, SetParam
 from app.builder.graph import Graph, Node
 from app.builder.plan import Ref, Step
-from app.builder.shapes.meta_calls import Failed
-from app.builder.shapes.shapes import StepResult
+from app.builder.results import Failed, StepResult
 from app.builder.value_types import Dim, Size, TensorType
 from app.util.frozen import FrozenMap
 

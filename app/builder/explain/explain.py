@@ -11,8 +11,7 @@ from app.builder.explain.wires import wire_cures
 from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.plan import Step
-from app.builder.shapes.meta_calls import Failed
-from app.builder.shapes.shapes import StepResult
+from app.builder.results import Failed, StepResult
 from app.builder.value_types import BATCHES
 
 __all__ = ["explain", "wire_cures"]

@@ -23,9 +23,10 @@ from torch.utils.flop_counter import flop_registry
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.graph import Graph
 from app.builder.plan import Plan, Step, plan
-from app.builder.shapes.meta_calls import RECURRENT, Call, Ran, one_step
+from app.builder.results import Inside, Ran, StepResult
+from app.builder.shapes.meta_calls import RECURRENT, Call, one_step
 from app.builder.shapes.receptive_field import Receptive, field_after
-from app.builder.shapes.shapes import Inside, StepResult, infer
+from app.builder.shapes.shapes import infer
 from app.builder.value_types import NumberType, TensorType, TupleType, ValueType, sizes_at
 from app.util.frozen import FrozenMap
 

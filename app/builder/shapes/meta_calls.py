@@ -17,6 +17,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.introspect import find
 from app.builder.codegen import free_tensors
 from app.builder.literals import DType, Slice
+from app.builder.results import Failed, Ran
 from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
 from app.builder.wired_params import with_part
 from app.source.layer_files import LayerFile, failure, told
@@ -32,30 +33,6 @@ _LARGEST_REAL_OUTPUT = 1 << 25
 _LARGEST_REAL_PADDING = 256
 RECURRENT = ("nn.LSTM", "nn.GRU", "nn.RNN")
 _LEADING_SIZE = {"Tensor.view": "size", "torch.reshape": "shape"}
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The call does not run: torch's words, from meta tensors and, where it was small enough to try, from real ones.
-
-    `dtype` says that the shapes fit and the dtypes do not.
-    """
-
-    error: str
-    real_error: str = ""
-    dtype: bool = False
-
-
-@dataclass(frozen=True)
-class Ran:
-    """The call runs: types of its outputs and how many parameters its module has.
-
-    `fixed_batch` is the only batch size that it runs with, 0 where it runs with any.
-    """
-
-    outputs: tuple[ValueType, ...]
-    parameters: int = 0
-    fixed_batch: int = 0
 
 
 def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]) -> Ran | Failed:

@@ -10,7 +10,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from app.builder.catalog import ops
@@ -20,50 +20,12 @@ from app.builder.expressions import ExpressionError, computed, expressions
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.plan import Plan, Ref, Step, plan
-from app.builder.shapes.meta_calls import Failed, Ran, held, run
+from app.builder.results import Failed, Inputs, Inside, Ran, StepResult, Turn
+from app.builder.shapes.meta_calls import held, run
 from app.builder.value_types import TensorType, ValueType, kind_of, kinds_fit
 from app.util.frozen import FrozenMap
 
 _KEPT = 8192
-
-Inputs = FrozenMap[str, tuple[ValueType, ...]]
-
-
-@dataclass(frozen=True)
-class Inside:
-    """A block looked into, with what arrives at one instance of it. The steps have their expressions computed.
-
-    `values` are the parameters of the block at that instance.
-    """
-
-    plan: Plan
-    results: Mapping[str, StepResult]
-    values: FrozenMap[str, Any] = FrozenMap()
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One of the modules that a repeated node stands for, or the one instance of a block."""
-
-    outcome: Ran | Failed | None
-    resolved: FrozenMap[str, Any]
-    inputs: Inputs
-    inside: Inside | None = None
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """`outcome` is None where something upstream is missing or broken, so nothing can be said of this call.
-
-    `turns` has one entry a repetition for a block and for what is repeated; `resolved` and `inputs` are the first's.
-    What a module called once more holds is counted where it is called first.
-    """
-
-    outcome: Ran | Failed | None
-    resolved: FrozenMap[str, Any]
-    inputs: Inputs
-    turns: tuple[Turn, ...] = ()
-
 
 _Made = dict[str, StepResult]  # by module, the first call of each
 

@@ -14,8 +14,8 @@ from app.builder.blocks import Block
 from app.builder.expressions import Expr, ExpressionError, expressions
 from app.builder.literals import AUTO
 from app.builder.plan import Plan, Step, plan
-from app.builder.shapes.meta_calls import Ran
-from app.builder.shapes.shapes import Inside, StepResult, computed_plan, infer
+from app.builder.results import Inside, Ran, StepResult
+from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.value_types import TensorType, ValueType
 from app.util.frozen import FrozenMap
 

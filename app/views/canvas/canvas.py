@@ -42,7 +42,7 @@ from app.views.ui import theme
 from app.views.ui.widgets.empty import EmptyState
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 SAID_FOR = 6000
 CACHE_KILOBYTES = 64 * 1024

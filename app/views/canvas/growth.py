@@ -15,7 +15,7 @@ from app.views.canvas.items.sheet_part import Part
 from app.views.canvas.scene import CanvasScene
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 MANY = 300  # new nodes; fewer come at once
 MANY_WIRES = 1000  # new ones; fewer come with their nodes

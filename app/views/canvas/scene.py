@@ -30,7 +30,7 @@ from app.views.canvas.wires.wire_item import WireItem
 from app.views.canvas.wires.wiring import Wiring
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 CLEARED = 500  # nodes; fewer are taken away one by one
 
 

@@ -13,7 +13,7 @@ from app.views.cost.cost_rows import flop_text, note
 from app.views.ui.number_text import share
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.builder.shapes.cost import NetworkCost
     from app.views.main_window import MainWindow
 

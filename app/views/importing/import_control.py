@@ -21,7 +21,7 @@ from app.views.canvas.items.faces import face_of
 from app.views.canvas.items.geometry import shape_of
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.views.importing.comparison_control import ComparingControl
     from app.views.importing.import_dialog import ImportDialog
     from app.views.importing.importing import Drawn, Spare, Wanted

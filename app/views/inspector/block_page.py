@@ -23,7 +23,7 @@ from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 class BlockPage(TabDown):

@@ -23,7 +23,7 @@ from app.views.ui.background import Background
 from app.views.ui.number_text import counted
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.builder.shapes.cost import NetworkCost
     from app.views.inspector.node_page import NodePage
 

@@ -12,7 +12,7 @@ from app.views.ui.widgets import Chip, Section
 from app.views.ui.widgets.painting import Glyph, elided, label
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 _NAME_MOST = 110
 MOST = 40  # lines; a net may have 1,000 outputs, and lines for all of them take a second to make

@@ -24,7 +24,7 @@ from app.views.ui.widgets import Button, Section, icon_button
 from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 _ROWS_MOST = 12
 

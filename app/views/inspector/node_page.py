@@ -37,8 +37,8 @@ from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
     from app.builder.catalog.introspect import Documentation
+    from app.builder.results import Analysis
     from app.builder.shapes.cost import NetworkCost
 
 _OWNING = ("module", "block", "custom")

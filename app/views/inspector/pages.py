@@ -22,7 +22,7 @@ from app.views.ui.widgets import Section, TextField
 from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 def _project_name(text: str) -> str:

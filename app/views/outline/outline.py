@@ -34,7 +34,7 @@ from app.views.ui.number_text import grouped_digits
 from app.views.ui.widgets import EmptyState, SearchField
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import Glyph, TextLine, announce, box, elided, label, start
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 ROW = 46
 MOST = 200

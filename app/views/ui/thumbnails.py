@@ -19,7 +19,7 @@ from app.views.canvas.scene import CanvasScene
 from app.views.ui import theme
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 AT_ONCE = 4  # nodes or wires in one piece of work
 BUDGET = 4.0  # ms of a turn of the event loop; a piece that has begun is finished

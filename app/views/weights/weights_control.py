@@ -18,7 +18,7 @@ from app.training.config import StartWeights
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.export.weights_choice import ExportWeights
     from app.views.main_window import MainWindow
     from app.views.weights.weights_dialog import WeightsDialog

@@ -8,12 +8,13 @@ import pytest
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtTest import QTest
 
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import apply_cure
 from app.builder.edits import edits
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO, Slice
+from app.builder.results import Analysis
 from app.builder.summary import detail_line, summary_line
 from app.project.document import Document
 from app.project.project import Project

@@ -11,11 +11,12 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
-from app.builder.analysis import Analysis, analyse
+from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Cure, Problem, SetParam
 from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import AUTO, DType
+from app.builder.results import Analysis
 from app.project.document import Document
 from app.project.project import Project
 from app.source.generated import Source

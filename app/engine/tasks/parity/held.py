@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
-from app.builder.analysis import Analysis
 from app.builder.catalog.catalog import catalog
 from app.builder.importer.fallback_report import inside, parent
 from app.builder.importer.lowering.opaque import OwnClasses
+from app.builder.results import Analysis
 from app.engine.tasks.import_model import ImportFailed, ModelInput
 from app.engine.tasks.parity.check import Check, Found
 from app.engine.tasks.parity.differences import CALL, Difference

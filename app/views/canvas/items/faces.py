@@ -16,8 +16,7 @@ from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
-    from app.builder.shapes.shapes import Inside
+    from app.builder.results import Analysis, Inside
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -171,7 +170,7 @@ def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | No
         return kept[2]
     inner = Inner(drawn, drawn.faces)
     if inside is not None:
-        from app.builder.analysis import known
+        from app.builder.results import known
 
         here = known(block.graph, inside.plan, inside.results)
         carried = FrozenMap({end: str(value) for end, value in here.values.items()})

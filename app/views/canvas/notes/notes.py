@@ -15,7 +15,7 @@ from app.views.canvas.items.spatial import RectIndex
 from app.views.canvas.notes.item import Edges, NoteItem
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 class Notes:

@@ -12,7 +12,7 @@ from app.builder.graph import Edge, Graph
 from app.views.ui import fuzzy
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from app.views.canvas.wires.routes import Route, nothing, route, runs_back, unle
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
 MANY = 64  # more changed places than this, and every wire is routed anew without looking whether it must

@@ -28,7 +28,7 @@ from app.views.ui.widgets import Button, Chip
 from app.views.ui.widgets.painting import Glyph, announce, label
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
 
 FEW = 5  # steps upstream that are shown before more is asked for
 

@@ -39,7 +39,7 @@ from app.views.ui.widgets import Banner, Button, ChoiceField
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
-    from app.builder.analysis import Analysis
+    from app.builder.results import Analysis
     from app.training.setup.devices import Device
 
 _DEFAULT_DEVICE = "auto"

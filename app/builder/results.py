@@ -1,0 +1,153 @@
+"""Values of an analysis: what each call gave on meta tensors, and shapes, source and problems of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.builder.diagnostics.problems import Problem
+from app.builder.graph import Graph
+from app.builder.plan import Plan
+from app.builder.value_types import TensorType, ValueType
+from app.source.generated import Path, Source
+from app.util.frozen import FrozenMap
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The call does not run: torch's words, from meta tensors and, where it was small enough to try, from real ones.
+
+    `dtype` says that the shapes fit and the dtypes do not.
+    """
+
+    error: str
+    real_error: str = ""
+    dtype: bool = False
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The call runs: types of its outputs and how many parameters its module has.
+
+    `fixed_batch` is the only batch size that it runs with, 0 where it runs with any.
+    """
+
+    outputs: tuple[ValueType, ...]
+    parameters: int = 0
+    fixed_batch: int = 0
+
+
+Inputs = FrozenMap[str, tuple[ValueType, ...]]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A block looked into, with what arrives at one instance of it. The steps have their expressions computed.
+
+    `values` are the parameters of the block at that instance.
+    """
+
+    plan: Plan
+    results: Mapping[str, StepResult]
+    values: FrozenMap[str, Any] = FrozenMap()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One of the modules that a repeated node stands for, or the one instance of a block."""
+
+    outcome: Ran | Failed | None
+    resolved: FrozenMap[str, Any]
+    inputs: Inputs
+    inside: Inside | None = None
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """`outcome` is None where something upstream is missing or broken, so nothing can be said of this call.
+
+    `turns` has one entry a repetition for a block and for what is repeated; `resolved` and `inputs` are the first's.
+    What a module called once more holds is counted where it is called first.
+    """
+
+    outcome: Ran | Failed | None
+    resolved: FrozenMap[str, Any]
+    inputs: Inputs
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """`values` holds the type on each output that is known, `resolved` the parameters with AUTO put in place.
+
+    `parameters` counts the values of each node's module. `assumed` are the nodes of which nothing is known because
+    something before them is missing or broken. `milliseconds` is how long it took. A `partial` one has no source yet
+    and nothing of what is checked once the net is sound. `sheet` is what is to be said of the block that a person
+    looks into, at `path`; of the network itself where no block is looked into.
+    """
+
+    graph: Graph
+    source: Source
+    values: FrozenMap[tuple[str, int], ValueType] = field(default_factory=FrozenMap)
+    resolved: FrozenMap[str, FrozenMap[str, Any]] = field(default_factory=FrozenMap)
+    problems: tuple[Problem, ...] = ()
+    parameters: FrozenMap[str, int] = field(default_factory=FrozenMap)
+    live: frozenset[str] = frozenset()
+    assumed: frozenset[str] = frozenset()
+    milliseconds: float = 0.0
+    partial: bool = False
+    path: Path = ()
+    inside: Analysis | None = None
+    walk: Plan | None = field(default=None, compare=False, repr=False)
+    results: Mapping[str, StepResult] = field(default_factory=dict, compare=False, repr=False)
+    quiet: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    @property
+    def sheet(self) -> Analysis:
+        return self.inside or self
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+    @property
+    def runnable(self) -> bool:
+        """Whether the source can be run: nothing is wrong that would stop it."""
+        return not self.errors and not self.partial
+
+    @property
+    def total_parameters(self) -> int:
+        """Parameters of all nodes that are part of the network."""
+        return sum(count for node, count in self.parameters.items() if node in self.live)
+
+    def output_type(self, name: str | None = None) -> TensorType | None:
+        """The type of what the only output returns, or that of this name; None if there are several or it is unknown.
+        """
+        nodes = [node for node in self.graph.nodes.values() if node.op == "output"]
+        outputs = [node.id for node in nodes if len(nodes) == 1 or node.name == name]
+        edges = self.graph.into(outputs[0]) if len(outputs) == 1 else ()
+        value = self.values.get((edges[0].source, edges[0].output)) if edges else None
+        return value if isinstance(value, TensorType) else None
+
+
+def known(graph: Graph, walk: Plan, results: Mapping[str, StepResult]) -> Analysis:
+    """What the calls of a sheet gave; nothing is said of what is wrong with it. It costs no more than to look it up."""
+    values = {
+        (node, number): value
+        for node, result in results.items()
+        if isinstance(result.outcome, Ran)
+        for number, value in enumerate(result.outcome.outputs)
+    }
+    values |= {(node, 0): values[ref.node, ref.output] for node, ref in walk.passed.items()
+               if ref is not None and (ref.node, ref.output) in values}  # fmt: skip
+    return Analysis(
+        graph=graph,
+        source=Source(""),
+        values=FrozenMap(values),
+        resolved=FrozenMap({node: result.resolved for node, result in results.items()}),
+        parameters=FrozenMap({n: r.outcome.parameters for n, r in results.items() if isinstance(r.outcome, Ran)}),
+        partial=True,
+        walk=walk,
+        results=results,
+    )
