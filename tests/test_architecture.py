@@ -73,7 +73,7 @@ TORCH_MODULES = """
     builder.explain.context builder.explain.explain builder.explain.joins builder.explain.layers
     builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls builder.shapes.shapes
     builder.shapes.size_dependence data.loaders data.own_files.readers data.preview data.readers data.splits
-    data.streams data.targets data.transforms engine.tasks.import_pipeline engine.tasks.parity export
+    data.streams data.targets data.transforms engine.tasks export
     preflight.random_batch telemetry training.checkpoints.checkpoint training.loop training.multi_output
     training.registry training.script_recipes training.setup.devices training.task
 """

@@ -120,6 +120,18 @@ def allowed(sha256: str) -> bool:
     return sha256 in _allowed
 
 
+def trusted() -> tuple[frozenset[str], frozenset[str]]:
+    """The hashes that may run, and those of texts that have run to their end."""
+    return frozenset(_allowed), frozenset(_tried)
+
+
+def trust_only(allowed: Iterable[str], tried: Iterable[str]) -> None:
+    """Let these run and no others, as another process does."""
+    _allowed.clear()
+    _allowed.update(allowed)
+    _tried.update(tried)
+
+
 def failure(file: LayerFile) -> str:
     """Why the file does not run to its end, "" if it did or nobody tried."""
     return _failed.get((file.module, file.sha256), "")

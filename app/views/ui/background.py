@@ -103,10 +103,14 @@ class _Worker(QThread):
             self.answered.emit(question.number, answer)
 
 
-class Background(QObject):
-    """Asks a worker; the answer comes back on the thread that this object lives in."""
+class Questions(QObject):
+    """Open questions by key: the newest under a key is answered, on the thread that this object lives in.
+
+    Subclasses send a question with `_send` and put an answer, or a Failure, into `answered` from any thread.
+    """
 
     busy_changed = Signal(bool)
+    answered = Signal(int, object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -118,54 +122,46 @@ class Background(QObject):
         self._next = QTimer(self)
         self._next.setSingleShot(True)
         self._next.timeout.connect(self._hand_over)
-        self._worker = _Worker(self)
-        self._worker.answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
-        self._worker.start()
+        self.answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 
     @property
     def busy(self) -> bool:
         return bool(self._newest)
 
-    def ask(
-        self,
-        key: str,
-        function: Callable[..., Any],
-        *arguments: Any,
-        on_answer: Callable[[Any], None],
-        on_error: Callable[[Failure], None] | None = None,
-    ) -> None:
-        """Run `function(*arguments)` elsewhere and hand what it returns to `on_answer`.
-
-        Arguments and answer must be values that nobody changes. Of several questions under one key only the newest
-        is answered. Without `on_error` a failure is raised on this thread, where the window shows it. After `close`
-        nothing is asked and nothing answered.
-        """
+    def _begin(
+        self, key: str, on_answer: Callable[[Any], None], on_error: Callable[[Failure], None] | None
+    ) -> int | None:
+        """The number of a new question under a key; the one before it is forgotten. None after `close`."""
         if self._closed:
-            return
+            return None
         number = next(self._numbers)
         was_busy = self.busy
-        self._open.pop(self._newest.get(key, -1), None)
+        old = self._newest.get(key, -1)
+        if self._open.pop(old, None) is not None:
+            self._drop(key, old)
         self._newest[key] = number
         self._open[number] = (key, on_answer, on_error)
-        self._worker.ask(_Question(number, key, function, arguments))
         if not was_busy:
             self.busy_changed.emit(True)
+        return number
 
     def forget(self, key: str) -> None:
-        """Let the answer to the open question under `key`, if any, go."""
+        """Drop the open question under `key`, if any: its answer is not delivered."""
         was_busy = self.busy
-        self._open.pop(self._newest.pop(key, -1), None)
-        self._worker.drop(key)
+        number = self._newest.pop(key, -1)
+        if self._open.pop(number, None) is not None:
+            self._drop(key, number)
         if was_busy and not self.busy:
             self.busy_changed.emit(False)
 
+    def _drop(self, key: str, number: int) -> None:
+        """Nobody waits for this answer any more."""
+
     def close(self) -> None:
-        """End the worker; a question under way is finished first and its answer dropped."""
+        """Ask nothing more and deliver nothing more."""
         was_busy, self._closed = self.busy, True
         self._open.clear()
         self._newest.clear()
-        self._worker.leave()
-        self._worker.wait()
         if was_busy:
             self.busy_changed.emit(False)
 
@@ -191,3 +187,40 @@ class Background(QObject):
             on_error(answer)
         else:
             raise answer.error
+
+
+class Background(Questions):
+    """Asks a worker thread of this process."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._worker = _Worker(self)
+        self._worker.answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._worker.start()
+
+    def ask(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+        on_answer: Callable[[Any], None],
+        on_error: Callable[[Failure], None] | None = None,
+    ) -> None:
+        """Run `function(*arguments)` on the worker and hand what it returns to `on_answer`.
+
+        Arguments and answer must be values that nobody changes. Of several questions under one key only the newest
+        is answered. Without `on_error` a failure is raised on this thread, where the window shows it. After `close`
+        nothing is asked and nothing answered.
+        """
+        number = self._begin(key, on_answer, on_error)
+        if number is not None:
+            self._worker.ask(_Question(number, key, function, arguments))
+
+    def _drop(self, key: str, number: int) -> None:
+        self._worker.drop(key)
+
+    def close(self) -> None:
+        """End the worker; a question under way is finished first and its answer dropped."""
+        super().close()
+        self._worker.leave()
+        self._worker.wait()

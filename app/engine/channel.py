@@ -1,0 +1,71 @@
+"""Messages over the two pipes between processes: a length of eight bytes, then msgpack."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from typing import IO, Generic, TypeVar
+
+import msgspec
+
+from app.engine.protocol import Message
+
+M = TypeVar("M", bound=Message)
+
+_LENGTH = struct.Struct("<Q")
+LONGEST = 1 << 31
+
+
+class BrokenChannel(Exception):
+    """What arrived is not a message of this protocol."""
+
+
+class Channel(Generic[M]):
+    """Both directions. `send` may be called from any thread, `messages` is for one; `incoming` is what may arrive."""
+
+    def __init__(self, reads: IO[bytes], writes: IO[bytes], incoming: type[M]) -> None:
+        self._reads, self._writes = reads, writes
+        self._decoder = msgspec.msgpack.Decoder(incoming)
+        self._sending = threading.Lock()
+
+    def send(self, message: Message) -> None:
+        """Raises OSError or ValueError if the other end is closed."""
+        data = msgspec.msgpack.encode(message)
+        with self._sending:
+            self._writes.write(_LENGTH.pack(len(data)) + data)
+            self._writes.flush()
+
+    def messages(self) -> Iterator[M]:
+        """What the other end sends, until it closes. Raises BrokenChannel."""
+        while len(head := self._reads.read(_LENGTH.size)) == _LENGTH.size:
+            (length,) = _LENGTH.unpack(head)
+            if length > LONGEST:
+                raise BrokenChannel(f"a message of {length:,} bytes")
+            data = self._reads.read(length)
+            if len(data) < length:
+                return
+            try:
+                yield self._decoder.decode(data)
+            except msgspec.DecodeError as error:
+                raise BrokenChannel(str(error)) from error
+
+    def close(self) -> None:
+        """Close the end that writes: the other process sees that nothing more comes."""
+        with self._sending:
+            try:
+                self._writes.close()
+            except OSError:
+                # It had something left that nobody reads any more.
+                return
+
+
+def take_standard_streams(incoming: type[M]) -> Channel[M]:
+    """A channel over this process's stdin and stdout. Whatever is printed from here on goes to stderr."""
+    reads, writes = os.dup(0), os.dup(1)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    os.dup2(2, 1)
+    return Channel(os.fdopen(reads, "rb"), os.fdopen(writes, "wb"), incoming)

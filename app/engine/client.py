@@ -1,0 +1,330 @@
+"""Ask an engine from another process: questions as futures, progress, cancelling, and a new engine when one ends.
+
+Knows neither Qt nor torch. Futures are resolved on the thread that reads; callbacks must not block it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from app.engine import child_process, protocol
+from app.engine.channel import BrokenChannel, Channel
+from app.engine.protocol import EngineDied, FromEngine, Handle, HandleLost, Request
+from app.engine.values import Codec, NotAValue
+from app.source import layer_files
+
+A = TypeVar("A")
+
+# Bytes by which the memory of an engine that keeps nothing may grow before another takes its place.
+GROWTH = 1 << 30
+STOPPED = 60.0  # seconds for which an engine may be stopped from outside (SIGSTOP) while it is asked something
+LOOK = 5.0  # seconds between two looks at an engine that is asked something
+PROGRAM = ["-P", "-m", "app.engine.server"]
+
+
+class Question(Future[A]):
+    """An answer on its way. `progress` hears what the handler says before it."""
+
+    def __init__(self, request: Request[A], progress: Callable[[Any], None] | None, say: Callable[[Any], None]) -> None:
+        super().__init__()
+        self.request, self.progress = request, progress
+        self._say = say
+        self.number = 0
+
+    def send(self, value: Any) -> None:
+        """Put a value into the inbox of the handler."""
+        self._say((self, value))
+
+    def stop(self) -> None:
+        """Nobody waits any more: the handler is told, and this future is cancelled at once."""
+        if not self.cancel() and not self.done():
+            _fail(self, CancelledError())
+            self._say((self, None))
+
+
+class _Process:
+    """One process of an engine, with all that was said to it."""
+
+    def __init__(self, generation: int, start: Callable[[], Any]) -> None:
+        self.generation = generation
+        self.kills = child_process.memory_kills()
+        self.child = start()
+        assert self.child.stdin is not None and self.child.stdout is not None and self.child.stderr is not None
+        self.stderr = child_process.Told(self.child.stderr)
+        self.channel: Channel[Any] = Channel(self.child.stdout, self.child.stdin, cast("type[Any]", FromEngine))
+        self.codec = Codec(0)
+        self.open: dict[int, Question[Any]] = {}
+        self.handles = 0
+        self.first_memory: int | None = None
+        self.trusted: tuple[frozenset[str], frozenset[str]] | None = None
+        self.reason = ""
+        self.retired = False  # nothing is asked of it any more
+
+    def fail_all(self, words: str) -> None:
+        """Nothing that is open will be answered."""
+        while self.open:
+            with contextlib.suppress(KeyError):
+                _fail(self.open.popitem()[1], EngineDied(words))
+
+
+class Engine:
+    """A process that answers requests, started when it is first asked and again when it has ended."""
+
+    def __init__(self, start: Callable[[], Any] | None = None) -> None:
+        self._start = start or start_process
+        self._listeners: list[Callable[[str], object]] = []
+        self._numbers = itertools.count(1)
+        self._generations = itertools.count(1)
+        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._closed = False
+        self._writer = threading.Thread(target=self._write, name="questions", daemon=True)
+        self._writer.start()
+
+    # -- from any thread
+
+    def warm(self) -> None:
+        """Start the process now; it loads torch before anybody asks."""
+        self._outbox.put("warm")
+
+    def ask(self, request: Request[A], progress: Callable[[Any], None] | None = None) -> Question[A]:
+        """Send a request; the future has its answer, or the exception that the handler raised, EngineDied if the
+        process ended, or HandleLost if it names a handle of an engine that has ended."""
+        question = Question(request, progress, self._outbox.put)
+        question.number = next(self._numbers)
+        self._outbox.put(question)
+        return question
+
+    def release(self, handle: Handle) -> None:
+        """Let go of what a handle names. Nothing happens if that is gone already."""
+        self._outbox.put(handle)
+
+    def listen(self, listener: Callable[[str], object]) -> None:
+        """Have `listener` told, on a thread of this object, how a process ended that was not closed by us."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[str], object]) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    @property
+    def pid(self) -> int | None:
+        """The process that answers at the moment."""
+        process = self._process
+        return process.child.pid if process is not None and process.child.poll() is None else None
+
+    def close(self) -> None:
+        """End the process; open questions are cancelled."""
+        self._closed = True
+        self._outbox.put(None)
+        self._writer.join(10.0)
+
+    # -- on the thread that writes
+
+    def _write(self) -> None:
+        while True:
+            try:
+                said = self._outbox.get(timeout=LOOK if self._process is not None and self._process.open else None)
+            except queue.Empty:
+                self._look_after(self._process)
+                continue
+            if said is None:
+                break
+            try:
+                self._do(said)
+            except OSError as error:
+                if isinstance(said, Question):
+                    _fail(said, EngineDied(f"A process for it could not be started: {error}"))
+        process, self._process = self._process, None
+        if process is not None:
+            self._end(process)
+
+    def _do(self, said: Any) -> None:
+        if said == "warm":
+            self._current()
+        elif isinstance(said, Question):
+            if said.set_running_or_notify_cancel():
+                self._ask(said)
+        elif isinstance(said, Handle):
+            process = self._process
+            if process is not None and process.generation == said.engine:
+                self._send(process, protocol.Release(said.number))
+        else:
+            question, value = cast("tuple[Question[Any], Any]", said)
+            process = self._process
+            if process is None or process.open.get(question.number) is not question:
+                return
+            if value is None:
+                process.open.pop(question.number, None)
+                self._send(process, protocol.Cancel(question.number))
+            else:
+                with process.codec.lock:
+                    self._send(process, protocol.Send(question.number, *process.codec.encode(value)))
+
+    def _ask(self, question: Question[Any]) -> None:
+        lost = next((handle for handle in _handles(question.request) if not self._alive(handle)), None)
+        if lost is not None:
+            _fail(question, HandleLost("What was asked about is gone: the process that held it has ended."))
+            return
+        process = self._current()
+        trusted = layer_files.trusted()
+        if process.trusted != trusted:
+            process.trusted = trusted
+            self._send(process, protocol.Trust(*map(tuple, map(sorted, trusted))))
+        process.open[question.number] = question
+        try:
+            with process.codec.lock:  # what is encoded first is sent first
+                data = process.codec.encode(question.request)
+                self._send(process, protocol.Ask(question.number, type(question.request).lane, *data))
+            if process.retired:  # it ended just now, and the thread that read has gone already
+                process.fail_all(process.reason)
+        except NotAValue as error:
+            process.open.pop(question.number, None)
+            _fail(question, error)
+
+    def _alive(self, handle: Handle) -> bool:
+        process = self._process
+        return process is not None and process.generation == handle.engine and process.child.poll() is None
+
+    def _send(self, process: _Process, message: protocol.Message) -> None:
+        try:
+            process.channel.send(message)
+        except (OSError, ValueError):
+            # It has ended, and the thread that reads says how.
+            return
+
+    def _current(self) -> _Process:
+        """The process that answers; another one if it has ended, or has grown with nothing to keep."""
+        process = self._process
+        if process is not None and not process.retired and process.child.poll() is None:
+            if not self._grown(process):
+                return process
+            self._end(process)
+        process = self._process = _Process(next(self._generations), self._start)
+        self._send(process, protocol.Begin(protocol.VERSION, process.generation))
+        reader = threading.Thread(target=self._read, args=(process,), name="answers", daemon=True)
+        reader.start()
+        return process
+
+    def _grown(self, process: _Process) -> bool:
+        if process.open or process.handles:
+            return False
+        memory = child_process.memory_of(process.child.pid)
+        if memory is None or process.first_memory is None:
+            return False
+        return memory - process.first_memory > GROWTH
+
+    def _end(self, process: _Process) -> None:
+        """End a process that nobody needs any more, without a word."""
+        process.retired = True
+        process.channel.close()
+        process.fail_all("The engine was closed.")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.child.wait(0.5)
+        if process.child.poll() is None:
+            process.child.kill()
+            process.child.wait()
+
+    def _look_after(self, process: _Process | None) -> None:
+        """End a process that stands still because it was stopped from outside, so that it is started again."""
+        if process is None or not process.open or not _is_stopped(process.child.pid):
+            return
+        until = time.monotonic() + STOPPED
+        while time.monotonic() < until and process.child.poll() is None:
+            time.sleep(min(1.0, STOPPED / 10))
+            if not _is_stopped(process.child.pid):
+                return
+        process.reason = f"was stopped from outside (SIGSTOP) for {STOPPED:g} s and was ended"
+        process.child.kill()
+
+    # -- on the thread that reads, one a process
+
+    def _read(self, process: _Process) -> None:
+        try:
+            for message in process.channel.messages():
+                self._hear(process, message)
+        except (OSError, ValueError, BrokenChannel, NotAValue) as error:
+            if not process.retired:
+                process.reason = f"said what is not understood ({error}) and was ended"
+            process.child.kill()
+        code = process.child.wait()
+        how = process.reason or child_process.ending_words(code, process.kills)
+        if process.retired or self._closed:
+            return
+        process.reason = f"The engine, the process that computes for this window, {how}."
+        process.retired = True
+        process.fail_all(process.reason)
+        for listener in tuple(self._listeners):
+            listener(process.reason)
+
+    def _hear(self, process: _Process, message: Any) -> None:
+        if isinstance(message, protocol.Hello):
+            if message.version != protocol.VERSION:
+                raise BrokenChannel(f"it speaks version {message.version}, this program version {protocol.VERSION}")
+            process.first_memory = child_process.memory_of(process.child.pid)
+            return
+        if isinstance(message, protocol.Progress):
+            question = process.open.get(message.number)
+            value = process.codec.decode(message.generation, message.body)
+            if question is not None and question.progress is not None:
+                question.progress(value)
+            return
+        process.handles = message.handles
+        value = process.codec.decode(
+            message.generation, message.body
+        )  # even if stale: it may define what is named later
+        question = process.open.pop(message.number, None)
+        if question is None:
+            return
+        if isinstance(message, protocol.Failure):
+            value.__traceback_text__ = message.traceback
+            _fail(question, value)
+        else:
+            with contextlib.suppress(InvalidStateError):
+                question.set_result(value)
+
+
+@cache
+def shared() -> Engine:
+    """The engine of this process, closed when the process ends."""
+    engine = Engine()
+    atexit.register(engine.close)
+    return engine
+
+
+def start_process() -> Any:
+    """Start the process of an engine. Raises OSError."""
+    return child_process.start(PROGRAM, {})
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception that was raised in an engine, "" if it was not."""
+    return getattr(error, "__traceback_text__", "")
+
+
+def _fail(question: Future[Any], error: BaseException) -> None:
+    with contextlib.suppress(InvalidStateError):
+        question.set_exception(error)
+
+
+def _handles(request: Request[Any]) -> list[Handle]:
+    return [value for value in vars(request).values() if isinstance(value, Handle)]
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False

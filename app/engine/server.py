@@ -1,0 +1,183 @@
+"""The main program of an engine: requests in, answers out. Each lane has a thread that answers one after another."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import itertools
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+from app.engine import protocol
+from app.engine.channel import BrokenChannel, Channel, take_standard_streams
+from app.engine.child_process import die_with_parent
+from app.engine.protocol import Handle, Request, ToEngine
+from app.engine.values import Codec, NotAValue
+from app.source import layer_files
+from app.util import openmp
+
+R = TypeVar("R", bound=Request[Any])
+FEW = 20  # modules that a question imports without being frozen
+
+_HANDLERS: dict[type, Callable[[Any, Context], Any]] = {}
+
+
+def handles(kind: type[R]) -> Callable[[Callable[[R, Context], Any]], Callable[[R, Context], Any]]:
+    """Decorate the function of `app.engine.tasks` that answers requests of a class."""
+
+    def register(function: Callable[[R, Context], Any]) -> Callable[[R, Context], Any]:
+        _HANDLERS[kind] = function
+        return function
+
+    return register
+
+
+class Context:
+    """What a handler may do beside answering. `inbox` has what is sent to the question while it is under way."""
+
+    def __init__(self, server: Server, number: int) -> None:
+        self._server, self._number = server, number
+        self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._cancelled = threading.Event()
+
+    def progress(self, value: Any) -> None:
+        """Say something before the answer; from any thread."""
+        if not self._cancelled.is_set():
+            self._server.say(protocol.Progress, self._number, value)
+
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Nobody waits any more; whoever waits at the inbox gets None."""
+        self._cancelled.set()
+        self.inbox.put(None)
+
+    @property
+    def count(self) -> int:
+        """How many things are kept alive."""
+        return self._server.count
+
+    def keep(self, thing: Any) -> Handle:
+        """Keep something alive under a handle until the window releases it."""
+        return self._server.keep(thing)
+
+    def kept(self, handle: Handle) -> Any:
+        """What a handle names. Raises HandleLost."""
+        return self._server.kept(handle)
+
+
+class Server:
+    """Answers what arrives on a channel until the other end closes it."""
+
+    def __init__(self, channel: Channel[Any]) -> None:
+        self._channel, self._engine = channel, 0
+        self._codec = Codec(1)
+        self._lanes: dict[str, queue.SimpleQueue[Any]] = {}
+        self._open: dict[int, Context] = {}
+        self._things: dict[int, Any] = {}
+        self._counter = itertools.count(1)
+
+    def run(self) -> None:
+        self._channel.send(protocol.Hello(protocol.VERSION, os.getpid()))
+        for message in self._channel.messages():
+            self._hear(message)
+
+    def _hear(self, message: Any) -> None:
+        if isinstance(message, protocol.Ask):
+            request = self._codec.decode(message.generation, message.body)
+            context = self._open[message.number] = Context(self, message.number)
+            if message.lane not in self._lanes:
+                lane = self._lanes[message.lane] = queue.SimpleQueue()
+                threading.Thread(target=self._work, args=(lane,), name=message.lane, daemon=True).start()
+            self._lanes[message.lane].put((message.number, request, context))
+        elif isinstance(message, protocol.Send):
+            value = self._codec.decode(message.generation, message.body)
+            if (asked := self._open.get(message.number)) is not None:
+                asked.inbox.put(value)
+        elif isinstance(message, protocol.Cancel):
+            if (asked := self._open.get(message.number)) is not None:
+                asked.cancel()
+        elif isinstance(message, protocol.Release):
+            self._things.pop(message.handle, None)
+        elif isinstance(message, protocol.Begin):
+            self._engine = message.engine
+        elif isinstance(message, protocol.Trust):
+            layer_files.trust_only(message.allowed, message.tried)
+
+    def _work(self, lane: queue.SimpleQueue[Any]) -> None:
+        modules = len(sys.modules)
+        while True:
+            number, request, context = lane.get()
+            if not context.cancelled():
+                self._answer(number, request, context)
+            self._open.pop(number, None)
+            del request, context
+            if len(sys.modules) > modules + FEW:
+                modules = len(sys.modules)
+                gc.freeze()  # what was imported stays
+            openmp.let_go()
+
+    def _answer(self, number: int, request: Request[Any], context: Context) -> None:
+        try:
+            answer = _handler(type(request))(request, context)
+            self.say(protocol.Answer, number, answer, len(self._things))
+        except BaseException as error:  # whatever it is, it belongs to who asked
+            self.say(protocol.Failure, number, error, traceback.format_exc(), len(self._things))
+
+    def say(self, kind: Callable[..., protocol.Message], number: int, value: Any, *rest: Any) -> None:
+        with self._codec.lock:
+            generation, body = self._codec.encode(value)
+            try:
+                self._channel.send(kind(number, generation, body, *rest))
+            except (OSError, ValueError):
+                os._exit(0)  # nobody listens any more
+
+    @property
+    def count(self) -> int:
+        return len(self._things)
+
+    def keep(self, thing: Any) -> Handle:
+        number = next(self._counter)
+        self._things[number] = thing
+        return Handle(number, self._engine)
+
+    def kept(self, handle: Handle) -> Any:
+        try:
+            return self._things[handle.number]
+        except KeyError:
+            raise protocol.HandleLost("What was asked about was released.") from None
+
+
+def _handler(kind: type) -> Callable[[Any, Context], Any]:
+    if kind not in _HANDLERS:
+        name = kind.__module__.rpartition(".")[2]
+        import_module(f"app.engine.tasks.{name}")
+    return _HANDLERS[kind]
+
+
+def main() -> None:
+    """Answer on stdin and stdout until they are closed."""
+    die_with_parent()
+    channel: Channel[Any] = take_standard_streams(cast("type[Any]", ToEngine))
+    faulthandler.enable()
+    try:
+        Server(channel).run()
+    except (OSError, BrokenChannel, NotAValue) as error:
+        print(f"engine: {error}", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(2)
+    os._exit(0)  # lanes that still compute are not waited for
+
+
+if __name__ == "__main__":
+    from app.engine import server  # the handlers register there, and this module goes by another name
+
+    server.main()

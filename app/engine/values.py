@@ -1,0 +1,369 @@
+"""Encode frozen values for another process and decode them there, sharing what was sent before.
+
+Every value is plain msgpack data or a list that begins with a tag. Only the classes of `MODULES` are made, and nothing
+that arrives is run. Graphs, shapes and the like travel by reference once the other end has them: an edit sends what it
+changed, and an answer that names the graph of the question comes back as that very object.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from app.builder.catalog.catalog import Catalog, OpSpec, catalog
+from app.builder.literals import AUTO
+from app.builder.results import Analysis, known
+from app.util.frozen import FrozenMap
+
+# Whose dataclasses, msgspec structs, enums and exceptions may travel: modules of values, none of which imports torch.
+MODULES = """
+    engine.protocol engine.requests.measure engine.requests.shapes
+    builder.graph builder.blocks builder.sheet builder.plan builder.results builder.value_types builder.literals
+    builder.expressions builder.catalog.catalog builder.diagnostics.problems
+    source.generated source.layer_files project.project data.config training.config training.job training.setup.devices
+"""
+
+# What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.
+SHARED = {
+    "Graph", "Node", "Edge", "Block", "OpSpec", "Plan", "Step", "StepResult", "Ran", "Failed", "Turn", "Inside",
+    "Analysis", "Source", "ClassText", "LayerFile", "Problem", "Project", "Catalog", "TensorType", "Job", "Tape",
+}  # fmt: skip
+LONG = 32
+BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
+MOST = 500_000  # entries that are remembered before both ends begin anew
+
+_PLAIN = frozenset((bool, float, str, bytes, type(None)))
+_KINDS = "fiubc"  # of numpy's dtypes that travel
+_BIG = 1 << 63
+
+
+class NotAValue(ValueError):
+    """A value that cannot be sent, or data that is no value."""
+
+
+@cache
+def _class(name: str) -> type:
+    """The class `module:Name` below `app`. Raises NotAValue for one that may not travel."""
+    module, _, kind = name.partition(":")
+    if module not in MODULES.split():
+        raise NotAValue(f"{name!r} is not a class that travels")
+    found = getattr(import_module(f"app.{module}"), kind, None)
+    if not isinstance(found, type) or found.__module__ != f"app.{module}" or not _travels(found):
+        raise NotAValue(f"{name!r} is not a class that travels")
+    return found
+
+
+def _value_class(name: str) -> type:
+    kind = _class(name)
+    if issubclass(kind, Exception):
+        raise NotAValue(f"{name!r} is an exception, not a value")
+    return kind
+
+
+def _error_class(name: str) -> type[Exception]:
+    kind = _class(name)
+    if not issubclass(kind, Exception):
+        raise NotAValue(f"{name!r} is not an exception")
+    return kind
+
+
+def _travels(kind: type) -> bool:
+    return is_dataclass(kind) or issubclass(kind, msgspec.Struct | Enum | Exception)
+
+
+@cache
+def _name(kind: Any) -> str:
+    """`module:Name` of a class. Raises NotAValue for one that may not travel."""
+    name = f"{kind.__module__.removeprefix('app.')}:{kind.__qualname__}"
+    if not kind.__module__.startswith("app.") or _class(name) is not kind:
+        raise NotAValue(f"a {kind.__qualname__} cannot be sent to another process")
+    return name
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    return tuple(field.name for field in fields(kind) if field.init)
+
+
+class _Table:
+    """What both ends have, by number and by identity. Every object in it is kept alive, so that no `id` is reused."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.objects: dict[int, Any] = {}
+        self.weight = 0
+
+    def put(self, number: int, value: Any, weight: int) -> None:
+        self.objects[number] = value
+        self.numbers[id(value)] = number
+        self.weight += weight
+
+    def drop(self, number: int) -> None:
+        self.numbers.pop(id(self.objects.pop(number, None)), None)
+
+
+class Codec:
+    """One end's memory of what was sent and received. `first` is 0 at the end that asks and 1 at the one that answers.
+
+    `encode` may be called from any thread if what it returns is sent in the same order; `decode` is for one thread.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._table, self._before = _Table(), _Table()
+        self._counter = itertools.count(first, 2)
+        self._asks = first == 0
+        self.generation = 0
+        self._fresh: list[int] = []
+        self.lock = threading.RLock()
+
+    # -- sending
+
+    def encode(self, value: Any) -> tuple[int, Any]:
+        """The generation and plain data of a value. Raises NotAValue and forgets what it had begun to send."""
+        with self.lock:
+            if self._asks and self._table.weight > MOST:
+                self._renew(self.generation + 1)
+            self._fresh = []
+            try:
+                return self.generation, self._plain(value)
+            except BaseException:
+                self.take_back()
+                raise
+
+    def take_back(self) -> None:
+        """What was encoded last is not sent."""
+        with self.lock:
+            for number in self._fresh:
+                self._table.drop(number)
+            self._fresh = []
+
+    def _renew(self, generation: int) -> None:
+        self._before, self._table, self.generation = self._table, _Table(), generation
+
+    def _plain(self, value: Any) -> Any:
+        kind: Any = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is int:
+            return value if -_BIG <= value < _BIG else ["big", str(value)]
+        number = self._table.numbers.get(id(value))
+        if number is not None:
+            return ["ref", number]
+        encode = _ENCODE.get(kind)
+        if encode is not None:
+            data = encode(self, value)
+            shared = kind is Catalog or (kind in _LONG_KINDS and len(value) >= LONG)
+        elif value is AUTO:
+            return ["auto"]
+        elif isinstance(value, Enum):
+            return ["enum", _name(kind), value.name]
+        elif isinstance(value, Path):
+            return ["path", str(value)]
+        elif isinstance(value, BaseException):
+            return self._error(value)
+        else:
+            data, shared = self._object(kind, value), kind.__name__ in SHARED
+        if not shared:
+            return data
+        number = next(self._counter)
+        self._table.put(number, value, len(value) if kind in _LONG_KINDS else 1)
+        self._fresh.append(number)
+        return ["def", number, data]
+
+    def _object(self, kind: Any, value: Any) -> Any:
+        if kind is OpSpec and value.key in catalog() and catalog()[value.key] is value:
+            return ["op", value.key]
+        if kind is Analysis:
+            return ["analysis", *(self._plain(getattr(value, name)) for name in _SENT)]
+        return ["is", _name(kind), *[self._plain(getattr(value, name)) for name in _fields(kind)]]
+
+    def _error(self, error: BaseException) -> Any:
+        """An exception of ours with its attributes; of any other, its class's name and its text."""
+        try:
+            kind: Any = type(error)
+            name = _name(kind)
+        except NotAValue:
+            return ["raised", type(error).__name__, str(error)]
+        state = {}
+        for key, value in vars(error).items():
+            try:
+                state[key] = self._plain(value)
+            except NotAValue:
+                state[key] = None
+        args = [argument if type(argument) in _PLAIN else str(argument) for argument in error.args]
+        return ["error", name, args, state]
+
+    def _sequence(self, value: tuple[Any, ...] | list[Any]) -> Any:
+        kind: Any = type(value[0]) if value else None
+        if len(value) > BULK and _alike_structs(kind, value):
+            parts = (value[start : start + BULK] for start in range(0, len(value), BULK))
+            data = [msgspec.msgpack.encode(part, enc_hook=_as_dict) for part in parts]
+            return ["bulk", _name(kind), *data]
+        return ["tuple" if type(value) is tuple else "list", *[self._plain(each) for each in value]]
+
+    def _mapping(self, value: Mapping[Any, Any]) -> Any:
+        data: list[Any] = ["map" if type(value) is FrozenMap else "dict"]
+        for key, each in value.items():
+            data.append(self._plain(key))
+            data.append(self._plain(each))
+        return data
+
+    def _array(self, value: np.ndarray) -> Any:
+        if value.dtype.kind not in _KINDS:
+            raise NotAValue(f"an array of {value.dtype} cannot be sent to another process")
+        return ["array", value.dtype.str, list(value.shape), value.tobytes()]
+
+    def _catalog(self, value: Catalog) -> Any:
+        base = catalog()
+        return ["catalog", value.torch_version,
+                [key if base.get(key) is spec else self._plain(spec) for key, spec in value.items()]]  # fmt: skip
+
+    # -- receiving
+
+    def decode(self, generation: int, data: Any) -> Any:
+        """The value of what `encode` gave at the other end. Raises NotAValue."""
+        if generation > self.generation:
+            with self.lock:
+                self._renew(generation)
+        table = self._table if generation == self.generation else self._before
+        try:
+            return self._value(data, table)
+        except NotAValue:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, msgspec.DecodeError) as error:
+            raise NotAValue(f"{type(error).__name__}: {error}") from error
+
+    def _value(self, data: Any, table: _Table) -> Any:
+        if type(data) is not list:
+            return data
+        tag = data[0]
+        if tag == "ref":
+            return table.objects[data[1]]
+        if tag == "def":
+            value = self._value(data[2], table)
+            with self.lock:
+                table.put(data[1], value, len(value) if type(value) in _LONG_KINDS else 1)
+            return value
+        if tag == "is":
+            return _value_class(data[1])(*[self._value(each, table) for each in data[2:]])
+        if tag == "map":
+            return FrozenMap(_pairs([self._value(each, table) for each in data[1:]]))
+        if tag == "dict":
+            return dict(_pairs([self._value(each, table) for each in data[1:]]))
+        make = _CONTAINERS.get(tag)
+        if make is not None:
+            return make([self._value(each, table) for each in data[1:]])
+        return self._rare(tag, data, table)
+
+    def _rare(self, tag: str, data: list[Any], table: _Table) -> Any:
+        if tag == "op":
+            return catalog()[data[1]]
+        if tag == "analysis":
+            return _analysis(*(self._value(each, table) for each in data[1:]))
+        if tag == "catalog":
+            base = catalog()
+            specs = (base[each] if type(each) is str else self._value(each, table) for each in data[2])
+            return Catalog(tuple(specs), data[1])
+        if tag == "bulk":
+            return tuple(_bulk(_class(data[1]), data[2:]))
+        if tag == "array":
+            dtype = np.dtype(data[1])
+            if dtype.kind not in _KINDS:
+                raise NotAValue(f"{data[1]!r} is not an array of numbers")
+            return np.frombuffer(data[3], dtype).reshape(data[2]).copy()
+        if tag == "auto":
+            return AUTO
+        if tag == "big":
+            return int(data[1])
+        if tag == "path":
+            return Path(data[1])
+        if tag == "enum":
+            return _class(data[1])[data[2]]  # type: ignore[index]
+        if tag == "error":
+            error: Any = _error_class(data[1]).__new__(_error_class(data[1]), *data[2])
+            error.args = tuple(data[2])
+            error.__dict__.update({key: self._value(each, table) for key, each in data[3].items()})
+            return error
+        if tag == "raised":
+            return RemoteError(data[1], data[2])
+        raise NotAValue(f"{tag!r} is not a kind of value")
+
+
+class RemoteError(Exception):
+    """An exception that another library raised in an engine: the name of its class, `kind`, and its text."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+# Of an analysis what cannot be worked out from the rest; see `results.known`.
+_SENT = (
+    "graph", "source", "walk", "results", "problems", "live", "assumed", "milliseconds", "partial", "path", "inside",
+    "quiet",
+)  # fmt: skip
+
+
+def _analysis(graph: Any, source: Any, walk: Any, results: Any, *rest: Any) -> Analysis:
+    bare = known(graph, walk, results) if walk is not None else Analysis(graph, source)
+    values = dict(zip(_SENT, (graph, source, walk, results, *rest), strict=True))
+    return Analysis(values=bare.values, resolved=bare.resolved, parameters=bare.parameters, **values)
+
+
+def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(items[::2], items[1::2], strict=True)
+
+
+def _alike_structs(kind: Any, values: Any) -> bool:
+    return issubclass(kind, msgspec.Struct) and all(type(each) is kind for each in values)
+
+
+def _as_dict(value: Any) -> Any:
+    if isinstance(value, FrozenMap):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} cannot be sent to another process")
+
+
+def _bulk(kind: type, parts: list[bytes]) -> Iterator[Any]:
+    """Structs of one class. Between two parts other threads of this process have their turn."""
+    for part in parts:
+        yield from msgspec.msgpack.decode(part, type=tuple[kind, ...], dec_hook=_from_dict)  # type: ignore[valid-type]
+        time.sleep(0)
+
+
+def _from_dict(kind: Any, raw: Any) -> Any:
+    return FrozenMap({key: _frozen(each) for key, each in raw.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+_LONG_KINDS = (tuple, FrozenMap, dict)
+_CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple, "list": list, "frozenset": frozenset, "set": set, "complex": lambda parts: complex(*parts),
+}  # fmt: skip
+_ENCODE: dict[type, Callable[[Codec, Any], Any]] = {
+    tuple: Codec._sequence,
+    list: Codec._sequence,
+    frozenset: lambda codec, value: ["frozenset", *map(codec._plain, value)],
+    set: lambda codec, value: ["set", *map(codec._plain, value)],
+    complex: lambda _codec, value: ["complex", value.real, value.imag],
+    FrozenMap: Codec._mapping,
+    dict: Codec._mapping,
+    Catalog: Codec._catalog,
+    np.ndarray: Codec._array,
+}

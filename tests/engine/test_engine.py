@@ -1,0 +1,185 @@
+"""An engine answers from a process of its own, is started again when it ends, and sends of a graph what changed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.builder.analysis import analyse, shapes_first
+from app.builder.catalog.catalog import catalog
+from app.builder.graph import Graph
+from app.builder.literals import AUTO, DType, Slice
+from app.engine import client as engine_client
+from app.engine.client import Engine, traceback_of
+from app.engine.protocol import EngineDied, Handle, HandleLost
+from app.engine.requests.measure import Measure
+from app.engine.requests.shapes import Shapes
+from app.engine.values import Codec, NotAValue
+from app.util.frozen import FrozenMap
+from tests.support.builder_nets import net
+
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.close()
+
+
+def lenet() -> Graph:
+    return net(
+        [
+            ("input", "x", {"shape": (1, 28, 28)}),
+            ("nn.Conv2d", "conv", {"out_channels": 8, "kernel_size": 3}),
+            ("nn.ReLU", "relu", {}),
+            ("nn.Flatten", "flatten", {}),
+            ("nn.Linear", "linear", {"out_features": 10}),
+            ("output", "out", {}),
+        ]
+    )
+
+
+def test_shapes_of_an_engine_are_those_of_this_process(engine: Engine) -> None:
+    graph = lenet()
+    answer = engine.ask(Shapes(graph, catalog(), ())).result(PATIENCE)
+    here = shapes_first(graph)
+    assert answer.graph is graph and answer.walk.catalog is not None
+    assert (answer.values, answer.resolved, answer.parameters) == (here.values, here.resolved, here.parameters)
+    assert answer.results == here.results and answer.problems == here.problems
+
+
+def test_an_edit_sends_what_it_changed(engine: Engine) -> None:
+    ops, graph, codec = catalog(), lenet(), Codec(0)
+    first = len(str(codec.encode(Shapes(graph, ops, ()))))
+    edited = graph.with_param(list(graph.nodes)[4], "out_features", 12)
+    assert len(str(codec.encode(Shapes(edited, ops, ())))) < first / 2
+    before = engine.ask(Shapes(graph, ops, ())).result(PATIENCE)
+    after = engine.ask(Shapes(edited, ops, (), before)).result(PATIENCE)
+    assert after.values == shapes_first(edited).values
+    untouched = [node for node, result in after.results.items() if result is before.results.get(node)]
+    assert len(untouched) == 4  # what the edit did not reach is the very same object
+
+
+def test_an_engine_that_is_killed_is_said_and_started_again(engine: Engine) -> None:
+    said: list[str] = []
+    heard = threading.Event()
+    engine.listen(lambda words: (said.append(words), heard.set()))
+    first = engine.ask(Measure()).result(PATIENCE).pid
+    os.kill(first, signal.SIGKILL)
+    assert heard.wait(PATIENCE)
+    assert "SIGKILL" in said[0] and said[0].count(".") == 1
+    assert engine.ask(Measure()).result(PATIENCE).pid != first
+    answer = engine.ask(Shapes(lenet(), catalog(), ())).result(PATIENCE)
+    assert answer.values == shapes_first(lenet()).values
+
+
+def test_what_was_asked_of_an_engine_that_dies_fails_with_how_it_ended(engine: Engine) -> None:
+    pid = engine.ask(Measure()).result(PATIENCE).pid
+    os.kill(pid, signal.SIGSTOP)  # so that the question is still open when the process ends
+    question = engine.ask(Measure())
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(EngineDied, match="SIGKILL"):
+        question.result(PATIENCE)
+
+
+def test_an_engine_that_is_stopped_from_outside_is_ended_and_started_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_client, "STOPPED", 0.2)
+    monkeypatch.setattr(engine_client, "LOOK", 0.05)
+    pid = engine.ask(Measure()).result(PATIENCE).pid
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(EngineDied, match="SIGSTOP"):
+        engine.ask(Measure()).result(PATIENCE)
+    assert engine.ask(Measure()).result(PATIENCE).pid != pid
+
+
+def test_an_engine_that_grew_and_keeps_nothing_is_replaced_between_two_questions(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    engine.listen(said.append)
+    first = engine.ask(Measure()).result(PATIENCE).pid
+    monkeypatch.setattr(engine_client, "GROWTH", -(1 << 40))
+    assert engine.ask(Measure()).result(PATIENCE).pid != first
+    assert said == []
+
+
+def test_what_a_handle_names_is_gone_with_its_engine(engine: Engine) -> None:
+    request = Measure()
+    object.__setattr__(request, "handle", Handle(1, -1))
+    with pytest.raises(HandleLost, match="gone"):
+        engine.ask(request).result(PATIENCE)
+
+
+def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:
+    with pytest.raises(Exception) as caught:
+        engine.ask(Shapes(None, catalog(), ())).result(PATIENCE)  # type: ignore[arg-type]
+    assert "shapes_first" in traceback_of(caught.value)
+
+
+def test_a_question_that_nobody_waits_for_any_more_is_cancelled(engine: Engine) -> None:
+    question = engine.ask(Shapes(lenet(), catalog(), ()))
+    question.stop()
+    assert question.done()
+    assert engine.ask(Measure()).result(PATIENCE).kept == 0
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+    | st.sampled_from([AUTO, DType("float32"), Slice(1, None), 3 + 4j]),
+    lambda inner: st.tuples(inner, inner) | st.lists(inner).map(tuple)
+    | st.dictionaries(st.text(), inner).map(FrozenMap) | st.frozensets(st.integers()),
+    max_leaves=80,
+)  # fmt: skip
+
+
+@given(st.lists(VALUES, min_size=1, max_size=4))
+def test_every_value_arrives_as_it_was_sent(values: list[object]) -> None:
+    here, there = Codec(0), Codec(1)
+    for value in [*values, *values]:
+        sent = there.decode(*here.encode(value))
+        assert sent == value and type(sent) is type(value)
+        assert here.decode(*there.encode(sent)) == value
+
+
+def test_an_analysis_arrives_whole() -> None:
+    here, there = Codec(0), Codec(1)
+    analysis = analyse(lenet())
+    again = there.decode(*here.encode(analysis))
+    assert again == analysis and again.results == analysis.results and again.walk == analysis.walk
+    assert here.decode(*there.encode(replace(again, milliseconds=0.0))).graph is analysis.graph
+
+
+def test_arrays_arrive_bit_for_bit() -> None:
+    array = np.array([[np.nan, -0.0], [np.inf, 5e-324]])
+    again = Codec(1).decode(*Codec(0).encode(array))
+    assert again.tobytes() == array.tobytes() and again.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [["is", "os:system", "true"], ["is", "source.layer_files:subprocess", 1], ["is", "builder.graph:GraphError"],
+     ["ref", 12], ["array", "O", [1], b"12345678"], ["nothing"], ["error", "builtins:SystemExit", [], {}],
+     ["error", "builder.graph:Node", [], {}]],
+)  # fmt: skip
+def test_what_is_no_value_of_ours_is_refused(data: list[object]) -> None:
+    with pytest.raises(NotAValue):
+        value = Codec(1).decode(0, data)
+        assert value is not None
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 0, os, threading.Lock(), np.array([object()])])
+def test_what_cannot_travel_is_refused_before_it_is_sent(value: object) -> None:
+    with pytest.raises(NotAValue):
+        Codec(0).encode(value)
