@@ -37,7 +37,7 @@ def stepper(name: str) -> Callable[[bool], float]:
     from app.autograd.playback.recording import record
     from app.builder.analysis import analyse
     from app.project.custom_layers import ops_of
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     project = _jobs.NETS[name][0]()
     source = analyse(project.graph, ops_of(project)).source

@@ -35,7 +35,8 @@ from app.export.certify.certify import Files, certify
 from app.export.imported import Imported
 from app.export.weights import save_safetensors, write_text
 from app.project import custom_layers
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.training.setup.initial_weights import sha256_of
 
 KINDS = ("a zeroed buffer", "a transposed weight", "a NaN", "a changed constant", "a swapped wire")

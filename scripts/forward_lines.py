@@ -29,7 +29,7 @@ from app.engine.import_process import Question
 from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource
 from app.project import custom_layers
 from app.project import file as project_file
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from scripts.forward_lines_list import LINES
 
 EQUAL, OWN, REFUSED, DIFFERENT = "equal", "own node", "refused", "different"

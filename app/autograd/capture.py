@@ -18,7 +18,8 @@ from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Label, Tape, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
 from app.source import layer_files
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.util import gc_pause, rng
 from app.util.frozen import FrozenMap
 

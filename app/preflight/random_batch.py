@@ -17,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from app.source.generated import Source, make_module, random_inputs
+from app.source.compiled import make_module, random_inputs
+from app.source.generated import Source
 from app.training.multi_output import named
 from app.training.objectives import forms
 from app.training.registry import CLASS_IDS, LOSSES, make_loss

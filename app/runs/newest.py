@@ -39,7 +39,7 @@ def _fits(found: ExportWeights, source: Source) -> bool:
     """Whether the net has the same tensors: files that a text imports from may be others than they were."""
     if not source.files:
         return True
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
     from app.util.rng import borrowed
 
     with borrowed(0):

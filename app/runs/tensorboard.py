@@ -150,7 +150,7 @@ def begin(out: Any, job: Job) -> None:
     import torch
 
     from app.data.sources import load
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
     from app.util.rng import borrowed
 
     data = load(job.data, job.data_root)

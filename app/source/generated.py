@@ -1,23 +1,16 @@
-"""The generated source as a value, and the module that this very text defines.
+"""The generated source as a value: the text of a net, its inputs and outputs, and which line is of which node.
 
 It stands outside `builder` because training, autograd and export all run the text and none of them may know how
-it was made.
+it was made. `source.compiled` makes the module that the text defines.
 """
 
 from __future__ import annotations
 
 import hashlib
-import linecache
-import sys
-import types
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from app.source.layer_files import LayerFile, builtins_with
+from app.source.layer_files import LayerFile
 from app.util.frozen import FrozenMap
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -152,49 +145,3 @@ class Source:
     def node_at(self, line: int) -> str | None:
         """The node that a line of the text was written for."""
         return next((node for node, lines in self.lines.items() if line in lines), None)
-
-
-def load_class(source: Source) -> type[nn.Module]:
-    """Compile the text and return its class. The text is registered in `linecache`, so tracebacks show its lines.
-
-    Raises LayerFileError if a file that it imports from is not trusted or does not run.
-    """
-    name = source.filename
-    linecache.cache[name] = (len(source.text), None, source.text.splitlines(keepends=True), name)
-    module = types.ModuleType(name)
-    # dataclasses, pickle and torch.fx look a class's module up by name.
-    sys.modules[name] = module
-    if source.files:
-        module.__dict__["__builtins__"] = builtins_with(source.files)
-    exec(compile(source.text, name, "exec"), module.__dict__)
-    return module.__dict__[source.class_name]
-
-
-def make_module(source: Source) -> nn.Module:
-    """A new instance, its weights drawn from torch's global generator."""
-    return load_class(source)()
-
-
-def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:
-    """Samples for every input, drawn from torch's global generator, in the range that the input states.
-
-    Without one, floating point values are normally distributed and whole numbers are 0 or 1.
-    """
-    return tuple(_drawn(spec, spec.sizes(batch)) for spec in source.inputs)
-
-
-def _drawn(spec: InputSpec, shape: tuple[int, ...]) -> Tensor:
-    import torch
-
-    dtype, low, high = getattr(torch, spec.dtype), spec.low, spec.high
-    if dtype.is_complex:
-        return torch.randn(shape, dtype=dtype)
-    if not dtype.is_floating_point:
-        first = int(low) if low is not None else min(0, int(high) - 1) if high is not None else 0
-        return torch.randint(first, int(high) if high is not None else first + 2, shape).to(dtype)
-    if low is not None and high is not None:
-        return torch.rand(shape, dtype=dtype) * (high - low) + low
-    drawn = torch.randn(shape, dtype=dtype)
-    if low is None and high is None:
-        return drawn
-    return drawn.abs() + low if low is not None else (high or 0) - drawn.abs()

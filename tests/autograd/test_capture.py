@@ -375,7 +375,7 @@ def test_a_run_beside_it_does_not_notice() -> None:
 
 
 def test_given_weights_are_used() -> None:
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     model = make_module(SOURCE)
     for parameter in model.parameters():

@@ -449,7 +449,7 @@ def test_gradient_mode_and_default_device_are_left_alone() -> None:
 def test_a_shared_module_is_settled_by_the_first_call_whichever_node_has_it() -> None:
     """The node whose module it is can come second: what it is given must fit what was made for the other."""
     from app.builder.blocks import Block, with_blocks
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
     from app.util.frozen import FrozenMap
     from tests.support.builder_sheets import row_of, sheet
 

@@ -23,7 +23,8 @@ from app.builder.shapes.shapes import infer
 from app.builder.sheet import Comment
 from app.project.file import dumps, loads
 from app.project.project import Project
-from app.source.generated import Source, load_class
+from app.source.compiled import load_class
+from app.source.generated import Source
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net, run
 

@@ -19,7 +19,7 @@ from app.builder.graph import Edge, Graph, Init, Node
 from app.builder.literals import decode, encode
 from app.builder.results import Analysis
 from app.builder.shapes.cost import cost
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 
 

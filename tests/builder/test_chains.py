@@ -22,7 +22,8 @@ from app.builder.expressions import Expr
 from app.builder.graph import Init
 from app.builder.plan import plan
 from app.builder.shapes.shapes import infer
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.util.frozen import FrozenMap
 from tests.support.builder_sheets import Row, analysed, row_of, sheet
 

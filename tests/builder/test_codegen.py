@@ -11,7 +11,7 @@ from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Edge, Graph, Node
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import INT64, measured, net, returned, run, wired
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.builder.graph import Graph, Init
 from app.builder.names import Paths, container_attributes, module_attributes
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from tests.builder.test_names import NASTY
 from tests.support.builder_sheets import Row, analysed, row_of, sheet

@@ -15,7 +15,7 @@ from app.builder.literals import DType
 from app.builder.shapes import cost as costs
 from app.builder.shapes.cost import NetworkCost, NodeCost, cost
 from app.project import file
-from app.source.generated import load_class
+from app.source.compiled import load_class
 from app.util.resources import path
 from tests.support.builder_nets import around, net
 

@@ -17,7 +17,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
 from app.builder.literals import DType
 from app.source import layer_files
-from app.source.generated import load_class, make_module
+from app.source.compiled import load_class, make_module
 from app.source.layer_files import LayerFile, LayerFileError, Untrusted
 from app.training.config import TrainingConfig
 from app.training.events import Failed

@@ -19,7 +19,8 @@ from app.builder.analysis import analyse
 from app.builder.codegen.call_code import WIDTH
 from app.engine.tasks.import_model import ModelInput, make_torchvision, project_of
 from app.project import custom_layers, file
-from app.source.generated import Source, make_module, random_inputs
+from app.source.compiled import make_module, random_inputs
+from app.source.generated import Source
 from app.util.resources import path as resource_path
 
 EXAMPLES = sorted((resource_path() / "examples").glob("*.tape"))

@@ -13,7 +13,7 @@ from app.builder.catalog import inits
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Init
 from app.builder.params import ParamError
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from tests.builder.test_blocks import graph
 

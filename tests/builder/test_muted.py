@@ -15,7 +15,7 @@ from app.builder.edits import edits
 from app.builder.graph import Graph
 from app.project import file
 from app.project.project import Project
-from app.source.generated import make_module
+from app.source.compiled import make_module
 
 OPS = catalog()
 

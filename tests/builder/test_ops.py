@@ -18,7 +18,7 @@ from app.builder.shapes import meta_calls, shapes
 from app.builder.value_types import Dim, TensorType
 from app.project import file
 from app.project.project import Project
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.builder_nets import around, measured, net, returned, run
@@ -301,7 +301,7 @@ def test_a_layer_computes_in_the_dtype_that_it_is_given(spec: OpSpec) -> None:
 def test_dropout_as_a_function_drops_while_training_alone() -> None:
     import torch
 
-    from app.source.generated import load_class
+    from app.source.compiled import load_class
 
     module = load_class(analyse(around(catalog()["F.dropout"])).source)()
     x = torch.ones(4, 3, 8, 8)

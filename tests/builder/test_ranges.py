@@ -14,7 +14,7 @@ from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.project import file
 from app.project.project import Project
-from app.source.generated import random_inputs
+from app.source.compiled import random_inputs
 from tests.support.builder_nets import INT64, net
 
 

@@ -19,7 +19,8 @@ from app.builder.graph import Node
 from app.engine.tasks.import_model import ImportFailed, ModelInput, project_of
 from app.project import file
 from app.project.project import Project
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import chain
 from tests.support.builder_sheets import Row, row_of, sheet

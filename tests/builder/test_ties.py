@@ -17,7 +17,7 @@ from app.builder.shapes.cost import cost
 from app.project import custom_layers, file
 from app.project.file import ProjectFileError
 from app.project.project import Project
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from tests.builder.importer.test_models import code_of, drawn, same
 

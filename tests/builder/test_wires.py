@@ -22,7 +22,7 @@ from app.builder.results import Analysis
 from app.builder.value_types import BATCHES, NumberType, TupleType, kinds_fit
 from app.project import file
 from app.project.project import Project
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import INT64, Row, around, measured, net, returned, run, wired
 

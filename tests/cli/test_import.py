@@ -19,7 +19,7 @@ from app.export.weights import WeightsError
 from app.project.file import read
 from app.project.project import Project
 from app.project.weights import state_dicts
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util import tensor_files
 from app.util.resources import path as resource_path
 

@@ -15,7 +15,7 @@ from app.export.script.script import training_script
 from app.preflight.examples import paths, read
 from app.preflight.preflight import job as job_of
 from app.project.project import Project
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.training.config import Choice, OutputLoss, TrainingConfig
 from app.training.control import Control
 from app.training.events import Finished, Started, StepDone

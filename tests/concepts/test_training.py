@@ -184,7 +184,7 @@ def job_of(project):
 
 def test_row_12_the_loop_is_the_one_of_the_note_and_its_losses_are_the_same_bit_for_bit():
     from app.data.sources import load
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     a_job = job(SMALL_NET, epochs=1, optimizer=Choice("SGD"))
     data = load(a_job.data)
@@ -256,7 +256,7 @@ def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learn
 def test_row_17_parameters_are_counted_by_layer_in_total_and_those_that_are_trained():
     from app.builder.catalog.catalog import catalog
     from app.builder.edits.head import freeze_all_but_last
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     project = freeze_all_but_last(digits_project(epochs=1, max_steps=1), catalog())
     a_job, analysis = job_of(project)
@@ -362,7 +362,7 @@ def kept_by(init: str, forward: str) -> list[str]:
 
 def test_row_19_gradients_are_looked_at_by_layer_and_retained_ones_too():
     from app.data.sources import load
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     a_job = job(SMALL_NET, max_steps=1)
     told = next(event for event in run(a_job) if isinstance(event, GradientNorms))

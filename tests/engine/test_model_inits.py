@@ -19,7 +19,7 @@ from app.engine.tasks import model_inits
 from app.engine.tasks.import_model import ModelInput, ModelSource
 from app.engine.tasks.parity.initial import noting
 from app.project import custom_layers, drawing_digest, file
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 
 TEXT = """

@@ -17,7 +17,7 @@ from app.export.certify.certificate import Certificate
 from app.export.certify.certify import certify_export
 from app.project import custom_layers, drawing_digest
 from app.project import file as project_file
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.training.setup.initial_weights import initial_weights
 from benchmarks import planted_differences as planted
 from tests.support.export_here import work_here

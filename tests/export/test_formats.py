@@ -15,7 +15,8 @@ from app.export.certify import clean_process
 from app.export.certify.clean_process import Stopped
 from app.export.formats import FormatError, Kind, write_format
 from app.export.weights import StateDict
-from app.source.generated import InputSpec, Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import InputSpec, Source
 from tests.support.export_here import work_here
 from tests.support.training_jobs import CONV_NET, net
 

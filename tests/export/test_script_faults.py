@@ -15,7 +15,7 @@ from app.data.config import DataConfig
 from app.export.script.script import training_script
 from app.export.weights import save_safetensors
 from app.project.weights import files
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 from tests.support.training_jobs import SMALL_NET, job

@@ -125,7 +125,7 @@ def test_the_last_batch_is_counted_from_the_data() -> None:
 def test_what_the_last_batch_would_raise_is_what_torch_raises() -> None:
     import torch
 
-    from app.source.generated import load_class
+    from app.source.compiled import load_class
 
     model = load_class(analyse(project(*NORMED).graph).source)()
     with pytest.raises(ValueError, match="more than 1 value per channel"):

@@ -54,7 +54,7 @@ def test_it_checks_clean(path: Path) -> None:
 def test_its_code_runs_and_every_parameter_gets_a_gradient(path: Path) -> None:
     import torch
 
-    from app.source.generated import load_class
+    from app.source.compiled import load_class
 
     project = read(path)
     analysis = analyse(project.graph, ops_of(project))

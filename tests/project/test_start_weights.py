@@ -27,7 +27,7 @@ from app.project import custom_layers, file, file_lock
 from app.project.file import ProjectFileError, with_start
 from app.project.project import Project
 from app.project.weights import start_weights, state_dicts
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.training.config import StartWeights
 from app.training.control import Control
 from app.training.events import Failed, to_json

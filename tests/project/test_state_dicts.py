@@ -26,7 +26,7 @@ from app.project.weights.state_dicts import (
     net_infos,
     suggestions,
 )
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.training.setup.initial_weights import read_header
 from tests.support.training_jobs import CONV_NET, SMALL_NET
 

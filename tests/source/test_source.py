@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from app.builder.analysis import analyse
-from app.source.generated import InputSpec, Source, load_class, make_module
+from app.source.compiled import load_class, make_module
+from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
 

@@ -16,7 +16,8 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source import layer_files
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.source.layer_files import LayerFile
 from app.source.trust import FILE, LONGEST_KEPT, Trust, default_file
 from app.views.settings import Settings

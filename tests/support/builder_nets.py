@@ -15,7 +15,8 @@ from app.builder.graph import Edge, Graph, Node
 from app.builder.literals import DType
 from app.builder.results import Analysis
 from app.builder.value_types import TensorType, TupleType, ValueType
-from app.source.generated import Source, load_class
+from app.source.compiled import load_class
+from app.source.generated import Source
 from app.util.frozen import FrozenMap
 
 INT64, COMPLEX = DType("int64"), DType("complex64")

@@ -44,7 +44,7 @@ def test_weight_norms_and_update_ratios_are_those_of_plain_torch(every_step):
 
     from app.data.config import DataConfig
     from app.data.sources import load
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     data = load(DataConfig())
     torch.manual_seed(0)

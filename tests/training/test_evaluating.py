@@ -86,7 +86,7 @@ def test_start_weights_are_evaluated_as_a_run_begins_with_them():
     first = Evaluator(JOB)
     model = first.stepper.model
     torch.manual_seed(JOB.training.seed)
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     again = make_module(JOB.source)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))

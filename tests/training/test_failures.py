@@ -25,7 +25,7 @@ def linear_net(*forward: str):
 
 
 def stepper_of(source):
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
     from app.training.stepper import Stepper
     from app.training.task import Task
 

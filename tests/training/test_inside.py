@@ -15,7 +15,7 @@ from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, run
 def test_the_channels_are_those_of_plain_torch_in_eval_mode():
     import torch
 
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     torch.manual_seed(0)
     model = make_module(CONV_NET).train()
@@ -37,7 +37,7 @@ def test_a_vector_is_a_picture_of_lines_and_what_is_missing_of_the_last_is_empty
 def test_filters_of_a_convolution_and_of_a_linear_that_sees_the_picture():
     import torch
 
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     torch.manual_seed(0)
     conv, small = make_module(CONV_NET), make_module(SMALL_NET)

@@ -18,7 +18,7 @@ def plain_losses(source, epochs: int, seed: int) -> list[float]:
     """The same run as a beginner's tutorial writes it."""
     import torch
 
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
 
     data = load(DataConfig())
     torch.manual_seed(seed)

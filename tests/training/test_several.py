@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from app.data.config import DataConfig, Transform
 from app.data.sources import load
-from app.source.generated import OutputSpec, make_module
+from app.source.compiled import make_module
+from app.source.generated import OutputSpec
 from app.training.checkpoints import checkpoint
 from app.training.config import INPUT, Choice, OutputLoss
 from app.training.control import Control

@@ -19,7 +19,8 @@ from app.preflight import multi_output
 from app.project import custom_layers, drawing_digest, file
 from app.project.project import Project
 from app.project.weights import files, start_weights, state_dicts
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.training.setup.initial_weights import TensorInfo, misfits
 from app.util.rng import borrowed
 

@@ -14,7 +14,8 @@ import torch
 
 from app.export.certify import measure
 from app.export.certify.clean_process import Cancelled, Stopped, Tell
-from app.source.generated import Source, make_module, random_inputs
+from app.source.compiled import make_module, random_inputs
+from app.source.generated import Source
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.export.weights import WeightsError
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.training.setup.initial_weights import TensorInfo, convertible
 from app.util import tensor_files
 

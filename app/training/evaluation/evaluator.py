@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.data.sources import Dataset, load
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.training.evaluation.result import Evaluation
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.metrics import Gathered, fitting, probabilities

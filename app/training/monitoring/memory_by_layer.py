@@ -35,7 +35,7 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
     """
     import torch
 
-    from app.source.generated import make_module
+    from app.source.compiled import make_module
     from app.training.stepper import Stepper
 
     training = job.training

@@ -14,7 +14,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 from app.training.config import StartWeights
 from app.training.job import JobError
 from app.util.rng import borrowed

@@ -10,7 +10,7 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.engine.tasks.import_model import ModelInput, project_of, with_batch
 from app.project import custom_layers, file
-from app.source.generated import make_module, random_inputs
+from app.source.compiled import make_module, random_inputs
 
 
 class Encoder(nn.Module):

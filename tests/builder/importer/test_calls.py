@@ -17,7 +17,7 @@ from app.builder.expressions import Expr
 from app.builder.params import ParamError, format_param, parse_expression, parse_param
 from app.engine.tasks.import_model import ImportFailed, ModelInput, project_of
 from app.project import file
-from app.source.generated import make_module
+from app.source.compiled import make_module
 
 
 class Step(nn.Module):

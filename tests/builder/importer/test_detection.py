@@ -9,7 +9,7 @@ from app.builder.analysis import analyse
 from app.engine import import_process
 from app.engine.tasks.import_model import ImportFailed, ModelInput, make_torchvision, parse_source, project_of
 from app.project import custom_layers
-from app.source.generated import make_module
+from app.source.compiled import make_module
 
 
 def test_a_model_that_detects_is_refused_with_the_name_of_the_net_in_it() -> None:

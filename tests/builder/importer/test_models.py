@@ -20,7 +20,7 @@ from app.engine.tasks.import_model import ImportFailed, ModelInput, project_of
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.util.torchvision_import import import_torchvision
 
 

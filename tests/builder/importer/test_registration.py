@@ -16,7 +16,7 @@ from app.builder.edits.make_block import make_block
 from app.engine.tasks import import_model
 from app.engine.tasks.import_model import ModelInput, project_of
 from app.project.project import Project
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from tests.support.silent_nets import FrozenInPart, OrderOfUse
 
 INPUT = (ModelInput((3, 4)),)

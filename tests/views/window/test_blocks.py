@@ -215,7 +215,8 @@ def test_a_block_from_its_making_to_its_file(hand: Hand, tmp_path: Path) -> None
 
 def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) -> None:
     from app.preflight import preflight
-    from app.source.generated import Source, load_class
+    from app.source.compiled import load_class
+    from app.source.generated import Source
     from app.views.export.export_dialog import ExportChoice
 
     window = hand.window

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from app.export import formats, onnx_extra
 from app.export.certify import clean_process
 from app.export.certify.clean_process import Stopped
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.views.export.export_dialog import ExportDialog
 from app.views.export.proofs import ToProve
 from app.views.export.proofs_dialog import ProofsDialog

@@ -24,7 +24,7 @@ from app.engine.import_process import Question, import_file
 from app.engine.tasks.import_model import ModelInput, ModelSource, make_torchvision, project_of
 from app.export.weights import load_weights
 from app.source import layer_files
-from app.source.generated import make_module
+from app.source.compiled import make_module
 from app.source.trust import Trust
 from app.views.importing.import_dialog import ImportDialog
 from app.views.importing.import_pages import ModelTrustDialog

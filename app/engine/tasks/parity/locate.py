@@ -25,7 +25,8 @@ from app.engine.tasks.parity.check import SEED, Check, Found, precision
 from app.engine.tasks.parity.inputs import GivenInputs
 from app.engine.tasks.parity.subject import Subject, detached_copy
 from app.export.certify import measure
-from app.source.generated import Source, make_module
+from app.source.compiled import make_module
+from app.source.generated import Source
 
 SECONDS = 40.0  # after which the module that was found so far is the answer
 Called = tuple[tuple[Any, ...], dict[str, Any]]
