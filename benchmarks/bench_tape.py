@@ -124,14 +124,14 @@ def played(name: str, rounds: int) -> Figure:
     """A whole pass of one of `PLAYED`, played, against a plain backward of the same graph."""
     import torch
 
-    from app.autograd.capture import hold
+    from app.autograd.batch import TrainingBatch
     from app.autograd.playback.playback import Playback
 
     make, shape = PLAYED[name]
     torch.set_num_threads(1)  # threads that wait for one another would count
     torch.manual_seed(0)
     x = torch.randn(shape)
-    with hold(make(), x, lambda out, _target: out.sum()) as graph:
+    with TrainingBatch(make(), x, lambda out, _target: out.sum()).hold() as graph:
         playback = Playback(graph)
 
         def play() -> float:

@@ -33,9 +33,9 @@ from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from app.autograd.batch import Subject
-from app.autograd.capture import CaptureError
+from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import find_all
+from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.gradcheck import check_function
 from app.util import rng
 
@@ -194,7 +194,7 @@ def look(sample: Sample, counts: Counts) -> None:
         counts.told["without a gradient"] += 1
         return
     try:
-        found = find_all(Subject(OneOperation(sample), ())).found
+        found = find_all(TrainingBatch(OneOperation(sample), ())).found
     except Exception as error:
         counts.told["raised"] += 1
         counts.wrong.append(f"{sample}: findings raise {type(error).__name__}: {error}")

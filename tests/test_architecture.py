@@ -36,6 +36,7 @@ ARROWS = {
     "training_thread": "engine runs training telemetry",
     # What a process of ours does, and how it is spoken to.
     "engine": "preflight project export training data telemetry autograd builder diagram",
+    "engine.tasks.capture": "runs.newest",  # the weights of the newest kept run of a net
     "runs": "project export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder",  # do net, data and loss fit
@@ -49,7 +50,7 @@ ARROWS = {
     "telemetry": "",
     "autograd": "telemetry.histogram",  # how values are spread is counted in one place
     "autograd.pictures": "diagram",
-    "autograd.diagnostics.checkpointing": "diagram",  # how bytes are written
+    "autograd.diagnostics.results": "diagram",  # how bytes are written
     "builder": "",
     "builder.diagram": "diagram",
     "graphviz_export": "diagram",

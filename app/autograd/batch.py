@@ -1,25 +1,18 @@
-"""What is looked into: a net, one batch, a loss. Detectives run it as often as they need, and leave it as it was."""
+"""A model, one batch and a loss: what is captured, played and diagnosed, as often as need be, and left as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.autograd.capture import (
-    CaptureError,
-    ForwardFailed,
-    LossChoice,
-    failure_of,
-    hold,
-    loss_of,
-    made_ready,
-    tensors_of,
-)
+from app.autograd import capture
+from app.autograd.errors import CaptureError
 from app.autograd.forward_modes import PLAIN, Special
 from app.autograd.playback.kept_graph import LiveGraph
-from app.autograd.tape import Label
+from app.autograd.tape import Label, Tape
+from app.source.compiled import make_module
 from app.source.generated import Source
 from app.util import rng
 from app.util.frozen import FrozenMap
@@ -29,18 +22,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """`loss(output, target)` below `model(*inputs)`; without `loss` all outputs are the end.
+class TrainingBatch:
+    """`loss(output, target)` below `model(*inputs)`; without `loss` the graph starts at all outputs.
 
-    `source` maps lines to nodes of the drawing. `special` says what differs from a plain forward pass; `seeds` makes of
-    the ends the vectors that backward starts with, ones without it. Every run draws its random numbers (dropout)
-    from `seed`.
+    A single tensor for `inputs` is one input. A net with several outputs gives its first one to the loss, or all of
+    them where the loss has a true attribute `whole`; then the target may be a dictionary of tensors. `source` maps
+    lines of the generated text to nodes of the drawing. `special` says what differs from a plain forward pass; `seeds`
+    makes of the outputs the vectors that backward starts with, ones without it. Every run draws its random numbers
+    (dropout) from `seed` anew, and torch's generators are as before afterwards.
     """
 
     model: nn.Module
     inputs: tuple[Tensor, ...]
     loss: Callable[[Any, Any], Tensor] | None = None
-    target: Tensor | None = None
+    target: Any = None
     source: Source | None = None
     train: bool = True
     seed: int = 0
@@ -48,66 +43,71 @@ class Subject:
     special: Special = PLAIN
     seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None
 
-    def hold(self, **options: Any) -> LiveGraph:
-        """`capture.hold` of this net; `options` are its keyword arguments, `special` this one's if not given.
+    def __post_init__(self) -> None:
+        if not isinstance(self.inputs, tuple):
+            object.__setattr__(self, "inputs", (self.inputs,))
 
-        Raises `NoGraph`, and `ForwardFailed` for what the text or the loss raises where there is a `source`.
+    def capture(self) -> Tape:
+        """Run one forward pass and describe its autograd graph as plain data; the graph is freed.
+
+        Raises NoGraph if nothing requires a gradient, and ForwardFailed for what the text or the loss raises where
+        there is a `source`; without one, that very error.
         """
-        failure: ForwardFailed
-        options.setdefault("special", self.special)
+        with self.hold() as graph:
+            return graph.tape
+
+    def hold(
+        self, around: AbstractContextManager[object] | None = None, special: Special | None = None
+    ) -> LiveGraph:
+        """As `capture`, but the graph is kept: `release()` it, or use it in a `with`.
+
+        `around` is entered around the forward pass and the loss, `special` is taken in place of this one's. Raises
+        CaptureError too where the outputs have no such vector as backward is to start with.
+        """
+        modes = special if special is not None else self.special
+        with rng.borrowed(self.seed):
+            graph = capture.failing_forward(self.source, lambda: capture.hold(self, around, modes))
+        refused = ""
         try:
-            with rng.borrowed(self.seed):
-                graph = hold(
-                    self.model, self.inputs, self.loss, self.target,
-                    source=self.source, train=self.train, labels=self.labels, **options,
-                )  # fmt: skip
             graph.seeds = self.seeds(graph.ends) if self.seeds is not None else None
-            return graph
-        except CaptureError:
-            raise
-        except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
-            if self.source is None:
-                raise
-            failure = failure_of(error, self.source)
-        raise failure
+        except ValueError as error:
+            refused = str(error)
+        if refused:  # raised out here: a traceback through the graph's own frames would keep it alive
+            graph.release()
+            raise CaptureError(refused)
+        return graph
 
     def forward(self) -> list[Tensor]:
-        """Run the net and its loss as they are, with nobody looking: the loss, or all outputs without one."""
+        """Run the net and its loss as they are, nothing recorded: the loss, or all outputs without one."""
         output = self.model(*self.inputs)
-        return tensors_of(output) if self.loss is None else [loss_of(self.loss, output, self.target)]
+        if self.loss is None:
+            return capture.tensors_of(output)
+        return [capture.loss_of(self.loss, output, self.target)]
 
 
-def prepare(
+def compile_batch(
     source: Source,
-    x: Tensor | tuple[Tensor, ...],
-    y: Tensor | None,
-    loss: LossChoice | None,
+    inputs: Tensor | tuple[Tensor, ...],
+    target: Any,
+    loss: Callable[[Any, Any], Tensor] | None,
     seed: int,
-    *,
     state_dict: Mapping[str, Tensor] | None = None,
-    train: bool = True,
-    device: str = "cpu",
-    labels: Mapping[str, Label] | None = None,
-    ready: Callable[[Tensor], Tensor] | None = None,
-    special: Special = PLAIN,
-    seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None,
-) -> Subject:
-    """The subject that a text and a choice of loss make; arguments as those of `capture.hold_source`.
+) -> TrainingBatch:
+    """Compile the text to a module, with a batch on the CPU.
 
-    Raises `ForwardFailed` for what the text raises while its module is made.
+    `state_dict` gives the weights, else they are drawn with `seed`; torch's generators are as before afterwards.
+    Raises ForwardFailed for what the text raises while its module is made.
     """
-    failure: ForwardFailed
-    try:
+
+    def made() -> nn.Module:
         with rng.borrowed(seed):
-            model, given, function, target = made_ready(source, x, y, loss, state_dict, device, ready)
-        return Subject(
-            model, given, function, target, source, train, seed, FrozenMap(labels or {}), special, seeds
-        )  # fmt: skip
-    except CaptureError:
-        raise
-    except (Exception, SystemExit) as error:
-        failure = failure_of(error, source)
-    raise failure
+            model = make_module(source)
+        if state_dict is not None:
+            model.load_state_dict(dict(state_dict))
+        return model
+
+    model = capture.failing_forward(source, made)
+    return TrainingBatch(model, inputs, loss, target, source, seed=seed)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -1,5 +1,4 @@
-"""One forward pass, looked at. `capture` lets go of it: a `Tape` stays, and nothing of the graph is alive any more.
-`hold` keeps the graph, for as long as it is played."""
+"""Run one forward pass and describe its autograd graph as plain data (`Tape`); the graph is kept, to be played."""
 
 from __future__ import annotations
 
@@ -7,172 +6,62 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace as with_values
 
-from app.autograd.forward_modes import PLAIN, SecondOrder, Special, device_of
+from app.autograd.errors import CaptureError, ForwardFailed, NoGraph
+from app.autograd.forward_modes import SecondOrder, Special, device_of
 from app.autograd.layers import OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, saved_values
 from app.autograd.playback.kept_graph import LiveGraph
-from app.autograd.tape import Label, Tape, TapeEdge, TapeNode
+from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, short_name, walk
 from app.source import layer_files
-from app.source.compiled import make_module
-from app.source.generated import Source
-from app.util import gc_pause, rng
+from app.util import gc_pause
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from app.autograd.batch import TrainingBatch
+    from app.source.generated import Source
 
-class CaptureError(RuntimeError):
-    """A graph could not be captured; the text says why and what to do."""
-
-
-class NoGraph(CaptureError):
-    """The forward pass ran, but nothing in it requires a gradient."""
+T = TypeVar("T")
 
 
-class ForwardFailed(CaptureError):
-    """The net or its loss raised. `node` and `line` tell where in the drawing and in the text, if there."""
-
-    def __init__(self, message: str, node: str | None, line: int | None, traceback_text: str) -> None:
-        super().__init__(message)
-        self.node = node
-        self.line = line
-        self.traceback_text = traceback_text
-
-
-class LossChoice(Protocol):
-    """A loss of `torch.nn` by name, with the parameters that differ from its defaults."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def params(self) -> Mapping[str, Any]: ...
-
-
-def capture(
-    model: nn.Module,
-    inputs: Tensor | tuple[Tensor, ...],
-    loss: Callable[[Any, Any], Tensor] | None = None,
-    target: Tensor | None = None,
-    *,
-    source: Source | None = None,
-    train: bool = True,
-    labels: Mapping[str, Label] | None = None,
-) -> Tape:
-    """Run `model` once on `inputs` and describe the graph below `loss(output, target)`.
-
-    Without `loss` the graph below all outputs is taken. A net with several outputs gives its first one to the loss.
-    `source` maps lines of the text to nodes of the drawing. The model is left as it was: its modes and its buffers
-    (running statistics) are put back, its parameters' `.grad` is not touched.
-
-    Raises `NoGraph` if nothing requires a gradient; what the model or the loss raises comes through.
-    """
-    with hold(model, inputs, loss, target, source=source, train=train, labels=labels) as graph:
-        return graph.tape
-
-
-def hold(
-    model: nn.Module,
-    inputs: Tensor | tuple[Tensor, ...],
-    loss: Callable[[Any, Any], Tensor] | None = None,
-    target: Tensor | None = None,
-    *,
-    source: Source | None = None,
-    train: bool = True,
-    labels: Mapping[str, Label] | None = None,
-    around: AbstractContextManager[object] | None = None,
-    special: Special = PLAIN,
-) -> LiveGraph:
-    """As `capture`, but the graph is kept: `release()` it, or use it in a `with`.
+def hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, special: Special) -> LiveGraph:
+    """Run a batch forward, describe its graph and keep it: `release()` it, or use it in a `with`.
 
     Until then the model stays in the mode it ran in (a checkpointed part computes again while backward runs) and its
     buffers as the forward left them (BatchNorm saves its running statistics, and changing them would be an in-place
-    change). `around` is entered around the forward pass and the loss; `special` says what differs from a plain one.
+    change). Afterwards both are as before; the parameters' `.grad` is not touched. `around` is entered around the
+    forward pass and the loss.
     """
-    given = inputs if isinstance(inputs, tuple) else (inputs,)
     with ExitStack() as undo:
-        undo.enter_context(as_it_was(model, train))
-        undo.enter_context(special.applied(model))
+        undo.enter_context(as_it_was(batch.model, batch.train))
+        undo.enter_context(special.applied(batch.model))
         with around if around is not None else nullcontext():
-            graph = _capture(model, given, loss, target, source, train, FrozenMap(labels or {}), special)
+            graph = _capture(batch, special)
         graph.undo = undo.pop_all()
     return graph
 
 
-def hold_source(
-    source: Source,
-    x: Tensor | tuple[Tensor, ...],
-    y: Tensor | None,
-    loss: LossChoice | None,
-    seed: int,
-    *,
-    state_dict: Mapping[str, Tensor] | None = None,
-    train: bool = True,
-    device: str = "cpu",
-    labels: Mapping[str, Label] | None = None,
-    ready: Callable[[Tensor], Tensor] | None = None,
-    around: AbstractContextManager[object] | None = None,
-    special: Special = PLAIN,
-) -> LiveGraph:
-    """Compile the text, run one batch through it, describe the graph and keep it.
+def failing_forward(source: Source | None, run: Callable[[], T]) -> T:
+    """Call `run`, and raise ForwardFailed with the place in `source` for what the text or the loss raises.
 
-    The generators are borrowed for as long as it takes, so a training that runs beside it goes on as if nothing had
-    happened. `state_dict` gives the weights, else they are drawn with `seed`; the forward pass draws (dropout) from
-    `seed` anew, whatever was drawn for the weights. `ready` makes of the output what the loss
-    takes. `around` is entered around the forward pass and the loss; `special` says what differs from a plain one.
-
-    Raises `NoGraph`, and `ForwardFailed` with the place in the drawing for whatever the text or the loss raises.
+    CaptureError passes as it is; without a source everything does.
     """
-    failure: ForwardFailed
     try:
-        with rng.borrowed(seed):
-            model, given, function, target = made_ready(source, x, y, loss, state_dict, device, ready)
-        with rng.borrowed(seed):  # anew, as for every other run of this batch: drawing the weights does not count
-            return hold(
-                model, given, function, target,
-                source=source, train=train, labels=labels, around=around, special=special,
-            )  # fmt: skip
+        return run()
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
+        if source is None:
+            raise
         failure = failure_of(error, source)
     # Raised out here so that it carries no traceback whose frames would keep the tensors alive.
     raise failure
-
-
-def made_ready(
-    source: Source,
-    x: Tensor | tuple[Tensor, ...],
-    y: Tensor | None,
-    loss: LossChoice | None,
-    state_dict: Mapping[str, Tensor] | None,
-    device: str,
-    ready: Callable[[Tensor], Tensor] | None,
-) -> tuple[nn.Module, tuple[Tensor, ...], Callable[[Any, Any], Tensor] | None, Tensor | None]:
-    """What the text and the choices are when run: the module, its inputs, the loss and the target on one device.
-
-    A loss that is a module already is taken as it is; one with a true attribute `whole` gets all that the net gives,
-    and its target may be a dictionary of tensors.
-    """
-    import torch
-    from torch.utils._pytree import tree_map
-
-    model = make_module(source).to(device)
-    if state_dict is not None:
-        model.load_state_dict(dict(state_dict))
-    given = tuple(part.to(device) for part in (x if isinstance(x, tuple) else (x,)))
-    function: Callable[[Any, Any], Tensor] | None = None
-    if loss is not None:
-        function = (loss if isinstance(loss, torch.nn.Module) else make_loss(loss)).to(device)
-    if function is not None and ready is not None:
-        function = ReadyLoss(function, ready)
-    return model, given, function, tree_map(lambda part: None if part is None else part.to(device), y)
 
 
 @dataclass(frozen=True)
@@ -184,15 +73,6 @@ class ReadyLoss:
 
     def __call__(self, output: Any, target: Any) -> Tensor:
         return self.loss(self.ready(output), target)
-
-
-def make_loss(choice: LossChoice) -> nn.Module:
-    """The loss module that `choice` names. Raises `CaptureError` for a name that `torch.nn` has no loss for."""
-    from torch.nn.modules import loss as registry
-
-    if choice.name not in registry.__all__:
-        raise CaptureError(f"torch.nn has no loss called {choice.name}. Choose another one under Training.")
-    return getattr(registry, choice.name)(**choice.params)
 
 
 @contextmanager
@@ -213,18 +93,10 @@ def as_it_was(model: nn.Module, train: bool) -> Iterator[None]:
                 buffer.copy_(before)
 
 
-def _capture(
-    model: nn.Module,
-    inputs: tuple[Tensor, ...],
-    loss: Callable[[Any, Any], Tensor] | None,
-    target: Tensor | None,
-    source: Source | None,
-    train: bool,
-    labels: FrozenMap[str, Label],
-    special: Special,
-) -> LiveGraph:
+def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
     import torch
 
+    model, inputs, loss, target, source = batch.model, batch.inputs, batch.loss, batch.target, batch.source
     recorder = OriginRecorder(model, source)
     started = torch._C._autograd._get_sequence_nr()
     with torch.inference_mode(False), torch.enable_grad(), special.casting(device_of(inputs)):
@@ -260,10 +132,10 @@ def _capture(
             order=order,
             storages=table.storages({node: step for step, node in enumerate(order)}),
             loss=float(value.detach()) if value is not None and value.numel() == 1 else None,
-            train=train,
+            train=batch.train,
             input_shapes=tuple(tuple(part.shape) for part in inputs),
             layers=FrozenMap({name: type(module).__name__ for name, module in model.named_modules()}),
-            labels=labels,
+            labels=FrozenMap(batch.labels),
             text=source.text if source is not None else "",
         )
     return LiveGraph(tape, nodes, ends, model, inputs, target)

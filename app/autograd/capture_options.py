@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-from app.autograd.forward_modes import Special
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 VECTORS = ("ones", "random", "one-hot")
 
@@ -37,14 +30,6 @@ class CaptureOptions:
     compile: bool = False
 
     @property
-    def special(self) -> Special:
-        """As `capture.hold` takes it."""
-        return Special(
-            amp=self.amp, checkpoint=self.checkpoint, compile=self.compile, second_order=self.second_order,
-            outputs=() if self.loss else self.outputs,
-        )  # fmt: skip
-
-    @property
     def looked_into(self) -> CaptureOptions:
         """The same for detectives: a graph whose every node has its layer and its line."""
         return replace(self, checkpoint=(), second_order=False, compile=False)
@@ -58,16 +43,6 @@ class CaptureOptions:
             return ""
         which = gone[0] if len(gone) == 1 else f"{', '.join(gone[:-1])} and {gone[-1]}"
         return f"Looked into without {which}: the batch is run plainly, so that every node has its layer and its line."
-
-    @property
-    def seeds(self) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
-        """What makes the vectors that backward starts with; None where it starts at a single number."""
-        return None if self.loss or self.second_order else self._seeds
-
-    def _seeds(self, ends: Sequence[Tensor]) -> list[Tensor | None]:
-        from app.autograd.playback.root_gradients import vector
-
-        return [vector(end, self.vector, self.index, place) for place, end in enumerate(ends)]
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from app.autograd.walk import is_accumulate
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from app.autograd.capture_options import CaptureOptions
     from app.autograd.layers import OriginRecorder
     from app.autograd.tape import TapeNode
 
@@ -41,6 +42,14 @@ class Special:
     compile: bool = False
     second_order: bool = False
     outputs: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, options: CaptureOptions) -> Special:
+        """The modes that a person chose."""
+        return cls(
+            amp=options.amp, checkpoint=options.checkpoint, compile=options.compile,
+            second_order=options.second_order, outputs=() if options.loss else options.outputs,
+        )  # fmt: skip
 
     def casting(self, device: str) -> AbstractContextManager[Any]:
         """Autocast on a type of device ("cpu"), or nothing."""

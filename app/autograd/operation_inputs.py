@@ -13,8 +13,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from app.autograd.batch import Subject
-from app.autograd.capture import CaptureError
+from app.autograd.batch import TrainingBatch
+from app.autograd.errors import CaptureError
 from app.autograd.tape import TapeNode
 
 
@@ -37,7 +37,7 @@ class Call:
     state: torch.Tensor | None = None
 
 
-def call_of_layer(subject: Subject, path: str, number: int = 1) -> Call:
+def call_of_layer(subject: TrainingBatch, path: str, number: int = 1) -> Call:
     """What the module at `path` was given when it was called for the `number`-th time.
 
     Raises CaptureError if the net has no such module or did not call it as often.
@@ -67,7 +67,7 @@ def call_of_layer(subject: Subject, path: str, number: int = 1) -> Call:
     return found[0]
 
 
-def call_of_node(subject: Subject, node: TapeNode) -> Call | None:
+def call_of_node(subject: TrainingBatch, node: TapeNode) -> Call | None:
     """The call of torch's function, or of a custom Function, that made a node of the subject's tape.
 
     None where the node was made inside torch's own code, out of sight. The forward pass is run once more: with the same
@@ -83,7 +83,7 @@ def call_of_node(subject: Subject, node: TapeNode) -> Call | None:
 class _Seeker(TorchFunctionMode):
     """Keeps the call during which the node of a sequence number was made; a custom Function before what it called."""
 
-    def __init__(self, subject: Subject, wanted: int) -> None:
+    def __init__(self, subject: TrainingBatch, wanted: int) -> None:
         super().__init__()
         self._subject, self._wanted = subject, wanted
         self._began = 0
@@ -153,7 +153,7 @@ def _subclasses(kind: Any) -> Iterator[Any]:
         yield from _subclasses(child)
 
 
-def _copied(subject: Subject, function: Any, args: Any, kwargs: Any, name: str) -> Call:
+def _copied(subject: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str) -> Call:
     names = {id(parameter): path for path, parameter in subject.model.named_parameters()}
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))

@@ -189,6 +189,11 @@ class Tape:
         return node.layer or self.layers.get("", "net")
 
 
+def same_graph(tape: Tape, other: Tape | None) -> bool:
+    """Whether two tapes have the same nodes, edges and order, so that numbers of the one belong to the other."""
+    return other is not None and (tape.nodes, tape.edges, tape.order) == (other.nodes, other.edges, other.order)
+
+
 def to_json(tape: Tape) -> dict[str, Any]:
     """The tape as JSON-ready plain data; `held_bytes` counts each memory block of `storages` once."""
     return {

@@ -6,12 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from torch import Tensor
-
-    from app.autograd.batch import Subject
+    from app.autograd.batch import TrainingBatch
     from app.autograd.capture_options import CaptureOptions
+    from app.engine.requests.capture import WeightsChoice
     from app.source.generated import Source
 
 
@@ -66,52 +63,55 @@ def of_project(options: argparse.Namespace) -> int:
     """One batch of the project's data through its net; 1 where something was found."""
     from app import cli
     from app.cli import autograd
-    from app.engine.tasks import capture
+    from app.engine.requests.capture import CaptureRequest, node_labels
+    from app.engine.tasks.capture import batch_of
     from app.preflight import preflight
     from app.project import custom_layers
 
     chosen = capture_options(options)
     project = cli.read(options)
     analysis = cli.sound(project, alone=options.random)
-    from app.autograd.capture import CaptureError
+    from app.autograd.errors import CaptureError
     from app.autograd.node_notes import notes_of_tape
     from app.autograd.playback.full_backward import play_through
     from app.data.sources import DataError
 
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
-    labels = capture.node_labels(project.graph, custom_layers.ops_of(project))
-    given: dict[str, Any] = {"train": not options.eval, "weights": _weights(options, analysis.source)}
+    labels = node_labels(project.graph, custom_layers.ops_of(project))
+    request = CaptureRequest(job, labels, not options.eval, _weights(options, analysis.source), chosen)
     try:
         if options.out is not None or chosen.outputs:  # a graph is asked for, or whether they are there
-            with capture.hold_batch(job, labels, options=chosen, **given) as graph:
+            with batch_of(request).hold() as graph:
                 _print(list(notes_of_tape(graph.tape)) if chosen.second_order else [])
                 played, stopped = play_through(graph) if autograd.plays(options) else (None, "")
                 if options.out is not None:
                     autograd.write(graph.tape, options, None, played, stopped)
         if not options.findings and options.gradcheck is None:
             return 0
-        subject = capture.batch_subject(job, labels, options=chosen.looked_into, **given)
+        batch = batch_of(request.diagnosed)
         if chosen.left_out:
             print(cli.printable(chosen.left_out))
-        return _looked_into(subject, options)
+        return _diagnosed(batch, options)
     except (CaptureError, DataError, ValueError) as error:
         raise cli.Refused(_why(str(error), chosen), 1) from error
 
 
-def _weights(options: argparse.Namespace, source: Source) -> Callable[[], Mapping[str, Tensor]] | None:
-    """Those of the newest kept run of this net, which is said; None where there are none, or others were asked for."""
+def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
+    """Those of the newest kept run of this net, which is said; initial ones where there are none, or if asked for."""
     from app import cli
+    from app.engine.requests.capture import InitialWeights, WeightsFile
     from app.runs import newest, store
 
     try:
-        found = None if options.start_weights else newest.newest_of(store.runs_beside(options.project), source)
+        found = None if options.start_weights else newest.newest_checkpoint(store.runs_beside(options.project), source)
     except OSError as error:
         raise cli.Refused(f"the kept runs cannot be read: {error.strerror or error}; --start-weights does "
                           "without them", 1) from error  # fmt: skip
     if found is None:
-        return None
-    cli.warn(f"weights {found.words}; --start-weights takes those that a run begins with")
-    return lambda: found.state_dict
+        return InitialWeights()
+    path, words = found
+    cli.warn(f"weights {words}; --start-weights takes those that a run begins with")
+    return WeightsFile(str(path), words)
 
 
 def _why(words: str, chosen: CaptureOptions) -> str:
@@ -123,15 +123,15 @@ def _why(words: str, chosen: CaptureOptions) -> str:
     return words
 
 
-def _looked_into(subject: Subject, options: argparse.Namespace) -> int:
+def _diagnosed(batch: TrainingBatch, options: argparse.Namespace) -> int:
     from app.autograd.diagnostics import report
 
     found = 0
     if options.findings:
-        lines, found = report.findings(subject)
+        lines, found = report.findings(batch)
         _print(lines)
     if options.gradcheck is not None:
-        lines, wrong = report.gradcheck(subject, options.gradcheck)
+        lines, wrong = report.gradcheck(batch, options.gradcheck)
         _print(lines)
         found += wrong
     return int(found > 0)

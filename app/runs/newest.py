@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from app.runs import store
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from app.export.weights_choice import ExportWeights
     from app.runs.store import Kept
     from app.source.generated import Source
@@ -19,13 +21,27 @@ def newest_of(folder: Path, source: Source) -> ExportWeights | None:
 
     They are those of its newest whole checkpoint, of the running mean where there is one. Raises OSError.
     """
+    from app.export.weights_choice import ExportWeights
+
+    found = newest_checkpoint(folder, source)
+    return ExportWeights(weights_in(found[0]), found[1]) if found is not None else None
+
+
+def newest_checkpoint(folder: Path, source: Source) -> tuple[Path, str] | None:
+    """The file of those weights, and which run and step they are of, in words. Raises OSError."""
     for kept in store.listed(folder):
         if not _trained(kept, source):
             continue
         found = _newest(kept.checkpoints, _state(kept.checkpoints), kept.record.title)
-        if found is not None and _fits(found, source):
+        if found is not None and _fits(found[0], source):
             return found
     return None
+
+
+def weights_in(checkpoint: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint: of the running mean where there is one. Raises OSError and CheckpointError."""
+    stat = checkpoint.stat()
+    return _weights(checkpoint, stat.st_mtime_ns, stat.st_size)
 
 
 def _trained(kept: Kept, source: Source) -> bool:
@@ -35,7 +51,7 @@ def _trained(kept: Kept, source: Source) -> bool:
         return False
 
 
-def _fits(found: ExportWeights, source: Source) -> bool:
+def _fits(checkpoint: Path, source: Source) -> bool:
     """Whether the net has the same tensors: files that a text imports from may be others than they were."""
     if not source.files:
         return True
@@ -45,7 +61,7 @@ def _fits(found: ExportWeights, source: Source) -> bool:
     with borrowed(0):
         own = make_module(source).state_dict()
     return {key: value.shape for key, value in own.items()} == {
-        key: value.shape for key, value in found.state_dict.items()
+        key: value.shape for key, value in weights_in(checkpoint).items()
     }
 
 
@@ -57,13 +73,16 @@ def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
 
 
-@lru_cache(maxsize=1)  # one layer is looked at after the other, and reading verifies every tensor
-def _newest(folder: Path, state: tuple[tuple[str, int, int], ...], title: str) -> ExportWeights | None:
-    from app.export.weights_choice import ExportWeights
+@lru_cache(maxsize=1)  # one layer is looked at after the other, and to know that a checkpoint is whole it is read
+def _newest(folder: Path, state: tuple[tuple[str, int, int], ...], title: str) -> tuple[Path, str] | None:
     from app.training.checkpoints.checkpoint import newest, step_of
-    from app.training.evaluation.evaluator import checkpoint_weights
 
     path = newest(folder) if state else None
-    if path is None:
-        return None
-    return ExportWeights(checkpoint_weights(path), f"of {title} at step {step_of(path)[0]:,}")
+    return (path, f"of {title} at step {step_of(path)[0]:,}") if path is not None else None
+
+
+@lru_cache(maxsize=1)
+def _weights(checkpoint: Path, _written: int, _size: int) -> dict[str, Tensor]:
+    from app.training.evaluation.evaluator import checkpoint_weights
+
+    return checkpoint_weights(checkpoint)

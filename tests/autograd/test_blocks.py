@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from app.autograd.batch import TrainingBatch
 from app.autograd.blocks import group_by_block
-from app.autograd.capture import capture
 from app.autograd.grouping import LayerGroup, fold, group_by_layer, opened
 from app.autograd.pictures.diagram import draw
 from app.autograd.tape import Tape
@@ -39,7 +39,7 @@ class Nested(nn.Module):
 
 
 def nested() -> tuple[Tape, tuple[LayerGroup, ...]]:
-    tape = capture(Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum())
+    tape = TrainingBatch(Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum()).capture()
     return tape, group_by_block(tape)
 
 
@@ -120,7 +120,7 @@ def test_a_container_that_is_called_again_is_another_group() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.part(self.part(x) * 2)
 
-    groups = group_by_block(capture(Twice(), torch.randn(2, 4)))
+    groups = group_by_block(TrainingBatch(Twice(), torch.randn(2, 4)).capture())
     assert tree(groups) == [
         "part", "  part.0", "  part.1", "Twice", "part (run 2)", "  part.0 (call 2)", "  part.1 (call 2)",
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def test_containers_around_one_thing_are_one_with_it_however_deep() -> None:
     net: nn.Module = nn.Linear(2, 2)
     for _ in range(150):
         net = nn.Sequential(net, nn.Identity())
-    (group,) = group_by_block(capture(net, torch.randn(1, 2)))
+    (group,) = group_by_block(TrainingBatch(net, torch.randn(1, 2)).capture())
     assert group.title == ".".join("0" * 150) and group.kind == "Linear"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,19 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from app.autograd.capture import CaptureError, ForwardFailed, NoGraph, capture
+from app.autograd.batch import TrainingBatch, compile_batch
+from app.autograd.errors import ForwardFailed, NoGraph
 from app.autograd.tape import Label, to_json
 from app.autograd.walk import execution_order, walk
 from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
-from tests.support.autograd_tapes import capture_source
-
-
-@dataclass(frozen=True)
-class Loss:
-    name: str
-    params: dict[str, Any] = field(default_factory=dict)
-
 
 TEXT = '''import torch
 from torch import nn
@@ -87,7 +80,8 @@ def batch(n: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def captured(**more: Any) -> Any:
-    return capture_source(SOURCE, *batch(), Loss("CrossEntropyLoss"), 0, **more)
+    state = more.pop("state_dict", None)
+    return replace(compile_batch(SOURCE, *batch(), nn.CrossEntropyLoss(), 0, state), **more).capture()
 
 
 # -- where nodes come from ---------------------------------------------------------------------------------------------
@@ -132,7 +126,7 @@ class Shared(nn.Module):
 
 
 def test_tied_weights_have_all_their_names() -> None:
-    tape = capture(Shared(), torch.tensor([1, 2, 3]))
+    tape = TrainingBatch(Shared(), torch.tensor([1, 2, 3])).capture()
     leaves = [node for node in tape.nodes if node.is_leaf]
     assert [leaf.parameters for leaf in leaves] == [("embed.weight", "out.weight")]
 
@@ -154,7 +148,7 @@ def test_sequences_and_attention_know_their_layers() -> None:
             h, weights = self.attn(h, h, h)
             return self.head(h[:, -1] + state), weights
 
-    tape = capture(Net(), torch.randn(2, 5, 4), F.cross_entropy, torch.tensor([0, 1]))
+    tape = TrainingBatch(Net(), torch.randn(2, 5, 4), F.cross_entropy, torch.tensor([0, 1])).capture()
     layers = {node.layer for node in tape.nodes if not node.in_loss}
     assert layers - {"attn.out_proj"} == {"lstm", "cell", "attn", "head", ""}  # "": what forward itself computes
     assert {node.call for node in tape.nodes if node.layer == "cell" and not node.is_leaf} == {1, 2, 3}
@@ -185,7 +179,7 @@ def test_a_custom_function_shows_what_it_saved_and_hung_on_its_context() -> None
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return Square.apply(self.fc(x))
 
-    node = capture(Net(), torch.randn(2, 3)).nodes[0]
+    node = TrainingBatch(Net(), torch.randn(2, 3)).capture().nodes[0]
     assert node.name == "SquareBackward"
     assert {s.name: (s.shape, s.bytes) for s in node.saved} == {
         "saved_tensors[0]": ((2, 3), 24),
@@ -203,7 +197,7 @@ def test_a_custom_function_in_the_text_has_its_line() -> None:
         "        x = Double.apply(x)\n        return x + 1\n"
     )
     source = Source(text, lines=FrozenMap(a=(21,), b=(22,), c=(23,)), modules=FrozenMap(a="fc"))
-    tape = capture_source(source, torch.randn(2, 2), None, None, 0)
+    tape = compile_batch(source, torch.randn(2, 2), None, None, 0).capture()
     assert {node.name: node.node for node in tape.nodes if not node.is_leaf} == {
         "AddBackward0": "c", "DoubleBackward": "b", "AddmmBackward0": "a", "TBackward0": "a",
     }  # fmt: skip
@@ -273,7 +267,7 @@ def conv_net() -> nn.Module:
 def test_held_bytes_are_those_that_stay_alive(make: Any) -> None:
     x, y = batch()
     model = make()
-    tape = capture(model, x, F.cross_entropy, y)
+    tape = TrainingBatch(model, x, F.cross_entropy, y).capture()
     # A Python number that torch wraps into a tensor (attention's scale) is made below the dispatcher, out of our sight.
     numbers = {s.storage: s.bytes for node in tape.nodes for s in node.saved if (s.shape, s.dtype) == ((), "float64")}
     assert tape.held - sum(numbers.values()) == alive_for_backward(model, x, y) > 0
@@ -294,7 +288,7 @@ def test_saved_tensors_are_told_with_kind_shape_and_bytes() -> None:
 
 
 def test_negative_dimensions_are_read_as_such() -> None:
-    tape = capture(nn.Sequential(nn.Linear(3, 3), nn.Softmax(dim=-1)), torch.randn(2, 3))
+    tape = TrainingBatch(nn.Sequential(nn.Linear(3, 3), nn.Softmax(dim=-1)), torch.randn(2, 3)).capture()
     assert tape.nodes[0].values["dim"] == -1
 
 
@@ -310,7 +304,7 @@ def test_a_change_in_place_shows_in_the_versions() -> None:
             h.add_(1)
             return out
 
-    tape = capture(Net(), torch.randn(2, 3))
+    tape = TrainingBatch(Net(), torch.randn(2, 3)).capture()
     sigmoid = next(node for node in tape.nodes if node.name == "SigmoidBackward0")
     assert (sigmoid.saved[0].version, sigmoid.saved[0].version_now) == (0, 1)
 
@@ -351,7 +345,7 @@ def test_nothing_stays_alive() -> None:
             return out
 
     model = Net()
-    tape = capture(model, *batch()[:1], F.cross_entropy, batch()[1])
+    tape = TrainingBatch(model, *batch()[:1], F.cross_entropy, batch()[1]).capture()
     assert tape.held > 0
     assert [ref() for ref in seen] == [None, None]
     assert all(not module._forward_hooks and not module._forward_pre_hooks for module in model.modules())
@@ -360,7 +354,7 @@ def test_nothing_stays_alive() -> None:
 def test_the_model_is_left_as_it_was() -> None:
     model = conv_net().eval()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    capture(model, *batch()[:1], F.cross_entropy, batch()[1], train=True)
+    TrainingBatch(model, *batch()[:1], F.cross_entropy, batch()[1], train=True).capture()
     assert not model.training and not model[1].training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -390,9 +384,9 @@ def test_given_weights_are_used() -> None:
 def test_a_frozen_net_says_that_it_built_no_graph() -> None:
     model = nn.Linear(3, 3).requires_grad_(False)
     with pytest.raises(NoGraph, match="requires_grad=False"):
-        capture(model, torch.randn(2, 3))
+        TrainingBatch(model, torch.randn(2, 3)).capture()
     with pytest.raises(NoGraph, match="no parameters"):
-        capture(nn.ReLU(), torch.randn(2, 3))
+        TrainingBatch(nn.ReLU(), torch.randn(2, 3)).capture()
 
     class Cut(nn.Module):
         def __init__(self) -> None:
@@ -403,12 +397,12 @@ def test_a_frozen_net_says_that_it_built_no_graph() -> None:
             return self.fc(x).detach()
 
     with pytest.raises(NoGraph, match="detach"):
-        capture(Cut(), torch.randn(2, 3))
+        TrainingBatch(Cut(), torch.randn(2, 3)).capture()
 
 
 def test_an_error_in_the_net_names_the_node_and_keeps_no_tensor() -> None:
     with pytest.raises(ForwardFailed) as caught:
-        capture_source(SOURCE, torch.randn(2, 3, 8, 8), torch.tensor([1, 2]), Loss("CrossEntropyLoss"), 0)
+        compile_batch(SOURCE, torch.randn(2, 3, 8, 8), torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0).capture()
     error = caught.value
     assert error.node == "conv1" and error.line == line("self.conv1(x)")
     assert "Traceback" in error.traceback_text and "expected input" in str(error)
@@ -418,9 +412,7 @@ def test_an_error_in_the_net_names_the_node_and_keeps_no_tensor() -> None:
 def test_a_loss_that_does_not_fit_is_said() -> None:
     x, _ = batch()
     with pytest.raises(ForwardFailed, match="outside the net"):
-        capture_source(SOURCE, x, torch.tensor([1, 2]), Loss("CrossEntropyLoss"), 0)
-    with pytest.raises(CaptureError, match="no loss called Nonsense"):
-        capture_source(SOURCE, x, None, Loss("Nonsense"), 0)
+        compile_batch(SOURCE, x, torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0).capture()
 
 
 # -- as data -----------------------------------------------------------------------------------------------------------
@@ -449,5 +441,5 @@ def test_a_very_deep_graph_is_walked() -> None:
                 x = x + self.weight
             return x
 
-    tape = capture(Deep(), torch.zeros(1))
+    tape = TrainingBatch(Deep(), torch.zeros(1)).capture()
     assert len(tape.nodes) == 6001 and len(tape.order) == 6001

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from app.autograd.batch import Subject, prepare
-from app.autograd.diagnostics.checkpointing import StepCost, WhatIf, blocks, table, what_if
+from app.autograd.batch import TrainingBatch, compile_batch
+from app.autograd.diagnostics.checkpointing import blocks, table, what_if
 from app.autograd.diagnostics.peak_memory import Peak
-from tests.support.autograd_tapes import SOURCE, CrossEntropy
+from app.autograd.diagnostics.results import StepCost, WhatIf
+from tests.support.autograd_tapes import SOURCE
 
 
 class Wide(nn.Module):
@@ -25,10 +26,10 @@ class Wide(nn.Module):
         return x + self.down(self.drop(self.act(self.up(x))))
 
 
-def subject(*more: nn.Module) -> Subject:
+def subject(*more: nn.Module) -> TrainingBatch:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 8), Wide(), Wide(), *more, nn.Linear(8, 2))
-    return Subject(model, (torch.randn(32, 8),), nn.CrossEntropyLoss(), torch.arange(32) % 2)
+    return TrainingBatch(model, (torch.randn(32, 8),), nn.CrossEntropyLoss(), torch.arange(32) % 2)
 
 
 def test_a_wide_block_frees_what_it_held_and_the_gradients_are_the_same() -> None:
@@ -79,7 +80,7 @@ def test_blocks_are_what_is_called() -> None:
 
 
 def test_a_layer_of_the_generated_text_is_asked_too() -> None:
-    one = prepare(SOURCE, torch.randn(3, 1, 8, 8), torch.tensor([1, 2, 3]), CrossEntropy(), 0)
+    one = compile_batch(SOURCE, torch.randn(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
     row = what_if(one, "relu1", repeats=1)
     assert row.equal and row.plain.held == one.hold().tape.held
 

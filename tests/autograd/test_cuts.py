@@ -15,12 +15,13 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from app.autograd.batch import Subject, prepare
+from app.autograd.batch import TrainingBatch, compile_batch
 from app.autograd.diagnostics.detached_paths import CutWatcher, _is_write
-from app.autograd.diagnostics.gradient_paths import GradAnswer, GradientPaths, find_paths
+from app.autograd.diagnostics.gradient_paths import find_paths
+from app.autograd.diagnostics.results import GradAnswer, GradientPaths
 from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
-from tests.support.autograd_tapes import SOURCE, CrossEntropy
+from tests.support.autograd_tapes import SOURCE
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 1])
@@ -39,7 +40,7 @@ class Net(nn.Module):
 
 
 def answers(model: nn.Module, x: torch.Tensor = X, y: torch.Tensor | None = Y, **more: Any) -> GradientPaths:
-    return find_paths(Subject(model, (x,), nn.CrossEntropyLoss() if y is not None else None, y, **more))
+    return find_paths(TrainingBatch(model, (x,), nn.CrossEntropyLoss() if y is not None else None, y, **more))
 
 
 def a_weight(middle: Callable[..., Any]) -> GradAnswer:
@@ -176,7 +177,7 @@ def test_a_net_without_any_graph_is_answered_too() -> None:
 def test_the_place_is_that_of_the_drawing() -> None:
     text = SOURCE.text.replace("x = x + y", "x = x.detach() + y.detach()")
     source = Source(text, (InputSpec("x", (1, 8, 8)),), ("out",), SOURCE.lines, SOURCE.modules)
-    subject = prepare(source, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), CrossEntropy(), 0)
+    subject = compile_batch(source, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
     found = find_paths(subject)
     answer = found.why_no_grad("conv1.weight")
     assert answer.place is not None and (answer.place.node, answer.place.line) == ("n3", 14)

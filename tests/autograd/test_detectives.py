@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from app.autograd.batch import Subject
-from app.autograd.capture import CaptureError
+from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.diagnostics.inplace_changes import find_broken
+from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.gradcheck import check_net
 from app.builder.analysis import analyse
-from app.engine.tasks.capture import batch_subject
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of
 from app.project.file import read
@@ -20,13 +21,13 @@ from app.util.resources import path as resource_path
 from tests.support.playback_nets import NETS, batch, loss
 
 
-def one(name: str) -> Subject:
+def one(name: str) -> TrainingBatch:
     torch.manual_seed(0)
     x, y = batch()
-    return Subject(NETS[name](), (x,), loss, y)
+    return TrainingBatch(NETS[name](), (x,), loss, y)
 
 
-def torchs_gradients(subject: Subject) -> dict[str, torch.Tensor | None]:
+def torchs_gradients(subject: TrainingBatch) -> dict[str, torch.Tensor | None]:
     with subject.hold() as graph:
         torch.autograd.backward(graph.ends)
     found = {name: parameter.grad for name, parameter in subject.model.named_parameters()}
@@ -81,7 +82,7 @@ class Functional(nn.Module):
 
 def test_forward_passes_that_do_much_are_watched_too() -> None:
     x, y = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 1])
-    subject = Subject(Functional(), (x,), loss, y)
+    subject = TrainingBatch(Functional(), (x,), loss, y)
     found, real = find_paths(subject), torchs_gradients(subject)
     for name, gradient in real.items():
         assert (found.why_no_grad(name).state == "flows") == (gradient is not None)
@@ -94,7 +95,7 @@ def test_forward_passes_that_do_much_are_watched_too() -> None:
 @pytest.mark.filterwarnings("ignore:.torch.jit")
 def test_torchscript_is_captured_and_not_checked() -> None:
     model = nn.Sequential(torch.jit.script(nn.Linear(4, 4)), nn.Linear(4, 2))
-    subject = Subject(model, (torch.randn(3, 4),), loss, torch.tensor([0, 1, 1]))
+    subject = TrainingBatch(model, (torch.randn(3, 4),), loss, torch.tensor([0, 1, 1]))
     assert not find_paths(subject).without
     with pytest.raises(CaptureError, match="holds TorchScript"):
         check_net(subject)
@@ -104,7 +105,7 @@ def test_torchscript_is_captured_and_not_checked() -> None:
 def test_the_examples_are_asked_with_their_own_batch(name: str) -> None:
     project = read(resource_path("examples") / f"{name}.tape")
     analysis = analyse(project.graph, ops_of(project))
-    subject = batch_subject(job(project, analysis), {}, batch=4)
+    subject = batch_of(CaptureRequest(job(project, analysis)).of_samples(4))
     found = find_paths(subject)
     assert set(found.answers) == {key for key, _ in subject.model.named_parameters()}
     assert not {answer.kind for answer in found.without} - {"cancelled", "zero"}

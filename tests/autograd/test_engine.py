@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from app.autograd.capture import hold, hold_source
+from app.autograd.batch import TrainingBatch, compile_batch
+from app.autograd.capture import ReadyLoss
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.playback.playback import Playback
 from app.autograd.playback.steps import PassResult
@@ -59,7 +60,7 @@ def every_node_has_its_layer(graph: LiveGraph) -> None:
 def test_the_gradients_are_those_of_backward(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x, y = batch()
-    with hold(NETS[name]().to(dtype), x.to(dtype), loss, y) as graph:
+    with TrainingBatch(NETS[name]().to(dtype), x.to(dtype), loss, y).hold() as graph:
         every_node_has_its_layer(graph)
         played, _ = both(graph)
         assert sum(bool(gradient.to_dense().any()) for gradient in played.values()) > len(played) / 2
@@ -71,10 +72,8 @@ def test_the_examples_play_as_they_train(path: Path) -> None:
     source = analyse(project.graph, ops_of(project)).source
     x = tuple(torch.randn(2, *spec.shape) for spec in source.inputs)
 
-    class Square:
-        name, params = "MSELoss", {}
-
-    with hold_source(source, x, torch.zeros(()), Square(), 0, ready=lambda out: out.mean()) as graph:
+    square = ReadyLoss(nn.MSELoss(), lambda out: out.mean())
+    with compile_batch(source, x, torch.zeros(()), square, 0).hold() as graph:
         assert all(node.in_loss or node.node is not None for node in graph.tape.nodes)
         both(graph)
 
@@ -84,7 +83,7 @@ def test_the_nets_of_torchvision_play_as_they_train(make: str) -> None:
     models = import_torchvision("models")
     # The layers of vit_b_16, fewer and narrower: all its 86 million weights are slow to draw, and make no other nodes.
     model = models.resnet18() if make == "resnet18" else models.VisionTransformer(32, 16, 3, 12, 48, 192)
-    with hold(model, torch.randn(2, 3, 32, 32), loss, torch.tensor([0, 1])) as graph:
+    with TrainingBatch(model, torch.randn(2, 3, 32, 32), loss, torch.tensor([0, 1])).hold() as graph:
         every_node_has_its_layer(graph)
         both(graph)
 
@@ -92,7 +91,7 @@ def test_the_nets_of_torchvision_play_as_they_train(make: str) -> None:
 def test_mixed_precision_plays_as_it_trains() -> None:
     x, y = batch()
     torch.manual_seed(0)
-    with hold(NETS["residual"](), x, loss, y, around=torch.autocast("cpu", torch.bfloat16)) as graph:
+    with TrainingBatch(NETS["residual"](), x, loss, y).hold(around=torch.autocast("cpu", torch.bfloat16)) as graph:
         assert any(node.name == "ToCopyBackward0" for node in graph.tape.nodes)
         _, result = both(graph)
     dtypes = {edge.stats.dtype for record in result.records for edge in record.leaving if edge.stats}
@@ -102,10 +101,10 @@ def test_mixed_precision_plays_as_it_trains() -> None:
 def test_several_outputs_start_with_the_vectors_that_are_given() -> None:
     x, _ = batch()
     vectors = [torch.randn(6, 4), torch.randn(6, 3), None]
-    with hold(Several(), x) as graph:
+    with TrainingBatch(Several(), x).hold() as graph:
         assert len(graph.ends) == 3
         both(graph, vectors)
-    with hold(Several(), x) as graph:
+    with TrainingBatch(Several(), x).hold() as graph:
         with pytest.raises(ValueError, match="vector of that shape"):
             Playback(graph)
         with pytest.raises(ValueError, match=r"has shape \(6, 4\); its vector has \(2,\)"):
@@ -127,7 +126,7 @@ def test_hooks_run_as_in_backward() -> None:
     x, y = batch()
     torch.manual_seed(0)
     model = NETS["residual"]()
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         plain = Playback(graph)
         plain.run()
     calls: list[str] = []
@@ -140,7 +139,7 @@ def test_hooks_run_as_in_backward() -> None:
         return changed
 
     model.a.weight.register_hook(hook("leaf", 5.0))
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         model.kept.register_hook(hook("tensor", 3.0))  # type: ignore[union-attr, operator]
         first = next(i for i, n in enumerate(graph.tape.nodes) if n.layer == "a" and n.name == "AddmmBackward0")
         graph.nodes[first].register_prehook(lambda gradients: (gradients[0] * 2.0,))
@@ -160,7 +159,7 @@ def test_a_gradient_that_can_be_differentiated() -> None:
     x, y = batch(features=8)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         parameters = dict(model.named_parameters())
         before = torch._C._autograd._get_sequence_nr()
         real = torch.autograd.grad(graph.ends[0], list(parameters.values()), create_graph=True)
@@ -174,7 +173,7 @@ def test_a_gradient_that_can_be_differentiated() -> None:
             for gs in (real, ours)
         ]
         assert torch.allclose(*second, atol=1e-6) and bool(second[0].any())
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
         assert not any(record.made for record in playback.records)
@@ -185,15 +184,14 @@ def test_a_run_beside_it_does_not_notice() -> None:
     x, y = batch()
     model = NETS["checkpoint"]()
     state = torch.get_rng_state()
-    with hold(model, x, loss, y) as graph:
-        between = torch.get_rng_state()
-        assert not torch.equal(state, between)
+    with TrainingBatch(model, x, loss, y).hold() as graph:
+        assert torch.equal(torch.get_rng_state(), state)
         playback = Playback(graph)
         playback.run()
         while playback.back():
             continue
         playback.run()
-        assert torch.equal(torch.get_rng_state(), between)
+        assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_gradients_that_are_there_stay_untouched() -> None:
@@ -202,7 +200,7 @@ def test_gradients_that_are_there_stay_untouched() -> None:
     there = {name: torch.full_like(parameter, 7.0) for name, parameter in model.named_parameters()}
     for name, parameter in model.named_parameters():
         parameter.grad = there[name]
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
         assert all(parameter.grad is there[name] for name, parameter in model.named_parameters())

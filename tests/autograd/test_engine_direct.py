@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from app.autograd.capture import hold
+from app.autograd.batch import TrainingBatch
 from app.autograd.playback import node_call
 from app.autograd.playback.playback import Playback, StepFailed
 from tests.support.playback_nets import NETS, Residual, Twice, batch, loss
@@ -31,7 +31,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def played(model: nn.Module, x: Tensor, y: Any, of: Callable[..., Tensor] = loss, **more: Any) -> Playback:
     torch.manual_seed(3)
-    playback = Playback(hold(model, x, of, y), **more)
+    playback = Playback(TrainingBatch(model, x, of, y).hold(), **more)
     playback.run()
     return playback
 
@@ -160,7 +160,7 @@ def test_hooks_of_nodes_run_once_each_and_go_when_they_are_taken_off(left: list[
     x, y = batch()
     torch.manual_seed(0)
     model, calls = Residual(), []
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         node = model.kept.grad_fn
         hooks = [
             node.register_prehook(lambda gradients: calls.append("before") or (gradients[0] * 2.0,)),
@@ -187,7 +187,7 @@ def test_hooks_of_nodes_run_once_each_and_go_when_they_are_taken_off(left: list[
 def test_a_gradient_is_retained_as_in_backward() -> None:
     x, y = batch()
     model = Residual()
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         model.kept.retain_grad()
         Playback(graph).run()
         ours, model.kept.grad = model.kept.grad, None
@@ -215,7 +215,7 @@ def test_a_function_that_answers_wrongly_is_told_so_in_the_words_of_torch(answer
             return answer(gradient)
 
     x, _ = batch()
-    with hold(Net(lambda x, w: Wrong.apply(x * w, w, 2.0), torch.ones(8)), x, total) as graph:
+    with TrainingBatch(Net(lambda x, w: Wrong.apply(x * w, w, 2.0), torch.ones(8)), x, total).hold() as graph:
         playback = Playback(graph)
         with pytest.raises(StepFailed, match=said):
             playback.run()
@@ -232,7 +232,7 @@ def test_a_checkpoint_computes_again_once_for_each_of_its_nodes() -> None:
         calls += 1
 
     model.inner.register_forward_hook(count, always_call=True)  # type: ignore[union-attr, operator]
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         calls = 0
         playback.run()
@@ -248,7 +248,7 @@ def test_saved_tensors_that_are_packed_are_unpacked(left: list[str]) -> None:
     x, y = batch()
     torch.manual_seed(0)
     model = Residual()
-    with hold(model, x, loss, y, around=packing) as graph:
+    with TrainingBatch(model, x, loss, y).hold(around=packing) as graph:
         playback = Playback(graph)
         playback.run()
         assert unpacked and left == []

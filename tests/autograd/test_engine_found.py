@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from app.autograd.capture import hold, hold_source
+from app.autograd.batch import TrainingBatch, compile_batch
 from app.autograd.diagnostics.dead_units import dead_units
 from app.autograd.diagnostics.gradient_gain import ladder
 from app.autograd.diagnostics.nonfinite import ForwardWatch, first_backward
@@ -27,7 +27,7 @@ def test_a_real_pass_is_recorded_as_it_is_played(name: str) -> None:
     torch.manual_seed(0)
     x, y = batch()
     model = NETS[name]()
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
         played, tape = playback.result(), graph.tape
@@ -112,7 +112,7 @@ class Chain(nn.Module):
 )
 def test_the_first_layer_that_loses_the_gradient_is_named(factor: float, kind: str, title: str) -> None:
     x = torch.ones(2, 4, requires_grad=True)
-    with hold(Chain(factor), x, lambda out, _: out.sum()) as graph:
+    with TrainingBatch(Chain(factor), x, lambda out, _: out.sum()).hold() as graph:
         playback = Playback(graph)
         playback.run()
         found = ladder(graph.tape, playback.result())
@@ -127,7 +127,7 @@ def test_the_first_layer_that_loses_the_gradient_is_named(factor: float, kind: s
 def test_a_skip_shows_in_the_gain() -> None:
     x, y = batch()
     torch.manual_seed(0)
-    with hold(NETS["residual"](), x, loss, y) as graph:
+    with TrainingBatch(NETS["residual"](), x, loss, y).hold() as graph:
         with record(graph.ends) as recorder:
             graph.ends[0].backward()
         found = ladder(graph.tape, recorder.finish())
@@ -146,7 +146,7 @@ def test_dead_units_are_seen_forward_and_backward() -> None:
     model = nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3))
     with torch.no_grad():
         model[0].bias[[1, 4]] = -100.0  # type: ignore[index, operator]
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
         found = {(dead.layer, dead.what): dead for dead in dead_units(graph, playback.gradients)}
@@ -158,7 +158,7 @@ def test_dead_units_are_seen_forward_and_backward() -> None:
 def test_rows_of_a_table_and_living_units_are_not_dead() -> None:
     model = nn.Sequential(nn.Embedding(50, 4), nn.Conv1d(3, 2, 2), nn.Flatten(), nn.Linear(6, 3))
     torch.manual_seed(0)
-    with hold(model, torch.arange(6).view(2, 3), loss, torch.tensor([0, 1])) as graph:
+    with TrainingBatch(model, torch.arange(6).view(2, 3), loss, torch.tensor([0, 1])).hold() as graph:
         playback = Playback(graph)
         playback.run()
         assert dead_units(graph, playback.gradients) == ()
@@ -183,15 +183,10 @@ class Net(nn.Module):
 SOURCE = Source(TEXT, (InputSpec("x", (8,)),), ("out",), FrozenMap(n1=(8, 11), n2=(12,), n3=(13,)), FrozenMap(n1="fc"))
 
 
-class Loss:
-    name = "CrossEntropyLoss"
-    params: dict[str, Any] = {}
-
-
 def test_the_first_nan_of_the_forward_has_its_line() -> None:
     x, y = batch()
     with ForwardWatch(SOURCE) as watch:
-        hold_source(SOURCE, x, y, Loss(), 0).release()
+        compile_batch(SOURCE, x, y, nn.CrossEntropyLoss(), 0).hold().release()
     found = watch.found
     assert found is not None
     assert (found.op, found.value, found.made_here, found.line, found.node) == ("div", "NaN", True, 13, "n3")
@@ -230,13 +225,13 @@ def test_the_first_bad_gradient_has_its_node() -> None:
 
     x, y = batch()
     watch = ForwardWatch()
-    playback = Playback(hold(Root(), x, loss, y, around=watch))
+    playback = Playback(TrainingBatch(Root(), x, loss, y).hold(around=watch))
     assert watch.found is None
     found = first_backward(playback)
     assert found is not None and found.tape_node is not None
     assert (found.op, found.value, found.made_here) == ("SqrtBackward0", "Inf", True)
     assert playback.next_node is not None and playback.records[-1].node == found.tape_node
     playback.release()
-    playback = Playback(hold(NETS["residual"](), x, loss, y))
+    playback = Playback(TrainingBatch(NETS["residual"](), x, loss, y).hold())
     assert first_backward(playback) is None
     playback.release()

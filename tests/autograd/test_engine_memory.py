@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from app.autograd.capture import hold
+from app.autograd.batch import TrainingBatch
 from app.autograd.playback.playback import Playback
 from tests.support.playback_nets import NETS, batch, loss
 
@@ -45,7 +45,7 @@ def test_each_step_lets_go_of_what_the_tape_says(name: str) -> None:
     x, y = batch()
     model = deep() if name == "deep" else NETS[name]()
     born = Born()
-    with hold(model, x, loss, y, around=born) as graph:
+    with TrainingBatch(model, x, loss, y).hold(around=born) as graph:
         tape = graph.tape
         playback = Playback(graph)
         playback.run()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from app.autograd.capture import hold
+from app.autograd.batch import TrainingBatch
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.gradient_edits import GradEdit
 from app.autograd.playback.gradient_flow import MOST_PARTS
@@ -26,7 +26,7 @@ from tests.support.playback_nets import NETS, Residual, batch, loss
 def playback_of(name: str = "residual", **more: Any) -> Playback:
     torch.manual_seed(0)
     x, y = batch()
-    return Playback(hold(NETS[name](), x, loss, y), **more)
+    return Playback(TrainingBatch(NETS[name](), x, loss, y).hold(), **more)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_node_that_raises_says_where_and_leaves_it_standing() -> None:
             return out
 
     x, y = batch()
-    playback = Playback(hold(Broken(), x, loss, y))
+    playback = Playback(TrainingBatch(Broken(), x, loss, y).hold())
     with pytest.raises(StepFailed, match="SigmoidBackward0 of Broken: RuntimeError: one of the variables") as caught:
         playback.run()
     assert playback.tape.nodes[caught.value.node].name == "SigmoidBackward0"
@@ -300,7 +300,7 @@ def test_an_edited_gradient_goes_on_as_with_a_hook() -> None:
     x, y = batch()
     torch.manual_seed(0)
     model = Residual()
-    with hold(model, x, loss, y) as graph:
+    with TrainingBatch(model, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
         plain = bits(playback)

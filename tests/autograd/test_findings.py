@@ -9,17 +9,18 @@ import torch
 from torch import nn
 
 from app import cli
-from app.autograd.batch import Subject
-from app.autograd.diagnostics.findings import LOOKED_FOR, STAGES, Finding, find_all
+from app.autograd.batch import TrainingBatch
+from app.autograd.diagnostics.findings import STAGES, find_all
 from app.autograd.diagnostics.report_text import of_findings
+from app.autograd.diagnostics.results import LOOKED_FOR, Finding
 from app.autograd.sparse import parts_of
 
 Y = torch.tensor([0, 1, 1])
 
 
-def subject(model: nn.Module, x: torch.Tensor | None = None, seed: int = 0) -> Subject:
+def subject(model: nn.Module, x: torch.Tensor | None = None, seed: int = 0) -> TrainingBatch:
     given = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed)) if x is None else x
-    return Subject(model, (given,), nn.CrossEntropyLoss(), Y)
+    return TrainingBatch(model, (given,), nn.CrossEntropyLoss(), Y)
 
 
 def net() -> nn.Sequential:
@@ -116,7 +117,7 @@ def test_it_ends_between_two_looks() -> None:
 
 def test_outputs_themselves_are_looked_into_too() -> None:
     model = net()
-    given = Subject(model, (torch.ones(3, 4),), seeds=lambda ends: [torch.eye(3)[:, :2] for _ in ends])
+    given = TrainingBatch(model, (torch.ones(3, 4),), seeds=lambda ends: [torch.eye(3)[:, :2] for _ in ends])
     report = find_all(given)
     assert report.ladder is not None and report.paths is not None
     weight = report.paths.why_no_grad("2.weight").norm
@@ -188,7 +189,7 @@ class Graphs(nn.Module):
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr],
                          ids=lambda layout: str(layout).removeprefix("torch."))  # fmt: skip
 def test_sparse_layouts_are_looked_into_and_weighed_with_their_indices(layout: torch.layout) -> None:
-    graphs = Subject(Graphs(layout), (torch.randn(4, 4),))
+    graphs = TrainingBatch(Graphs(layout), (torch.randn(4, 4),))
     said = [(one.kind, one.title) for one in find_all(graphs).found]
     # torch itself has no backward of it here; findings of another kind would send somebody looking for a write.
     assert said == ([("failed", "backward")] if layout is torch.sparse_bsr else [])

@@ -10,7 +10,7 @@ import torch
 
 from app.autograd.diagnostics.detached_paths import CutWatcher
 from app.autograd.diagnostics.grad_none import explain_grad
-from app.autograd.diagnostics.gradient_paths import GradAnswer
+from app.autograd.diagnostics.results import GradAnswer
 
 
 def leaf() -> torch.Tensor:

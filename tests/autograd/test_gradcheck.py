@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from app.autograd.batch import Subject, prepare
-from app.autograd.capture import CaptureError
+from app.autograd.batch import TrainingBatch, compile_batch
+from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.gradcheck import check_function, check_layer, check_net, check_node
 from app.autograd.gradcheck.report import GradcheckReport
-from tests.support.autograd_tapes import SOURCE, CrossEntropy
+from tests.support.autograd_tapes import SOURCE
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 1])
@@ -58,8 +58,8 @@ class Net(nn.Module):
         return self.b(self.joint(self.bn(self.a(x))))
 
 
-def subject(model: nn.Module) -> Subject:
-    return Subject(model, (X,), nn.CrossEntropyLoss(), Y)
+def subject(model: nn.Module) -> TrainingBatch:
+    return TrainingBatch(model, (X,), nn.CrossEntropyLoss(), Y)
 
 
 def inputs(report: GradcheckReport) -> set[str]:
@@ -117,7 +117,7 @@ def test_a_wrong_function_inside_a_net_fails_the_net_and_its_node_alone() -> Non
 
 
 def test_a_node_is_checked_by_the_function_that_made_it() -> None:
-    one = prepare(SOURCE, torch.randn(2, 1, 8, 8), torch.tensor([1, 2]), CrossEntropy(), 0)
+    one = compile_batch(SOURCE, torch.randn(2, 1, 8, 8), torch.tensor([1, 2]), nn.CrossEntropyLoss(), 0)
     with one.hold() as graph:
         tape = graph.tape
     by_name = {node.name: node for node in tape.nodes}
@@ -141,7 +141,7 @@ def test_a_node_out_of_sight_is_checked_by_its_layer() -> None:
                 return self.fc(x).sigmoid()
 
     model = nn.Sequential(Hidden())
-    hidden = Subject(model, (X,))
+    hidden = TrainingBatch(model, (X,))
     with hidden.hold() as graph:
         tape = graph.tape
     node = next(node for node in tape.nodes if node.name == "SigmoidBackward0")
@@ -154,7 +154,7 @@ def test_a_node_out_of_sight_is_checked_by_its_layer() -> None:
 def test_a_layer_is_checked_on_what_arrived_at_that_call() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
     model.append(model[0])
-    twice = Subject(model, (X,))
+    twice = TrainingBatch(model, (X,))
     first, second = (check_layer(twice, "0", call=call) for call in (1, 2))
     assert first.passed and second.passed and inputs(first) == {"input 0", "weight", "bias"}
     with pytest.raises(CaptureError, match="called 2 times"):
@@ -186,7 +186,7 @@ def test_chance_is_named_and_does_not_spoil_the_check() -> None:
     report = check_net(subject(Net(nn.Dropout(0.5))), budget=60)
     assert report.passed and [place.op for place in report.random] == ["dropout"]
     assert any(text.startswith("dropout at line") and "draws random numbers" in text for text in report.sentences)
-    assert not check_net(Subject(Net(nn.Dropout(0.5)), (X,), train=False), budget=60).random
+    assert not check_net(TrainingBatch(Net(nn.Dropout(0.5)), (X,), train=False), budget=60).random
 
 
 def test_a_function_with_a_memory_cannot_be_checked() -> None:
@@ -202,7 +202,7 @@ def test_a_function_with_a_memory_cannot_be_checked() -> None:
 
 
 def test_the_cost_is_bounded_and_the_rest_is_looked_at_along_a_direction() -> None:
-    report = check_net(Subject(nn.Linear(60, 50), (torch.randn(2, 60),)), budget=100)
+    report = check_net(TrainingBatch(nn.Linear(60, 50), (torch.randn(2, 60),)), budget=100)
     assert report.passed and report.evaluations <= 106
     weight = next(one for one in report.inputs if one.name == "weight")
     assert weight.checked < weight.elements == 3000 and weight.direction is not None and weight.direction.fine
@@ -228,7 +228,7 @@ def test_right_nets_pass_and_agree_with_torch(parts: list[str], seed: int) -> No
     made = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus, "gelu": nn.GELU, "silu": nn.SiLU,
             "linear": lambda: nn.Linear(4, 4), "bn": lambda: nn.BatchNorm1d(4)}  # fmt: skip
     model = nn.Sequential(nn.Linear(4, 4), *(made[part]() for part in parts))
-    report = check_net(Subject(model, (X,)), budget=50)
+    report = check_net(TrainingBatch(model, (X,)), budget=50)
     assert report.passed, report.worst
     double = copy.deepcopy(model).double()
     assert torch.autograd.gradcheck(double, (X.double().requires_grad_(),), fast_mode=True)
@@ -236,17 +236,17 @@ def test_right_nets_pass_and_agree_with_torch(parts: list[str], seed: int) -> No
 
 def test_a_loss_of_a_batch_and_its_target_are_cast() -> None:
     model = nn.Linear(4, 2)
-    report = check_net(Subject(model, (X,), nn.MSELoss(), torch.randn(3, 2)))
+    report = check_net(TrainingBatch(model, (X,), nn.MSELoss(), torch.randn(3, 2)))
     assert report.passed and inputs(report) == {"input 0", "weight", "bias"}
     weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
-    assert check_net(Subject(model, (X,), weighted, Y)).passed
+    assert check_net(TrainingBatch(model, (X,), weighted, Y)).passed
 
 
 def test_what_backward_itself_refuses_is_said() -> None:
-    spoiled = Subject(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.ReLU(inplace=True)), (X,))
+    spoiled = TrainingBatch(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.ReLU(inplace=True)), (X,))
     with pytest.raises(CaptureError, match="The whole net could not be checked: .*modified by an inplace operation"):
         check_net(spoiled)
-    fine = Subject(nn.Sequential(nn.Linear(4, 4), nn.ELU(inplace=True)), (X,))
+    fine = TrainingBatch(nn.Sequential(nn.Linear(4, 4), nn.ELU(inplace=True)), (X,))
     assert check_net(fine).passed and check_layer(fine, "1").passed
 
 
@@ -262,7 +262,7 @@ def test_tensors_that_a_net_makes_itself_are_double_too() -> None:
                 state = self.cell(x, state)
             return state * (x[:, :3] > 0).float()
 
-    assert check_net(Subject(Cell(), (X,)), budget=60).passed
+    assert check_net(TrainingBatch(Cell(), (X,)), budget=60).passed
     assert torch.get_default_dtype() is torch.float32
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from app.autograd.capture import capture
+from app.autograd.batch import TrainingBatch
 from app.autograd.grouping import OPEN_TOTAL, fold, group_by_layer, make_group, opened
 from app.autograd.pictures import op_category
 from app.autograd.pictures.diagram import summary, to_drawing
@@ -46,7 +46,7 @@ def test_a_container_that_computes_around_its_children_makes_no_circle() -> None
             x = self.inner(x) + x
             return self.inner(x).relu()
 
-    tape = capture(nn.Sequential(nn.Linear(4, 4), Block()), torch.randn(2, 4))
+    tape = TrainingBatch(nn.Sequential(nn.Linear(4, 4), Block()), torch.randn(2, 4)).capture()
     groups = group_by_layer(tape)
     assert [group.title for group in groups] == ["0", "1", "1.inner", "1", "1.inner (call 2)", "1"]
     assert len({group.key for group in groups}) == len(groups)
@@ -110,7 +110,7 @@ def test_the_line_above_the_picture() -> None:
 @pytest.mark.parametrize("layers", [3, 60])
 def test_a_large_net_starts_closed(layers: int) -> None:
     net = nn.Sequential(*[nn.Linear(4, 4) for _ in range(layers)])
-    tape = capture(net, torch.randn(2, 4))
+    tape = TrainingBatch(net, torch.randn(2, 4)).capture()
     keys = opened(group_by_layer(tape))
     assert bool(keys) == (len(tape.nodes) <= OPEN_TOTAL)
 
@@ -123,7 +123,8 @@ def test_layers_stand_from_left_to_right() -> None:
 
 
 def test_a_group_of_several_modules_is_of_the_class_that_holds_them() -> None:
-    tape = capture(nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 2)), torch.randn(2, 4))
+    net = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 2))
+    tape = TrainingBatch(net, torch.randn(2, 4)).capture()
     block = [node for node in tape.nodes if node.layer.startswith("0")]
     assert make_group(tape, "node:n1", block).kind == "Sequential"
     assert make_group(tape, "node:n2", [node for node in tape.nodes if node.layer == "1"]).kind == "Linear"

@@ -16,13 +16,13 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from app.autograd.batch import Subject, prepare
+from app.autograd.batch import TrainingBatch, compile_batch
 from app.autograd.diagnostics import clone_placement
 from app.autograd.diagnostics.inplace_changes import Broken, WriteWatcher, find_broken
 from app.autograd.walk import short_name, walk
 from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
-from tests.support.autograd_tapes import SOURCE, CrossEntropy
+from tests.support.autograd_tapes import SOURCE
 
 START = "w = torch.tensor([0.3, -0.7, 1.1], requires_grad=True)"
 
@@ -171,20 +171,20 @@ class Net(nn.Module):
 
 def test_a_layer_with_inplace_is_named() -> None:
     x, y = torch.randn(3, 4), torch.tensor([0, 1, 2])
-    found = find_broken(Subject(Net(), (x,), nn.CrossEntropyLoss(), y))
+    found = find_broken(TrainingBatch(Net(), (x,), nn.CrossEntropyLoss(), y))
     first = found.first
     assert "expected version 0" in found.error
     assert len(found.broken) == 1 and first is not None
     assert (first.name, first.place.layer, first.saved) == ("SigmoidBackward0", "sig", "result")
     assert first.writes[0].place.layer == "act" and found.tape.nodes[first.node].name == first.name
     assert first.cure is not None and first.cure.after == "return self.act(self.sig(x).clone())"
-    assert not find_broken(Subject(Net(False), (x,), nn.CrossEntropyLoss(), y)).broken
+    assert not find_broken(TrainingBatch(Net(False), (x,), nn.CrossEntropyLoss(), y)).broken
 
 
 def test_the_lines_are_those_of_the_generated_text() -> None:
     text = SOURCE.text.replace("        x = x + y\n", "        y += x\n").replace("x.flatten", "y.flatten")
     source = Source(text, (InputSpec("x", (1, 8, 8)),), ("out",), SOURCE.lines, SOURCE.modules)
-    subject = prepare(source, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), CrossEntropy(), 0)
+    subject = compile_batch(source, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
     first = find_broken(subject).first
     assert first is not None and (first.name, first.place.node, first.place.line) == ("ReluBackward0", "n2", 13)
     write = first.writes[0]
@@ -193,7 +193,7 @@ def test_the_lines_are_those_of_the_generated_text() -> None:
     lines = text.splitlines()
     lines[13:14] = [" " * 8 + line for line in first.cure.after.splitlines()]
     mended = Source("\n".join(lines) + "\n", source.inputs, source.outputs, FrozenMap(), source.modules)
-    again = prepare(mended, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), CrossEntropy(), 0)
+    again = compile_batch(mended, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
     assert not find_broken(again).broken and not find_broken(again).error
 
 
@@ -209,7 +209,7 @@ def test_a_parameter_changed_before_backward_waits_for_it() -> None:
                 self.w.add_(1)
             return y
 
-    found = find_broken(Subject(Steps(), (torch.ones(3, requires_grad=True),)))
+    found = find_broken(TrainingBatch(Steps(), (torch.ones(3, requires_grad=True),)))
     assert {broken.writes[0].parameter for broken in found.broken} == {"w"}
     assert found.broken[0].cure is not None and "after backward()" in found.broken[0].cure.sentence
 
@@ -231,7 +231,7 @@ def test_a_checkpointed_part_runs_again_in_backward_alone_and_nothing_is_kept() 
             return checkpoint(self.part, x * 2, use_reentrant=False).exp_()
 
     model = Part()
-    assert not find_broken(Subject(model, (torch.randn(3, 4),))).broken
+    assert not find_broken(TrainingBatch(model, (torch.randn(3, 4),))).broken
     assert model.runs == 2
     gc.collect()
     assert seen[0]() is None

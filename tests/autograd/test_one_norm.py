@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from app.autograd.batch import Subject, gradients_kept, run_backward
+from app.autograd.batch import TrainingBatch, gradients_kept, run_backward
 from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.gradcheck.finite_differences import Copy, Function
 from app.autograd.operation_inputs import call_of_layer
@@ -19,7 +19,8 @@ from app.autograd.snippets.run import run
 from app.autograd.snippets.snippet import Snippet
 from app.builder.analysis import analyse
 from app.data.config import Transform
-from app.engine.tasks.capture import batch_subject, hold_batch
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of
 from app.project.file import read
@@ -37,15 +38,15 @@ def digits(**data: Any) -> Job:
 def test_findings_capture_and_playback_have_the_same_norms_to_the_bit(data: dict[str, Any]) -> None:
     one = digits(**data)
     assert "Dropout" in one.source.text
-    with hold_batch(one, {}) as graph:
+    with batch_of(CaptureRequest(one)).hold() as graph:
         assert graph.model is not None
         leaves = {node.parameters[0]: node.id for node in graph.tape.nodes if node.parameters}
         with gradients_kept(graph.model), record(graph.ends) as recorder:
             assert not run_backward(graph)
             plain = {name: float(torch.linalg.vector_norm(p.grad)) for name, p in graph.model.named_parameters()}
         recorded = recorder.finish()
-    played, _ = play_through(hold_batch(one, {}))
-    subject = batch_subject(one, {})
+    played, _ = play_through(batch_of(CaptureRequest(one)).hold())
+    subject = batch_of(CaptureRequest(one))
     found = find_paths(subject)
     checked = Copy(Function((subject.model, subject.loss), lambda own, x: own[1](own[0](x), subject.target),
                             subject.inputs[0]), torch.float32, subject.seed, lambda: False).analytic()  # fmt: skip
@@ -65,7 +66,7 @@ class Drawing(nn.Module):
 
 def test_a_layer_is_checked_with_what_it_drew_in_the_net_also_in_double() -> None:
     torch.manual_seed(0)
-    subject = Subject(nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), Drawing()), (torch.randn(5, 4),), seed=3)
+    subject = TrainingBatch(nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), Drawing()), (torch.randn(5, 4),), seed=3)
     outputs: list[torch.Tensor] = []
     hook = subject.model[2].register_forward_hook(lambda _module, _args, output: outputs.append(output.detach()))
     subject.hold().release()

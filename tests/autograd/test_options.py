@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from app.autograd.capture import hold
+from app.autograd.batch import TrainingBatch
 from app.autograd.capture_options import PLAIN_OPTIONS, CaptureOptions
+from app.autograd.errors import CaptureError
+from app.autograd.forward_modes import Special
 from app.autograd.playback.playback import Playback
-from app.autograd.playback.root_gradients import vector
+from app.autograd.playback.root_gradients import chosen_vectors, vector
 
 W = torch.tensor([[1.0, -2.0], [0.5, 3.0], [2.0, 1.0]])
 
@@ -28,9 +30,9 @@ class Two(nn.Module):
 
 def gradient(options: CaptureOptions) -> torch.Tensor:
     """What playing gives the weight."""
-    graph = hold(Two(), torch.ones(4, 2), special=options.special)
-    assert options.seeds is not None
-    graph.seeds = options.seeds(graph.ends)
+    seeds = chosen_vectors(options)
+    graph = TrainingBatch(Two(), torch.ones(4, 2), special=Special.of(options), seeds=seeds).hold()
+    assert graph.seeds is not None
     playback = Playback(graph)
     playback.run()
     found = playback.gradients["fc.weight"].clone()
@@ -49,7 +51,7 @@ def test_the_product_of_a_chosen_output_and_a_chosen_vector() -> None:
 
 
 def test_an_index_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ValueError, match="Output 1 has 3 elements in its last dimension; there is no index 3"):
+    with pytest.raises(CaptureError, match="Output 1 has 3 elements in its last dimension; there is no index 3"):
         gradient(CaptureOptions(loss=False, outputs=(0,), vector="one-hot", index=3))
     assert vector(torch.ones(2), "ones", 0, 0) is None, "no gradient goes back from it"
 
@@ -57,6 +59,6 @@ def test_an_index_that_is_not_there_is_refused() -> None:
 def test_detectives_look_at_what_was_chosen_without_what_hides_lines() -> None:
     options = CaptureOptions(amp="bfloat16", checkpoint=("fc",), compile=True, second_order=True, data="random")
     assert options.looked_into == CaptureOptions(amp="bfloat16", data="random")
-    assert len(options.words) == 5 and PLAIN_OPTIONS.words == () and PLAIN_OPTIONS.seeds is None
+    assert len(options.words) == 5 and PLAIN_OPTIONS.words == () and chosen_vectors(PLAIN_OPTIONS) is None
     assert options.left_out.startswith("Looked into without checkpoint fc, create_graph=True and torch.compile: ")
     assert options.looked_into.left_out == PLAIN_OPTIONS.left_out == ""

@@ -15,7 +15,7 @@ import pytest
 import torch
 from msgspec.structs import replace as with_values
 
-from app.autograd.capture import hold
+from app.autograd.batch import TrainingBatch
 from app.autograd.grouping import fold, group_by_layer
 from app.autograd.pictures.diagram import draw
 from app.autograd.pictures.replay_html import played_json, replay_html
@@ -69,7 +69,7 @@ class Page(HTMLParser):
 def played(net: torch.nn.Module) -> tuple[Tape, PassResult]:
     """A pass through a net."""
     x, y = batch()
-    with hold(net, x, loss, y) as graph:
+    with TrainingBatch(net, x, loss, y).hold() as graph:
         playback = Playback(graph)
         playback.run()
         result = playback.result()
@@ -101,7 +101,7 @@ def test_its_norms_are_those_of_a_plain_backward(name: str) -> None:
     torch.manual_seed(0)
     net = NETS[name]().eval()
     x, y = batch()
-    with hold(net, x, loss, y, train=False) as graph:
+    with TrainingBatch(net, x, loss, y, train=False).hold() as graph:
         playback = Playback(graph)
         playback.run()
         tape, result = graph.tape, playback.result()

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from app.autograd.capture import NoGraph, capture
+from app.autograd.batch import TrainingBatch
+from app.autograd.errors import NoGraph
 from app.views.autograd.page import AutogradRoom
 from app.views.ui import theme
 from tests.support.autograd_tapes import small_tape
@@ -53,10 +54,10 @@ def counted() -> Counter[str]:
 
 def test_many_captures_leave_no_object_behind() -> None:
     model, x = Watched(), torch.randn(2, 1, 8, 8)
-    capture(model, x, loss)
+    TrainingBatch(model, x, loss).capture()
     before = counted()
     for _ in range(40):
-        tape = capture(model, x, loss)
+        tape = TrainingBatch(model, x, loss).capture()
         assert tape.held > 0
     del tape
     assert model.alive() == 0
@@ -68,7 +69,7 @@ def test_a_capture_that_fails_leaves_nothing_behind() -> None:
     model, x = Watched(learns=False), torch.randn(2, 1, 8, 8)
     for number in range(3):
         try:
-            capture(model, x, loss)
+            TrainingBatch(model, x, loss).capture()
         except NoGraph:
             continue
         raise AssertionError(number)
@@ -77,11 +78,11 @@ def test_a_capture_that_fails_leaves_nothing_behind() -> None:
 
 def test_looking_for_garbage_goes_on_after_a_capture() -> None:
     gc.enable()
-    capture(Watched(), torch.randn(2, 1, 8, 8), loss)
+    TrainingBatch(Watched(), torch.randn(2, 1, 8, 8), loss).capture()
     assert gc.isenabled()
     gc.disable()
     try:
-        capture(Watched(), torch.randn(2, 1, 8, 8), loss)
+        TrainingBatch(Watched(), torch.randn(2, 1, 8, 8), loss).capture()
         assert not gc.isenabled(), "who turned it off turns it on"
     finally:
         gc.enable()
@@ -94,7 +95,7 @@ def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
     room.resize(1200, 800)
     room.show()
     model = Watched()
-    first = capture(model, torch.randn(2, 1, 8, 8), loss)
+    first = TrainingBatch(model, torch.randn(2, 1, 8, 8), loss).capture()
     ref = weakref.ref(first)
     room.set_tape(first)
     room.find("conv")
@@ -120,7 +121,7 @@ def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
 def test_a_room_that_is_closed_lets_go_of_its_tape(qtbot, qapp) -> None:
     theme.apply(qapp, "dark")
     room = AutogradRoom()
-    tape = capture(Watched(), torch.randn(2, 1, 8, 8), loss)
+    tape = TrainingBatch(Watched(), torch.randn(2, 1, 8, 8), loss).capture()
     ref = weakref.ref(tape)
     room.set_tape(tape)
     del tape

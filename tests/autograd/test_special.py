@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from app.autograd.capture import NoGraph, capture, hold, hold_source
+from app.autograd.batch import TrainingBatch, compile_batch
+from app.autograd.errors import NoGraph
 from app.autograd.forward_modes import Special
 from app.autograd.node_notes import notes_of, notes_of_tape
 from app.autograd.tape import Tape
-from tests.support.autograd_tapes import SOURCE, CrossEntropy
+from tests.support.autograd_tapes import SOURCE
 
 Y = torch.tensor([0, 1, 1])
 
@@ -29,7 +30,7 @@ def batch() -> torch.Tensor:
 
 
 def tape_of(model: nn.Module, special: Special, x: torch.Tensor | None = None) -> Tape:
-    with hold(model, batch() if x is None else x, nn.CrossEntropyLoss(), Y, special=special) as graph:
+    with TrainingBatch(model, batch() if x is None else x, nn.CrossEntropyLoss(), Y, special=special).hold() as graph:
         return graph.tape
 
 
@@ -62,9 +63,9 @@ def test_a_checkpointed_part_keeps_its_input_alone(reentrant: bool) -> None:
 
 def test_a_checkpoint_computes_again_while_the_graph_is_held() -> None:
     model = net()
-    with hold(model, batch(), nn.CrossEntropyLoss(), Y, special=Special(checkpoint=("1",))) as graph:
+    with TrainingBatch(model, batch(), nn.CrossEntropyLoss(), Y, special=Special(checkpoint=("1",))).hold() as graph:
         again = torch.autograd.grad(graph.ends, list(model.parameters()))
-    with hold(model, batch(), nn.CrossEntropyLoss(), Y) as graph:
+    with TrainingBatch(model, batch(), nn.CrossEntropyLoss(), Y).hold() as graph:
         plain = torch.autograd.grad(graph.ends, list(model.parameters()))
     assert all(torch.equal(a, b) for a, b in zip(again, plain, strict=True))
 
@@ -77,12 +78,12 @@ def test_a_compiled_net_is_one_node_and_says_so() -> None:
     assert notes_of_tape(tape) == ("torch.compile: the net is one node.",)
     leaves = {name for node in tape.nodes for name in node.parameters}
     assert leaves == {name for name, _ in model.named_parameters()} and "forward" not in vars(model)
-    assert tape.loss == pytest.approx(capture(model, x, nn.CrossEntropyLoss(), Y).loss)
+    assert tape.loss == pytest.approx(TrainingBatch(model, x, nn.CrossEntropyLoss(), Y).capture().loss)
 
 
 def test_the_second_order_graph_gives_the_gradient_of_the_gradients_norm() -> None:
     model, x = net(), batch()
-    with hold(model, x, nn.CrossEntropyLoss(), Y, special=Special(second_order=True)) as graph:
+    with TrainingBatch(model, x, nn.CrossEntropyLoss(), Y, special=Special(second_order=True)).hold() as graph:
         tape = graph.tape
         got = torch.autograd.grad(graph.ends, list(model.parameters()), allow_unused=True)
     loss = nn.CrossEntropyLoss()(model(x), Y)
@@ -101,7 +102,7 @@ def test_the_second_order_graph_gives_the_gradient_of_the_gradients_norm() -> No
 
 def test_a_gradient_that_never_changes_has_no_second_order() -> None:
     with pytest.raises(NoGraph, match="same for all weights"):
-        hold(nn.Linear(4, 2), batch(), special=Special(second_order=True))
+        TrainingBatch(nn.Linear(4, 2), batch(), special=Special(second_order=True)).hold()
 
 
 def test_outputs_are_chosen_and_each_wants_a_vector() -> None:
@@ -114,9 +115,9 @@ def test_outputs_are_chosen_and_each_wants_a_vector() -> None:
             return self.a(x), self.b(x).exp()
 
     model = Two()
-    both = capture(model, batch())
+    both = TrainingBatch(model, batch()).capture()
     assert notes_of_tape(both) == ("2 outputs: backward takes a vector for each, and adds up where they meet.",)
-    with hold(model, batch(), special=Special(outputs=(1,))) as graph:
+    with TrainingBatch(model, batch(), special=Special(outputs=(1,))).hold() as graph:
         assert {name for node in graph.tape.nodes for name in node.parameters} == {"b.weight", "b.bias"}
         assert [tuple(end.shape) for end in graph.ends] == [(3, 3)]
 
@@ -139,7 +140,7 @@ def test_a_custom_function_is_named() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return Twice.apply(self.fc(x))
 
-    tape = capture(Net(), batch())
+    tape = TrainingBatch(Net(), batch()).capture()
     said = {node.name: notes_of(tape, node) for node in tape.nodes}
     assert said["TwiceBackward"][0].startswith("A custom Function, Twice:")
     assert [name for name, words in said.items() if words] == ["TwiceBackward"]
@@ -149,9 +150,9 @@ def test_a_custom_function_is_named() -> None:
     "special", [Special(second_order=True), Special(checkpoint=("relu1",)), Special(amp="bfloat16")]
 )
 def test_a_text_is_captured_as_special_too_and_nothing_is_kept(special: Special) -> None:
-    graph = hold_source(
-        SOURCE, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), CrossEntropy(), 0, special=special
-    )  # fmt: skip
+    made = compile_batch(SOURCE, torch.ones(3, 1, 8, 8), torch.tensor([1, 2, 3]), nn.CrossEntropyLoss(), 0)
+    graph = made.hold(special=special)
+    del made
     seen = weakref.ref(graph.ends[0])
     assert {node.node for node in graph.tape.nodes if node.order == 2} <= {"n1", "n2", "n3", "n4", "n5", None}
     graph.release()

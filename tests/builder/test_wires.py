@@ -429,7 +429,8 @@ def test_values_of_its_own_in_a_block_follow_its_parameters() -> None:
 
 
 def test_training_and_autograd_know_whose_a_free_parameter_is() -> None:
-    from app.engine.tasks.capture import capture_batch, node_labels
+    from app.engine.requests.capture import CaptureRequest, node_labels
+    from app.engine.tasks.capture import batch_of
     from app.preflight import preflight
     from app.training.config import Choice, TrainingConfig
     from app.training.monitoring.nonfinite import _owner
@@ -442,7 +443,7 @@ def test_training_and_autograd_know_whose_a_free_parameter_is() -> None:
     project = Project(graph=graph, training=TrainingConfig(epochs=1, loss=Choice("CrossEntropyLoss")))
     analysis = analyse(graph)
     assert preflight.problems(project, analysis) == ()
-    tape = capture_batch(preflight.job(project, analysis), node_labels(graph, OPS))
+    tape = batch_of(CaptureRequest(preflight.job(project, analysis), node_labels(graph, OPS))).capture()
     assert [node.node for node in tape.nodes if node.parameters == ("scale",)] == ["scale"]
     assert _owner("scale", analysis.source) == "scale" and _owner("fc.bias", analysis.source) == "fc"
     still = wired(graph.without_nodes(["fc"]).with_param("scale", "requires_grad", False), "mul", "y")

@@ -12,7 +12,8 @@ import torch
 
 from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
 from app.builder.analysis import analyse
-from app.engine.tasks.capture import batch_subject
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of
@@ -117,7 +118,7 @@ def test_the_graph_of_a_gradient_is_played_and_said_to_be_that_of_the_square(tmp
     assert told["played"]["failed"] is None and len(told["played"]["order"]) == len(told["nodes"]) > 40
     assert "the square of the norm" in capsys.readouterr().out
     project = read(Path(DIGITS))
-    subject = batch_subject(job(project, analyse(project.graph, ops_of(project))), {}, batch=2)
+    subject = batch_of(CaptureRequest(job(project, analyse(project.graph, ops_of(project)))).of_samples(2))
     with subject.hold() as graph:
         weights = list(graph.model.parameters())
         grads = torch.autograd.grad(graph.ends, weights, create_graph=True)

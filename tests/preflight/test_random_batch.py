@@ -12,7 +12,8 @@ import torch
 
 from app.autograd.capture_options import CaptureOptions
 from app.autograd.diagnostics.findings import find_all
-from app.engine.tasks.capture import batch_subject, hold_batch
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.preflight import random_batch
 from app.source.generated import InputSpec, Source
@@ -44,6 +45,11 @@ INPUTS = (
     InputSpec("scale", (6,), "float64"),
 )  # fmt: skip
 RANDOM = CaptureOptions(data="random")
+
+
+def asked(job: Job, batch: int = 0) -> CaptureRequest:
+    return CaptureRequest(job, options=RANDOM).of_samples(batch)
+
 
 
 def source(text: str = TOKENS, inputs: tuple[InputSpec, ...] = INPUTS) -> Source:
@@ -93,9 +99,9 @@ def test_other_look_ups_state_a_range_too(name: str) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_gets_targets_of_what_the_net_gives(loss: str) -> None:
     job = linear(13, loss, {"BCELoss": "x.sigmoid()", "KLDivLoss": "x.log_softmax(-1)"}.get(loss, "x"))
-    subject = batch_subject(job, {}, options=RANDOM, batch=4)
+    subject = batch_of(asked(job, 4))
     assert not [one for one in find_all(subject).found if one.severity == "error"]
-    with hold_batch(job, {}, options=RANDOM, batch=4) as graph:
+    with batch_of(asked(job, 4)).hold() as graph:
         first = graph.tape.loss
     assert first is not None and first == subject.forward()[0].item(), "the same targets each time"
 
@@ -112,21 +118,21 @@ def test_several_losses_take_the_outputs_that_there_are() -> None:
     losses = (OutputLoss("out", Choice("MSELoss"), 0.5, "gone"), OutputLoss("lost", Choice("MSELoss"), 1.0, ""))
     job = linear(3, "MSELoss")
     job = replace(job, training=replace(job.training, losses=losses))
-    with hold_batch(job, {}, options=RANDOM, batch=2) as graph:
+    with batch_of(asked(job, 2)).hold() as graph:
         assert graph.tape.loss is not None and graph.tape.loss > 0
 
 
 def test_a_batch_that_nobody_chose_is_that_of_the_training_or_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     job = token_job(batch_size=12)
-    with hold_batch(job, {}, options=RANDOM) as graph:
+    with batch_of(asked(job)).hold() as graph:
         assert graph.tape.input_shapes[0] == (12, 6)
         held = graph.tape.held
     each = random_batch.probe(job.source).bytes_per_sample
     assert each is not None and abs(each * 12 - held) < 0.1 * held, "the estimate is what is held"
     monkeypatch.setattr(random_batch, "HELD", 5 * each)
-    with hold_batch(job, {}, options=RANDOM) as graph:
+    with batch_of(asked(job)).hold() as graph:
         assert graph.tape.input_shapes[0] == (5, 6)
-    with hold_batch(job, {}, options=replace(RANDOM, batch=9)) as graph:
+    with batch_of(asked(job, 9)).hold() as graph:
         assert graph.tape.input_shapes[0] == (9, 6)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
@@ -37,23 +38,11 @@ SOURCE = Source(
 )
 
 
-class CrossEntropy:
-    name = "CrossEntropyLoss"
-    params: dict[str, object] = {}
-
-
-def capture_source(*given: Any, **more: Any) -> Tape:
-    """The graph of a text's batch, which is let go of."""
-    from app.autograd.capture import hold_source
-
-    with hold_source(*given, **more) as graph:
-        return graph.tape
-
-
 @cache
 def small_tape() -> Tape:
     import torch
 
+    from app.autograd.batch import compile_batch
     from app.autograd.tape import Label
 
     labels = {
@@ -61,4 +50,5 @@ def small_tape() -> Tape:
         "n4": Label("flatten1", "shape"), "n5": Label("fc1", "linear", "Linear"),
     }  # fmt: skip
     x = torch.ones(3, 1, 8, 8)
-    return capture_source(SOURCE, x, torch.tensor([1, 2, 3]), CrossEntropy(), 0, labels=labels)
+    made = compile_batch(SOURCE, x, torch.tensor([1, 2, 3]), torch.nn.CrossEntropyLoss(), 0)
+    return replace(made, labels=labels).capture()

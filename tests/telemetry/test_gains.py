@@ -70,9 +70,9 @@ def by_hand():
 def test_the_figures_are_those_of_the_ladder_of_a_tape():
     from torch.nn import functional as F
 
-    from app.autograd.batch import Subject
-    from app.autograd.diagnostics.findings import by_module
+    from app.autograd.batch import TrainingBatch
     from app.autograd.diagnostics.gradient_gain import ladder
+    from app.autograd.diagnostics.results import by_module
     from app.autograd.playback.recording import record
 
     model, inputs, target = by_hand()
@@ -82,7 +82,7 @@ def test_the_figures_are_those_of_the_ladder_of_a_tape():
     probe.forward_done(loss)
     loss.backward()
     gains = probe.fetch()
-    with Subject(model, (inputs,), F.cross_entropy, target).hold() as graph:
+    with TrainingBatch(model, (inputs,), F.cross_entropy, target).hold() as graph:
         with record(graph.ends) as recorder:
             graph.ends[0].backward()
         rungs = ladder(by_module(graph.tape), recorder.finish()).rungs[::-1]

@@ -2,119 +2,32 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from app.autograd.batch import Subject, backward_of, gradients_kept
+from app.autograd.batch import TrainingBatch, backward_of, gradients_kept
 from app.autograd.capture import as_it_was
 from app.autograd.diagnostics.peak_memory import Peak
+from app.autograd.diagnostics.results import StepCost, WhatIf
 from app.autograd.forward_modes import PLAIN, Special, device_of
-from app.diagram.diagram import bytes_text
 from app.util import rng
 
 # Timed steps, alternating without and with the checkpoint; the median is shown, with lowest and highest.
 REPEATS = 5
-FEWEST = 3  # minimum number of rounds to separate a difference from noise
 _NOT_CALLED = (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule)
 
 
-@dataclass(frozen=True)
-class StepCost:
-    """One forward and backward pass: bytes held for backward alone when forward is done, the most that was alive at
-    once (activations, gradients and what lies between), and its seconds in each round."""
-
-    held: int
-    peak: int
-    times: tuple[float, ...]
-
-    @property
-    def seconds(self) -> float:
-        """The median of the rounds; 0 without any."""
-        return statistics.median(self.times) if self.times else 0.0
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """One block checkpointed. `plain` is the step without it, `again` with it.
-
-    `freed` are bytes less at the peak (below 0 where it costs some), `held_less` bytes less held when forward is done.
-    `slower` are the seconds that a step takes longer: the median of the differences of each round, which lie between
-    the two of `spread`. `difference` is the largest relative difference of any gradient;
-    `equal` says that all are the same to the last bit. `remark` warns of what else changes.
-    """
-
-    path: str
-    kind: str
-    plain: StepCost
-    again: StepCost
-    difference: float
-    remark: str = ""
-
-    @property
-    def freed(self) -> int:
-        return self.plain.peak - self.again.peak
-
-    @property
-    def held_less(self) -> int:
-        return self.plain.held - self.again.held
-
-    @property
-    def slower(self) -> float:
-        return statistics.median(self._apart) if self._apart else 0.0
-
-    @property
-    def spread(self) -> tuple[float, float]:
-        """The least and the greatest difference of a round, in seconds."""
-        return (min(self._apart), max(self._apart)) if self._apart else (0.0, 0.0)
-
-    @property
-    def measurable(self) -> bool:
-        """Whether a step took longer in every round, of enough of them. A checkpoint computes more and never less, so
-        rounds in which it was faster say how much else the machine had to do."""
-        return len(self._apart) >= FEWEST and self.spread[0] > 0
-
-    @property
-    def _apart(self) -> tuple[float, ...]:
-        return tuple(again - plain for plain, again in zip(self.plain.times, self.again.times, strict=True))
-
-    @property
-    def equal(self) -> bool:
-        return self.difference == 0
-
-    @property
-    def sentence(self) -> str:
-        """Bytes against time, and the setting of a training that does it."""
-        low, high = (f"{bound * 1000:+.1f}" for bound in self.spread)
-        rounds = f"{low} to {high} ms in {len(self._apart)} rounds"
-        if self.measurable:
-            time = f"{self.slower * 1000:+.1f} ms ({self.slower / self.plain.seconds:+.0%}; {rounds})"
-        else:
-            time = f"no measurable time more: the difference was {rounds}, so noise exceeds the effect"
-        if self.freed:
-            less = "less" if self.freed > 0 else "more"
-            memory = f"{bytes_text(abs(self.freed))} {less} at the peak ({bytes_text(self.plain.peak)} without)"
-        else:
-            memory = f"as much at the peak as without ({bytes_text(self.plain.peak)})"
-        grads = "the gradients are the same" if self.equal else f"gradients differ by up to {self.difference:.1e}"
-        text = f"With {self.path} checkpointed a step takes {memory} and {time}; {grads}."
-        if self.freed > 0:
-            text += f" In training: recompute = {self.path}."
-        return f"{text} {self.remark}".rstrip()
-
-
-def what_if(subject: Subject, path: str, *, repeats: int = REPEATS) -> WhatIf:
+def what_if(subject: TrainingBatch, path: str, *, repeats: int = REPEATS) -> WhatIf:
     """Checkpoint the module at `path` and compare. Raises what the net raises, AttributeError for an unknown path."""
     return table(subject, (path,), repeats=repeats)[0]
 
 
 def table(
-    subject: Subject, paths: Iterable[str] | None = None, *, repeats: int = REPEATS,
+    subject: TrainingBatch, paths: Iterable[str] | None = None, *, repeats: int = REPEATS,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[WhatIf, ...]:  # fmt: skip
     """The same for each of `paths`, None for every block of the net; the one that frees most comes first.
@@ -154,7 +67,7 @@ def blocks(model: nn.Module) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _measured(subject: Subject, special: Special) -> tuple[list[Tensor | None], int]:
+def _measured(subject: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:
     """Gradients of one step and the most bytes alive in it."""
     model = subject.model
     before = [*model.parameters(), *model.buffers(), *(t for t in subject.inputs)]
@@ -168,12 +81,12 @@ def _measured(subject: Subject, special: Special) -> tuple[list[Tensor | None], 
     return grads, peak.bytes
 
 
-def _held(subject: Subject, special: Special) -> int:
+def _held(subject: TrainingBatch, special: Special) -> int:
     with subject.hold(special=special) as graph:
         return graph.tape.held
 
 
-def _timed(subject: Subject, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _timed(subject: TrainingBatch, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds of a step without and with, of each round; the two take turns, and turns at being first, so that a busy
     machine slows both."""
     found: tuple[list[float], list[float]] = ([], [])
@@ -189,12 +102,12 @@ def _timed(subject: Subject, special: Special, repeats: int) -> tuple[tuple[floa
     return tuple(found[0]), tuple(found[1])
 
 
-def _step(subject: Subject, special: Special) -> None:
+def _step(subject: TrainingBatch, special: Special) -> None:
     with special.applied(subject.model), rng.borrowed(subject.seed), torch.enable_grad():
         backward_of(subject.forward())
 
 
-def _finish(subject: Subject) -> None:
+def _finish(subject: TrainingBatch) -> None:
     if device_of(subject.inputs) == "cuda":
         torch.cuda.synchronize()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from app.autograd.diagnostics.results import Cut, Link
 from app.autograd.source_locations import Place, Places
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
@@ -42,35 +43,6 @@ _COMPARISONS = frozenset(
 )
 # Whole numbers that say where, out of the values that say how much.
 _CHOICES = frozenset("argmax argmin argsort bucketize searchsorted multinomial nonzero count_nonzero unique".split())
-
-
-@dataclass(frozen=True)
-class Link:
-    """One step on the way from a parameter to a cut: autograd's node, and where its operation was asked for."""
-
-    node: str
-    place: Place
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A place where the path of a gradient ends.
-
-    `kind` is "detach", "data", "item", "numpy", "no_grad", "inference_mode", "argmax", "comparison", "dtype" (a result
-    of whole numbers or truth values), "custom" or "checkpoint" (inside a custom Function that returns no gradient, or
-    inside a reentrant checkpoint) or "no derivative". `in_place` says that a tensor was written to. `dtype` is that of
-    the result. `parameters` are the first names of those whose path ends here; `reaches_end` says that the loss was
-    computed from the result.
-    """
-
-    kind: str
-    place: Place
-    dtype: str = ""
-    in_place: bool = False
-    function: str = ""
-    parameters: tuple[str, ...] = ()
-    reaches_end: bool = False
-    chains: Mapping[str, tuple[Link, ...]] = field(default_factory=dict)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.autograd.diagnostics.detached_paths import Cut, Link
+from app.autograd.diagnostics.results import Cut, Link
 
 _WHAT = {
     "detach": "detach() returns a tensor that is not part of the graph",

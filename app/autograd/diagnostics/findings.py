@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec.structs import replace as with_values
-
-from app.autograd.batch import Subject, gradients_kept, run_backward
-from app.autograd.capture import CaptureError, ForwardFailed
+from app.autograd.batch import TrainingBatch, gradients_kept, run_backward
 from app.autograd.diagnostics.dead_units import DeadUnits, dead_units
 from app.autograd.diagnostics.gradient_gain import Ladder, Lost, ladder
-from app.autograd.diagnostics.gradient_paths import GradAnswer, GradientPaths, find_paths
+from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.diagnostics.inplace_changes import Broken, Mutations, find_broken
 from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite, first_backward
-from app.autograd.grouping import group_by_layer
+from app.autograd.diagnostics.results import Finding, Findings, GradAnswer, GradientPaths, by_module, first_nodes
+from app.autograd.errors import CaptureError, ForwardFailed
 from app.autograd.playback.playback import Playback, StepFailed
 from app.autograd.playback.recording import record
 from app.autograd.source_locations import Place
@@ -28,69 +25,14 @@ STAGES = (
     "Following the gradient to each parameter",
     "Going backward once: norms, gains, dead units",
 )
-LOOKED_FOR = (
-    "parameters whose .grad stays None",
-    "gradients that are exactly zero",
-    "in-place changes that backward would fail at",
-    "writes through .data",
-    "the first NaN or Inf, forward and backward",
-    "layers where the gradient vanishes or explodes",
-    "dead units",
-)
 MANY_DEAD = 0.5  # of a layer's units: from here on it is a warning
 RANKS = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was found.
-
-    `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes" or
-    "dead"; `severity` is "error", "warning" or "info". `title` names the layer or the parameter. `tape_node` is the
-    backward node, `node` the drawing's, `line` a line of the generated text or of `file`. `before` is that line and
-    `after` what to write in its place, where that is known.
-    """
-
-    kind: str
-    severity: str
-    title: str
-    sentence: str
-    cure: str = ""
-    layer: str = ""
-    tape_node: int | None = None
-    node: str | None = None
-    line: int | None = None
-    before: str = ""
-    after: str = ""
-    file: str = ""
-
-    @property
-    def place(self) -> str:
-        """Layer and line, for people: "conv1, line 12"; the line alone where there is no layer."""
-        line = "" if self.line is None else f"line {self.line}"
-        return ", ".join(filter(None, (self.title, line)))
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What one batch told. `found` has the worst first. `paths`, `ladder` and `tape` are None where it did not come to
-    that. `cancelled` says that only what was looked at until then is told."""
-
-    found: tuple[Finding, ...]
-    tape: Tape | None = None
-    paths: GradientPaths | None = None
-    ladder: Ladder | None = None
-    cancelled: bool = False
-
-    def of_layer(self, path: str) -> tuple[GradAnswer, ...]:
-        """What is known of the parameters of the module at `path`, "" for the net's own."""
-        answers = self.paths.answers.values() if self.paths is not None else ()
-        return tuple(answer for answer in answers if answer.parameter.rpartition(".")[0] == path)
-
-
 def find_all(
-    subject: Subject, tell: Callable[[str], None] = lambda _words: None, cancelled: Callable[[], bool] = lambda: False
-) -> Findings:
+    subject: TrainingBatch, tell: Callable[[str], None] = lambda _words: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Findings:  # fmt: skip
     """Run the batch a few times and say what was found. The net is left as it was.
 
     A forward pass that fails is a finding too. Raises CaptureError for a net that cannot be run at all.
@@ -134,7 +76,7 @@ def find_all(
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
 
-def _forward(subject: Subject) -> tuple[NonFinite | None, NonFinite | None]:
+def _forward(subject: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
     """The first NaN or Inf of a forward pass, and the one that reached what the net answers, the loss or a buffer.
 
     What was dropped on the way there, such as a constant in a `torch.where`, spoils nothing.
@@ -152,7 +94,7 @@ def _forward(subject: Subject) -> tuple[NonFinite | None, NonFinite | None]:
     return watch.found, reached
 
 
-def _non_finite(subject: Subject, found: NonFinite) -> Finding:
+def _non_finite(subject: TrainingBatch, found: NonFinite) -> Finding:
     cure = "Look at what goes into it: log or sqrt of 0, a division by 0, exp of something large." if found.made_here \
         else "It came in from outside: look at the data, the weights, or the vector that backward starts with."
     title = "loss" if found.in_loss else _title(subject, found.layer, found.node)
@@ -160,7 +102,7 @@ def _non_finite(subject: Subject, found: NonFinite) -> Finding:
                    found.line)  # fmt: skip
 
 
-def _in_place(subject: Subject, mutations: Mutations) -> Iterator[Finding]:
+def _in_place(subject: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
     for broken in mutations.broken:
         yield _broken(subject, mutations.tape, broken)
     if mutations.error and "inplace operation" not in mutations.error:
@@ -171,7 +113,7 @@ def _in_place(subject: Subject, mutations: Mutations) -> Iterator[Finding]:
         yield Finding("in place", "error", "backward", text, cure)
 
 
-def _broken(subject: Subject, tape: Tape, broken: Broken) -> Finding:
+def _broken(subject: TrainingBatch, tape: Tape, broken: Broken) -> Finding:
     cure = broken.cure
     culprit: Place = broken.writes[0].place if broken.writes else broken.place
     said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
@@ -217,7 +159,7 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     )  # fmt: skip
 
 
-def _backward(subject: Subject) -> tuple[Tape, Ladder | None, list[Finding]]:
+def _backward(subject: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]:
     with subject.hold() as graph:
         tape, model = graph.tape, graph.model
         assert model is not None
@@ -239,7 +181,7 @@ def _backward(subject: Subject) -> tuple[Tape, Ladder | None, list[Finding]]:
     return tape, rungs, found
 
 
-def _first_backward(subject: Subject) -> Iterator[Finding]:
+def _first_backward(subject: TrainingBatch) -> Iterator[Finding]:
     """Node by node: the norm of what is finite can be infinite."""
     graph = subject.hold()
     ones = [1.0 if end.requires_grad else None for end in graph.ends]
@@ -254,16 +196,6 @@ def _first_backward(subject: Subject) -> Iterator[Finding]:
         yield Finding("failed", "error", title, text, "", node.layer, node.id, node.node, node.line)
     finally:
         playback.release()
-
-
-def by_module(tape: Tape) -> Tape:
-    """The tape with the layers of each module told apart, also where the drawing has one node for a whole block."""
-    return replace(tape, nodes=tuple(with_values(node, node=None) if node.layer else node for node in tape.nodes))
-
-
-def first_nodes(tape: Tape) -> dict[str, int]:
-    """For each rung of the ladder, by its key, the node of it that runs first in backward."""
-    return {group.key: min(group.nodes, key=tape.steps.__getitem__) for group in group_by_layer(by_module(tape))}
 
 
 def _lost(tape: Tape, lost: Lost) -> Finding:
@@ -299,6 +231,6 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
         yield Finding("dead", severity, one.title, text, cure, one.layer, one.node, node.node, node.line)
 
 
-def _title(subject: Subject, layer: str, node: str | None) -> str:
+def _title(subject: TrainingBatch, layer: str, node: str | None) -> str:
     label = subject.labels.get(node) if node is not None else None
     return (label.title if label else "") or layer or "the net"

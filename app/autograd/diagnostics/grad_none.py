@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.autograd.diagnostics.detached_paths import CutWatcher
 from app.autograd.diagnostics.detached_text import cure_of, end_of_way, sentence_of
-from app.autograd.diagnostics.gradient_paths import GradAnswer
+from app.autograd.diagnostics.results import GradAnswer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.autograd.batch import Subject
-from app.autograd.capture import NoGraph
-from app.autograd.diagnostics.detached_paths import Cut, CutWatcher, Link
+from app.autograd.batch import TrainingBatch
+from app.autograd.diagnostics.detached_paths import CutWatcher
 from app.autograd.diagnostics.detached_text import cure_of, end_of_way, sentence_of
+from app.autograd.diagnostics.results import Cut, GradAnswer, GradientPaths, Link
 from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, measure, stop_of
+from app.autograd.errors import NoGraph
 from app.autograd.source_locations import Place
 from app.autograd.tape import Tape
 from app.util.frozen import FrozenMap
@@ -19,55 +19,7 @@ if TYPE_CHECKING:
     from torch.nn import Parameter
 
 
-@dataclass(frozen=True)
-class GradAnswer:
-    """Why `.grad` of a parameter is what it is.
-
-    `state` is "none" (`.grad` stays None), "zero" (all its elements are 0), "cancelled" (rounding alone, for a norm
-    takes it away), "flows", "not finite", or "unknown" where backward itself fails. `kind` is that of the cut, or
-    "frozen", "unused" (no operation took it), "not in the loss", "zero", "cancelled", "" where it flows. `place` is
-    where that happens; `chain` are autograd's nodes from the parameter up to it; `tape_node` is the node of the tape
-    that stops it. `norm` is the Euclidean norm that was measured. `others` are further cuts of the same parameter.
-    """
-
-    parameter: str
-    state: str
-    kind: str
-    sentence: str
-    cure: str = ""
-    place: Place | None = None
-    chain: tuple[Link, ...] = ()
-    norm: float | None = None
-    tape_node: int | None = None
-    others: tuple[Cut, ...] = ()
-
-
-@dataclass(frozen=True)
-class GradientPaths:
-    """What one forward and one backward pass told. `answers` has every parameter, by each of its names.
-
-    `requires` maps the drawing's nodes, `layer_requires` the modules' paths, to whether what they compute requires a
-    gradient. `tape` is None where nothing required one. `error` is what torch raised in backward, "" if nothing.
-    """
-
-    answers: FrozenMap[str, GradAnswer]
-    cuts: tuple[Cut, ...]
-    requires: FrozenMap[str, bool] = field(default_factory=FrozenMap)
-    layer_requires: FrozenMap[str, bool] = field(default_factory=FrozenMap)
-    tape: Tape | None = None
-    error: str = ""
-
-    def why_no_grad(self, parameter: str) -> GradAnswer:
-        """The answer for a parameter, by any of its names. Raises KeyError for a name that the net does not have."""
-        return self.answers[parameter]
-
-    @property
-    def without(self) -> tuple[GradAnswer, ...]:
-        """The answers of those whose gradient does not flow."""
-        return tuple(answer for answer in self.answers.values() if answer.state != "flows")
-
-
-def find_paths(subject: Subject) -> GradientPaths:
+def find_paths(subject: TrainingBatch) -> GradientPaths:
     """Run the net forward and backward once and say of every parameter whether a gradient reaches it, or why not.
 
     The net is left as it was, its `.grad` too. Raises `ForwardFailed` where the forward pass does.
@@ -95,11 +47,11 @@ def find_paths(subject: Subject) -> GradientPaths:
         watcher.forget()
 
 
-def _parameters(subject: Subject) -> Iterable[tuple[int, Parameter]]:
+def _parameters(subject: TrainingBatch) -> Iterable[tuple[int, Parameter]]:
     return ((id(parameter), parameter) for parameter in subject.model.parameters())
 
 
-def _names(subject: Subject) -> dict[int, tuple[str, ...]]:
+def _names(subject: TrainingBatch) -> dict[int, tuple[str, ...]]:
     names: dict[int, tuple[str, ...]] = {}
     for name, parameter in subject.model.named_parameters(remove_duplicate=False):
         names[id(parameter)] = (*names.get(id(parameter), ()), name)

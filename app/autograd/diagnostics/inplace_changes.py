@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from app.autograd.batch import Subject, gradients_kept, run_backward
+from app.autograd.batch import TrainingBatch, gradients_kept, run_backward
 from app.autograd.diagnostics.clone_placement import Cure, cure_of
 from app.autograd.diagnostics.detached_paths import custom_node
 from app.autograd.memory import raw_saved
@@ -105,10 +105,10 @@ class _Seen:
     view: bool
 
 
-def find_broken(subject: Subject) -> Mutations:
+def find_broken(subject: TrainingBatch) -> Mutations:
     """Run the forward pass and the loss, and say which nodes an in-place change has spoiled, before backward is run.
 
-    Raises what `Subject.hold` raises: some in-place operations are refused at once.
+    Raises what `TrainingBatch.hold` raises: some in-place operations are refused at once.
     """
     watcher = WriteWatcher(subject.model, subject.source)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from app.autograd.gradcheck.report import Element, GradcheckReport
 
 if TYPE_CHECKING:
-    from app.autograd.diagnostics.findings import Finding
+    from app.autograd.diagnostics.results import Finding
 
 
 def of_findings(found: Iterable[Finding]) -> Iterator[str]:

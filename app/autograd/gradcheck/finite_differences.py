@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from app.autograd.gradcheck.nondifferentiable import Kink, Watch, crossed
+from app.autograd.gradcheck.nondifferentiable import Watch, crossed
 from app.autograd.gradcheck.precision import Wide, cast, in_precision, modules_in
-from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, GradcheckReport
+from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, GradcheckReport, Kink
 from app.autograd.source_locations import Places
 from app.autograd.sparse import at_places_of, values_of
 from app.util import rng

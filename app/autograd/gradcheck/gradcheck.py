@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from app.autograd.batch import Subject
-from app.autograd.capture import CaptureError, loss_of
+from app.autograd.batch import TrainingBatch
+from app.autograd.capture import loss_of
+from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.finite_differences import Function, check
 from app.autograd.gradcheck.report import GradcheckReport, upper
 from app.autograd.operation_inputs import Call, call_of_layer, call_of_node
@@ -26,7 +27,7 @@ BUDGET = 400
 Cancelled = Callable[[], bool]
 
 
-def check_net(subject: Subject, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
+def check_net(subject: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
     """The whole net with its loss: by each of its parameters, and by its inputs."""
     model, loss = subject.model, subject.loss
 
@@ -44,7 +45,7 @@ def check_net(subject: Subject, *, budget: int = BUDGET, cancelled: Cancelled = 
 
 
 def check_layer(
-    subject: Subject, path: str, *, call: int = 1, budget: int = BUDGET, cancelled: Cancelled = lambda: False,
+    subject: TrainingBatch, path: str, *, call: int = 1, budget: int = BUDGET, cancelled: Cancelled = lambda: False,
     note: str = "",
 ) -> GradcheckReport:  # fmt: skip
     """The module at `path` on what arrived at its `call`-th call. Raises CaptureError if it was not called."""
@@ -68,7 +69,7 @@ def check_function(
 
 
 def check_node(
-    subject: Subject, tape: Tape, node: TapeNode, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
+    subject: TrainingBatch, tape: Tape, node: TapeNode, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
 ) -> GradcheckReport:  # fmt: skip
     """The operation that made a node of the tape, run again on what it was given.
 
@@ -99,7 +100,7 @@ def _again(call: Call) -> Callable[[Any, Any], Any]:
 
 
 def _checked(
-    what: str, function: Function, subject: Subject | None, budget: int, cancelled: Cancelled, note: str = "",
+    what: str, function: Function, subject: TrainingBatch | None, budget: int, cancelled: Cancelled, note: str = "",
     seed: int = 0,
 ) -> GradcheckReport:  # fmt: skip
     for owned in function.owned:

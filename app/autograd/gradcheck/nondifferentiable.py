@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,26 +29,6 @@ RANDOM = frozenset(
     rand randn randint randperm rand_like randn_like randint_like bernoulli bernoulli_ multinomial normal normal_
     poisson uniform_ exponential_ rrelu rrelu_ gumbel_softmax fractional_max_pool2d fractional_max_pool3d""".split()
 )
-
-
-@dataclass(frozen=True)
-class Kink:
-    """An operation that is not differentiable at the point where it was checked, or so near that a step crosses it.
-
-    `ties` counts its inputs that lie exactly there (a ReLU's zeros, a window whose maximum is there twice).
-    """
-
-    place: Place
-    ties: int
-
-    @property
-    def sentence(self) -> str:
-        """For people, such as "relu at line 3 is not differentiable here: 2 of its inputs are exactly at the kink."."""
-        if self.ties:
-            why = f"{self.ties} of its inputs {'is' if self.ties == 1 else 'are'} exactly at the kink"
-        else:
-            why = "a step of finite differences crosses a kink"
-        return f"{self.place.op} {self.place.where} is not differentiable here: {why}."
 
 
 class Watch(TorchFunctionMode):

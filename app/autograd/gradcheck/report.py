@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.autograd.gradcheck.nondifferentiable import Kink
 from app.autograd.source_locations import Place
+
+
+@dataclass(frozen=True)
+class Kink:
+    """An operation that is not differentiable at the point where it was checked, or so near that a step crosses it.
+
+    `ties` counts its inputs that lie exactly there (a ReLU's zeros, a window whose maximum is there twice).
+    """
+
+    place: Place
+    ties: int
+
+    @property
+    def sentence(self) -> str:
+        """For people, such as "relu at line 3 is not differentiable here: 2 of its inputs are exactly at the kink."."""
+        if self.ties:
+            why = f"{self.ties} of its inputs {'is' if self.ties == 1 else 'are'} exactly at the kink"
+        else:
+            why = "a step of finite differences crosses a kink"
+        return f"{self.place.op} {self.place.where} is not differentiable here: {why}."
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from app.autograd.gradient_norms import measure
 from app.autograd.playback.direct_call import is_custom
 from app.autograd.playback.gradient_edits import GradEdit, edited
 from app.autograd.playback.gradient_flow import Arrived, Flow, Slot, fan_in
-from app.autograd.playback.gradient_stats import GradientLook, look_at
+from app.autograd.playback.gradient_look import GradientLook
+from app.autograd.playback.gradient_stats import look_at
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
 from app.autograd.playback.node_call import Called, call, forget_recomputed, may_draw, own_grads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +12,7 @@ from app.autograd.walk import edge_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.autograd.capture_options import CaptureOptions
     from app.autograd.playback.kept_graph import LiveGraph
 
 
@@ -37,6 +38,13 @@ def seeded(
     if not found:
         raise ValueError("No output is given a vector, so nothing would flow back. Give one at least.")
     return found
+
+
+def chosen_vectors(options: CaptureOptions) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
+    """What makes the vectors that backward starts with at the outputs; None where it starts at a single number."""
+    if options.loss or options.second_order:
+        return None
+    return lambda ends: [vector(end, options.vector, options.index, place) for place, end in enumerate(ends)]
 
 
 def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from app.autograd import layers
-from app.autograd.batch import Subject
+from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.report import findings, gradcheck, gradcheck_function
 from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.kept_graph import LiveGraph
@@ -237,7 +237,7 @@ class _Session:
         found = 0
         try:
             if isinstance(made, nn.Module):
-                subject = Subject(made, self._inputs, source=self._source, train=made.training, seed=SEED)
+                subject = TrainingBatch(made, self._inputs, source=self._source, train=made.training, seed=SEED)
                 asked = [partial(findings, subject)] if snippet.findings else []
                 if snippet.gradcheck is not None:
                     asked.append(partial(gradcheck, subject, snippet.gradcheck))

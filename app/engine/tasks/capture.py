@@ -1,27 +1,23 @@
-"""One batch of a project's data through its net, for the autograd graph: where drawing, data, loss and tape meet."""
+"""Run one batch of a project's data through its net: where drawing, data, loss and autograd graph meet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.autograd.capture_options import CaptureOptions
-from app.builder.catalog.catalog import Catalog
-from app.builder.graph import Graph
 from app.data.config import DataConfig
 from app.data.own_files.cache import key_of
+from app.engine.requests.capture import Captured, CaptureRequest, InitialWeights, NewestWeights, WeightsFile
 from app.util import rng
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.autograd.batch import Subject
-    from app.autograd.playback.kept_graph import LiveGraph
-    from app.autograd.tape import Label, Tape
+    from app.autograd.batch import TrainingBatch
     from app.data.sources import Dataset
-    from app.training.job import Job
-
 
 
 @lru_cache(maxsize=1)
@@ -31,110 +27,84 @@ def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
     return load(config, root)
 
 
-def capture_batch(
-    job: Job,
-    labels: Mapping[str, Label],
-    *,
-    train: bool = True,
-    weights: Callable[[], Mapping[str, Tensor] | None] | None = None,
-    batch: int | None = None,
-    options: CaptureOptions | None = None,
-) -> Tape:
-    """One forward on the first `batch` training samples of the job's data, and the graph below its loss.
+def captured(request: CaptureRequest) -> Captured:
+    """Run one forward pass and describe its graph. Raises as `batch_of` and `TrainingBatch.hold`."""
+    from app.export.weights_choice import untrained_words
 
-    `options` say what differs from a plain capture. Without `batch` it has the size that they choose, or that of the
-    job's steps.
+    found = with_weights_found(request)
+    job, weights = found.job, found.weights
+    words = weights.words if isinstance(weights, WeightsFile) else \
+        untrained_words(job.training.seed, job.training.start)
+    return Captured(batch_of(found).capture(), found, f"weights {words}")
 
-    `weights` gives a state_dict; without one they are those that a run begins with. Raises CaptureError, DataError, and
-    StartError for start weights that cannot be used.
+
+def with_weights_found(request: CaptureRequest) -> CaptureRequest:
+    """The request with the file of the newest run in place of "the newest run". Raises OSError."""
+    from app.runs.newest import newest_checkpoint
+
+    if not isinstance(request.weights, NewestWeights):
+        return request
+    found = newest_checkpoint(Path(request.weights.folder), request.job.source)
+    return replace(request, weights=WeightsFile(str(found[0]), found[1]) if found is not None else InitialWeights())
+
+
+def batch_of(request: CaptureRequest, state_dict: Mapping[str, Tensor] | None = None) -> TrainingBatch:
+    """The net with its batch and its loss, ready to be run. `state_dict` is taken in place of the request's weights.
+
+    Raises CaptureError, DataError, OSError, and StartError for start weights that cannot be used.
     """
-    with hold_batch(job, labels, train=train, weights=weights, batch=batch, options=options) as graph:
-        return graph.tape
+    from app.autograd.batch import compile_batch
+    from app.autograd.forward_modes import Special
+    from app.autograd.playback.root_gradients import chosen_vectors
+
+    job, options = request.job, request.options
+    state = state_dict if state_dict is not None else _state(request)
+    inputs, target, loss = _random(request) if options.data == "random" else _of_data(request)
+    made = compile_batch(job.source, inputs, target, loss, job.training.seed, state)
+    special, seeds = Special.of(options), chosen_vectors(options)
+    return replace(made, train=request.train, labels=request.labels, special=special, seeds=seeds)
 
 
-def hold_batch(
-    job: Job,
-    labels: Mapping[str, Label],
-    *,
-    train: bool = True,
-    weights: Callable[[], Mapping[str, Tensor] | None] | None = None,
-    batch: int | None = None,
-    options: CaptureOptions | None = None,
-) -> LiveGraph:
-    """As `capture_batch`, and the graph is kept for playing: whoever asks for it calls `release()`."""
-    from app.autograd.capture import hold_source
+def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
+    """The state_dict that is asked for; None for weights that are drawn with the seed alone."""
+    from app.autograd.errors import CaptureError
+    from app.runs.newest import weights_in
+    from app.training.setup.initial_weights import initial_weights
+    from app.util import tensor_files
 
-    options = options or CaptureOptions()
-    given, more = _arguments(job, weights, batch, options)
-    graph = hold_source(*given, train=train, labels=labels, special=options.special, **more)
-    try:
-        graph.seeds = options.seeds(graph.ends) if options.seeds is not None else None
-    except ValueError:
-        graph.release()
-        raise
-    return graph
+    weights, training = with_weights_found(request).weights, request.job.training
+    if isinstance(weights, WeightsFile):
+        try:
+            path = Path(weights.path)
+            return weights_in(path) if weights.is_checkpoint else tensor_files.load(path)
+        except (OSError, tensor_files.UnreadableTensors) as error:
+            problem = f"The weights {weights.words} cannot be read any more: {error}. Capture again."
+            raise CaptureError(problem) from None
+    return initial_weights(request.job.source, training.seed, training.start) if training.start is not None else None
 
 
-def batch_subject(
-    job: Job,
-    labels: Mapping[str, Label],
-    *,
-    train: bool = True,
-    weights: Callable[[], Mapping[str, Tensor] | None] | None = None,
-    batch: int | None = None,
-    options: CaptureOptions | None = None,
-) -> Subject:
-    """The net with that batch and its loss, for detectives that run it as often as they need; raises as above."""
-    from app.autograd.batch import prepare
-
-    options = options or CaptureOptions()
-    given, more = _arguments(job, weights, batch, options)
-    return prepare(*given, train=train, labels=labels, special=options.special, seeds=options.seeds, **more)
-
-
-def _arguments(
-    job: Job, weights: Callable[[], Mapping[str, Tensor] | None] | None, batch: int | None, options: CaptureOptions
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What `hold_source` takes: text, inputs, target, loss and seed; weights, and what the loss takes of the output."""
+def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
+    """Inputs, target and loss: the first samples of the training data."""
+    from app.autograd.capture import ReadyLoss
     from app.training.objectives import prepared, task_of
     from app.training.registry import make_loss
-    from app.training.setup.initial_weights import initial_weights
 
-    state = weights() if weights is not None else None
-    if state is None and job.training.start is not None:
-        state = initial_weights(job.source, job.training.seed, job.training.start)
-    batch = batch or options.batch
-    if options.data == "random":
-        return _random_arguments(job, state, batch, options)
+    job, options = request.job, request.options
     data = prepared(job, _dataset(job.data, job.data_root, key_of(job.data)))
-    with rng.borrowed(job.training.seed):  # augmentation draws, and every look at this batch is to see the same one
-        inputs, ids = data.batch(batch or job.training.batch_size)
+    with rng.borrowed(job.training.seed):  # augmentation draws, and every run of this batch is to see the same one
+        inputs, ids = data.batch(options.batch or job.training.batch_size)
     task = task_of(job, data.info)
-    loss: Any = task.loss_module()
-    targets = task.targets(ids)
+    own, targets = task.loss_module(), task.targets(ids)
     if not options.loss:
-        plain = {"state_dict": state, "ready": None}
-        return (job.source, inputs, None, None, job.training.seed), plain
-    ready = None if loss is not None else task.ready
-    loss = loss or make_loss(job.training.loss)
-    given = (job.source, inputs, getattr(targets, "parts", targets), loss, job.training.seed)
-    return given, {"state_dict": state, "ready": ready}
+        return inputs, None, None
+    loss = own or ReadyLoss(make_loss(job.training.loss), task.ready)
+    return inputs, getattr(targets, "parts", targets), loss
 
 
-def _random_arguments(
-    job: Job, state: Mapping[str, Tensor] | None, batch: int, options: CaptureOptions
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _random(request: CaptureRequest) -> tuple[Any, Any, Any]:
     """The same of random numbers that the net takes; the data are not read."""
     from app.preflight import random_batch
 
-    inputs = random_batch.inputs(job.source, batch or random_batch.samples(job), job.training.seed)
-    loss: Any = random_batch.loss_of(job) if options.loss else None
-    plain = {"state_dict": state, "ready": None}
-    return (job.source, inputs, None, loss, job.training.seed), plain
-
-
-def node_labels(graph: Graph, catalog: Catalog) -> dict[str, Any]:
-    """How the autograd graph calls and colours the nodes of the drawing."""
-    from app.autograd.tape import Label
-
-    return {node.id: Label(node.name, catalog.of(graph, node).category) for node in graph.nodes.values()}
+    job, options = request.job, request.options
+    inputs = random_batch.inputs(job.source, options.batch or random_batch.samples(job), job.training.seed)
+    return inputs, None, random_batch.loss_of(job) if options.loss else None

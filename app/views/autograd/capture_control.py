@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
@@ -14,10 +16,11 @@ from app.autograd.playback.memory_timeline import prepare
 from app.builder.catalog.catalog import Catalog
 from app.data.sources import DataError
 from app.diagram.diagram import Drawing
-from app.engine.tasks.capture import batch_subject, capture_batch, hold_batch, node_labels
+from app.engine.requests.capture import Captured, CaptureRequest, WeightsChoice, node_labels
 from app.preflight import preflight
 from app.project.document import Document
 from app.training.job import JobError
+from app.util import leftovers
 from app.views.analysis_service import Live
 from app.views.export.picture_export import Pages, PictureExport
 from app.views.newest_weights import NewestWeights
@@ -25,19 +28,12 @@ from app.views.settings import Settings
 from app.views.ui.background import Background, Failure
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from app.autograd.batch import Subject
-    from app.autograd.tape import Tape
-    from app.export.weights_choice import ExportWeights
-    from app.training.job import Job
     from app.views.autograd.page import AutogradRoom
-    from app.views.autograd.tape.player import Hold
 
 
 class AutogradControl(QObject):
-    """`captured(tape, hold)` brings a graph, and how to run the same batch again and keep it for playing; `failed` a
-    Failure where there is none. `said(title, detail)` tells what was done, `refused(title, reason)` what could not be.
+    """`captured(tape, batch)` brings a graph, and the request of the very same batch; `failed` a Failure where there is
+    none. `said(title, detail)` tells what was done, `refused(title, reason)` what could not be.
     """
 
     captured = Signal(object, object)
@@ -61,9 +57,10 @@ class AutogradControl(QObject):
         self._live, self._newest, self._background = live, newest, background
         self._settings, self._window = settings, window
         self.options = PLAIN_OPTIONS
-        # Makes what the newest graph came from ready for detectives: `subject(batch=2)`. None before a capture.
-        self.subject: Callable[..., Subject] | None = None
-        self.left_out = ""  # what of the options of that capture detectives leave out, as a sentence
+        self._folder = leftovers.TemporaryFolder()  # weights of a run under way, as they were for a capture
+        # What the newest graph came from, as the diagnostics run it. None before a capture.
+        self.diagnosed: CaptureRequest | None = None
+        self.left_out = ""  # what of the options of that capture the diagnostics leave out, as a sentence
         self.pictures = PictureExport(background, settings, window)
         self.pages: Pages = {}  # what the net's own graph can be written as beside a picture
         self.pictures.said.connect(self.said)
@@ -86,30 +83,22 @@ class AutogradControl(QObject):
         job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
         self._room.show_busy("Running one batch forward…")
         labels = node_labels(self._document.project.graph, self._catalog)
-        newest = cache(self._newest.of(job.source))  # as a run goes on, what looks later has those of the capture
-        weights = partial(_state, newest)
-        options = self.options
-        hold = partial(hold_batch, job, labels, train=train, weights=weights, options=options)
-        subject = partial(batch_subject, job, labels, train=train, weights=weights, options=options.looked_into)
+        request = CaptureRequest(job, labels, train, options=self.options)
         self._background.ask(
-            "capture",
-            partial(_prepared, newest, train=train, weights=weights, options=options),
-            job,
-            labels,
-            on_answer=partial(self._captured, hold, subject, options.left_out),
-            on_error=partial(self._failed, subject, options.left_out),
-        )
+            "capture", _captured, request, self._newest.choice(job.source, Path(self._folder.name)),
+            on_answer=self._captured, on_error=partial(self._failed, request),
+        )  # fmt: skip
 
-    def _captured(
-        self, hold: Hold, subject: Callable[..., Subject], left_out: str, captured: tuple[Tape, str]
-    ) -> None:
-        tape, words = captured
-        self.subject, self.left_out = subject, left_out
-        self._room.set_weights(words)
-        self.captured.emit(tape, hold)
+    def _captured(self, captured: Captured) -> None:
+        self.diagnosed, self.left_out = captured.request.diagnosed, captured.request.options.left_out
+        for file in Path(self._folder.name).iterdir():  # of captures before
+            if str(file) != getattr(captured.request.weights, "path", ""):
+                file.unlink(missing_ok=True)
+        self._room.set_weights(captured.weights)
+        self.captured.emit(captured.tape, captured.request)
 
-    def _failed(self, subject: Callable[..., Subject], left_out: str, failure: Failure) -> None:
-        self.subject, self.left_out = subject, left_out
+    def _failed(self, request: CaptureRequest, failure: Failure) -> None:
+        self.diagnosed, self.left_out = request.diagnosed, request.options.left_out
         self.failed.emit(failure)
         random = isinstance(failure.error, DataError | JobError) and self.options.data != "random"
         self._room.show_error("Forward pass failed", str(failure.error), random=random)
@@ -120,18 +109,10 @@ class AutogradControl(QObject):
         self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)
 
 
-def _prepared(
-    newest: Callable[[], ExportWeights | None], job: Job, labels: Any, **choices: Any
-) -> tuple[Tape, str]:
-    """A batch's tape with all that is said of its steps, which the window's thread need not work out then; and which
-    weights were taken, in words."""
-    from app.export.weights_choice import untrained_words
+def _captured(request: CaptureRequest, weights: Callable[[], WeightsChoice]) -> Captured:
+    """Run the batch with the newest weights, and work out all that is said of its steps, off the window's thread."""
+    from app.engine.tasks.capture import captured
 
-    tape, found = prepare(capture_batch(job, labels, **choices)), newest()
-    words = found.words if found is not None else untrained_words(job.training.seed, job.training.start)
-    return tape, f"weights {words}"
-
-
-def _state(newest: Callable[[], ExportWeights | None]) -> Mapping[str, Tensor] | None:
-    found = newest()
-    return found.state_dict if found is not None else None
+    answer = captured(replace(request, weights=weights()))
+    prepare(answer.tape)
+    return answer

@@ -14,7 +14,8 @@ from PySide6.QtWidgets import QApplication
 
 from app import graphviz_export
 from app.diagram.diagram import Drawing
-from app.engine.tasks import capture
+from app.engine.requests.capture import CaptureRequest, node_labels
+from app.engine.tasks.capture import batch_of
 from app.project.custom_layers import ops_of
 from app.project.document import Document
 from app.project.project import Project
@@ -74,8 +75,8 @@ def run_pictures(
 
 
 def _autograd(project: Project, job: Job, weights: Mapping[str, Tensor], path: Path) -> None:
-    labels = capture.node_labels(project.graph, ops_of(project))
-    tape = capture.capture_batch(job, labels, weights=lambda: weights)
+    request = CaptureRequest(job, node_labels(project.graph, ops_of(project)))
+    tape = batch_of(request, weights).capture()
     from app.autograd.pictures.diagram import to_drawing
 
     painter = None if graphviz_export.has_dot() else offscreen_painter()

@@ -9,7 +9,7 @@ import torch
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
 
-from app.autograd.capture import capture
+from app.autograd.batch import TrainingBatch
 from app.autograd.pictures.search import between, find
 from app.autograd.tape import Tape, TapeNode
 from app.views.autograd.page import AutogradRoom
@@ -22,7 +22,7 @@ SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
 def nested() -> Tape:
-    return capture(Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum())
+    return TrainingBatch(Nested(), torch.randn(2, 1, 8, 8), lambda out, _: out.sum()).capture()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from app.engine.tasks.capture import batch_of
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.autograd.page import RANDOM
@@ -76,7 +77,8 @@ def test_the_batch_is_that_of_the_training_until_another_is_typed(window: MainWi
     before = window.room.tape
     window.actions_by_key["capture"].trigger()
     assert captured(qtbot, window, before) == 5, "it stays with the options"
-    assert window.autograd_control.subject().inputs[0].shape[0] == 5, "findings and gradient checks have it too"
+    batch = batch_of(window.autograd_control.diagnosed)
+    assert batch.inputs[0].shape[0] == 5, "findings and gradient checks have it too"
     before = window.room.tape
     field.selectAll()
     QTest.keyClicks(field, str(wanted))

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from safetensors.torch import load_file
 
 from app.builder.edits import edits
+from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.project import file as project_file
 from app.views.export.export_dialog import ExportDialog
@@ -80,8 +81,8 @@ def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, w
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: room.tape is not None, timeout=60_000)
     assert room.head.below.text().endswith(WORDS) or room.head.summary.text().endswith(WORDS)
-    subject = window.autograd_control.subject()
-    assert torch.equal(subject.model.state_dict()["fc2.weight"], learnt(path)["fc2.weight"])
+    batch = batch_of(window.autograd_control.diagnosed)
+    assert torch.equal(batch.model.state_dict()["fc2.weight"], learnt(path)["fc2.weight"])
     project = window.document.project
     node = next(node.id for node in project.graph.nodes.values() if node.name == "relu1")
     window.document.apply("Another net", edits.flagged(project, [node], "muted", True))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
 
-from app.autograd.playback.kept_graph import LiveGraph
 from app.diagram.diagram import bytes_text
-from app.views.autograd.playback_thread import Edit
+from app.engine.requests.capture import WeightsFile
+from app.engine.requests.playback import Edit, Trouble
+from app.engine.tasks.capture import batch_of
 from app.views.autograd.tape.player import PLAYING, READY, STANDING
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
@@ -59,24 +59,10 @@ def deck(window: MainWindow, key: str) -> None:
     QTest.mouseClick(window.tape_control.page.deck.button(key), LEFT)
 
 
-def catch(window: MainWindow) -> list[weakref.ref]:
-    """Weak references to what is kept for playing from now on: the graphs, and their tensors."""
-    player, found = window.tape_control.player, []
-    hold = player._hold
-
-    def watched() -> LiveGraph:
-        graph = hold()
-        found.extend(map(weakref.ref, (graph, graph.model, *graph.ends, *graph.model.parameters())))
-        return graph
-
-    player._hold = watched
-    return found
-
-
 def test_played_to_the_end_its_gradients_are_those_of_backward(window, qtbot) -> None:
     player, room = window.tape_control.player, window.room
     assert player.state == READY and not player.keeps, "nothing is kept before somebody plays"
-    hold, boxes = player._hold, dict(room.scene.boxes.made)
+    boxes = dict(room.scene.boxes.made)
     deck(window, "run")
     stands(qtbot, window, len(player))
     assert player.last.reason == "end" and window.tape_control.page.deck.state() == "at_end"
@@ -87,7 +73,7 @@ def test_played_to_the_end_its_gradients_are_those_of_backward(window, qtbot) ->
         node = player.tape.nodes[record.node]
         if node.parameters:
             norms[node.parameters[0]] = record.norm
-    with hold() as graph:
+    with batch_of(player.batch).hold() as graph:
         graph.ends[0].backward()
         plain = {name: float(parameter.grad.norm()) for name, parameter in graph.model.named_parameters()}
     assert norms == pytest.approx(plain, rel=1e-6)
@@ -250,23 +236,21 @@ def test_a_gradient_can_be_looked_at(window, qtbot) -> None:
 
 def test_nothing_is_kept_once_it_was_let_go_of(window, qtbot) -> None:
     player, page = window.tape_control.player, window.tape_control.page
-    kept = catch(window)
     deck(window, "run")
     stands(qtbot, window, len(player))
-    assert any(ref() is not None for ref in kept) and "alive until" in window.status.text("kept")
-    thread = player._thread
+    assert "alive until" in window.status.text("kept")
     with qtbot.waitSignal(player.let_go_of, timeout=60_000) as told:
         QTest.mouseClick(page.let_go, LEFT)
     assert told.args == [0] and window.status.text("kept") == "Inspection keeps 0 B alive"
-    assert all(ref() is None for ref in kept) and player.position == 0
+    assert player.position == 0
     assert window.room.scene.played.boxes == {} and player.state == READY
-    qtbot.waitUntil(lambda: thread not in player._leaving, timeout=60_000)
+    qtbot.waitUntil(lambda: not player._leaving, timeout=60_000)
 
 
 @pytest.mark.parametrize("how", ["capture", "project", "close"])
 def test_another_batch_another_project_and_the_windows_end_let_go_of_it(window, qtbot, how: str) -> None:
-    player = window.tape_control.player
-    kept = catch(window)
+    player, alive = window.tape_control.player, []
+    player.let_go_of.connect(alive.append)
     deck(window, "step")
     stands(qtbot, window, 1)
     if how == "capture":
@@ -279,8 +263,7 @@ def test_another_batch_another_project_and_the_windows_end_let_go_of_it(window, 
         window.document.undo_stack.setClean()
         window.close()
     qtbot.waitUntil(lambda: not player._leaving, timeout=60_000)
-    assert kept and all(ref() is None for ref in kept)
-    assert not player.keeps
+    assert not player.keeps and alive in ([0], [] if how == "close" else [0])
 
 
 def test_it_is_played_while_a_run_goes_on_and_the_run_does_not_notice(window, qtbot) -> None:
@@ -306,25 +289,16 @@ def test_it_is_played_while_a_run_goes_on_and_the_run_does_not_notice(window, qt
 
 def test_what_fails_is_said_and_the_tape_stays(window, qtbot) -> None:
     player = window.tape_control.player
-    player._hold = partial(_fail, "The data is gone")
+    player.batch = replace(player.batch, weights=WeightsFile("gone.pt", "of Run 1"))
     deck(window, "step")
     qtbot.waitUntil(lambda: player.state == READY, timeout=60_000)
     assert window.room.banner.title() == "Forward pass failed" and player.tape is not None
 
 
-def _fail(words: str) -> LiveGraph:
-    raise ValueError(words)
-
-
-def test_a_fault_of_the_player_is_told_with_its_traceback(window, qtbot, monkeypatch) -> None:
-    from app.autograd.playback.playback import Playback
+def test_a_fault_of_the_player_is_told_with_its_traceback(window, qtbot) -> None:
     from app.views.ui.dialogs.message import ErrorDialog
 
-    def broken(self: Playback) -> None:
-        raise KeyError("lost")
-
-    monkeypatch.setattr(Playback, "step", broken)
-    deck(window, "step")
+    window.tape_control.player.troubled.emit(Trouble("This failed", "a fault", traceback="KeyError: 'lost'"))
     qtbot.waitUntil(lambda: bool(window.findChildren(ErrorDialog)), timeout=60_000)
     (dialog,) = window.findChildren(ErrorDialog)
     assert "KeyError" in dialog.details.toPlainText() and window.room.banner.isVisible()

@@ -16,7 +16,7 @@ from app.views.ui.widgets.painting import label
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from app.autograd.diagnostics.checkpointing import WhatIf
+    from app.autograd.diagnostics.results import WhatIf
 
 HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "Step takes (rounds)", "Gradients",
          "Training")  # fmt: skip

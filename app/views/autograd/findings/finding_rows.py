@@ -14,7 +14,7 @@ from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, box, label, start
 
 if TYPE_CHECKING:
-    from app.autograd.diagnostics.findings import Finding
+    from app.autograd.diagnostics.results import Finding
 
 CHUNK = 50  # rows that are made at once
 PLACE = 168  # px of the column that says where

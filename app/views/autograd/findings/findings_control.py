@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
+from app.autograd.diagnostics.results import LOOKED_FOR, first_nodes
 from app.autograd.grouping import LayerGroup
 from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
-from app.views.autograd.findings import diagnostics_tasks
+from app.engine.requests.findings import CheckpointRequest, FindingsRequest
+from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
 from app.views.ui.background import Failure
@@ -23,10 +25,9 @@ from app.views.ui.widgets.painting import announce
 from app.views.ui.work import Cancelled, Tell, Work
 
 if TYPE_CHECKING:
-    from app.autograd.batch import Subject
-    from app.autograd.diagnostics.checkpointing import WhatIf
-    from app.autograd.diagnostics.findings import Finding, Findings
+    from app.autograd.diagnostics.results import Finding, Findings, WhatIf
     from app.autograd.gradcheck.report import GradcheckReport
+    from app.engine.requests.capture import CaptureRequest
     from app.views.main_window import MainWindow
 
 HEIGHT = 262  # of the page "Findings", px
@@ -90,17 +91,17 @@ class FindingsControl(QObject):
 
     def look(self) -> None:
         """Ask every detective of the newest batch."""
-        if (make := self._batch()) is not None:
-            self._begin(partial(diagnostics_tasks.find, make), self._found)
+        if (batch := self._batch()) is not None:
+            self._begin(partial(_find, FindingsRequest(batch)), self._found)
 
-    def _batch(self) -> Callable[..., Subject] | None:
+    def _batch(self) -> CaptureRequest | None:
         """The newest batch; where there is none yet, None, and the page says what to do."""
-        make = self._window.autograd_control.subject
-        self.page.set_captured(make is not None)
-        return make
+        batch = self._window.autograd_control.diagnosed
+        self.page.set_captured(batch is not None)
+        return batch
 
     def check_net(self) -> None:
-        self._check(None, "the whole net", diagnostics_tasks.whole_net)
+        self._check(None, "the whole net", WholeNet())
 
     def check_selected(self) -> None:
         """gradcheck of what is selected in the graph; a word where nothing is."""
@@ -121,31 +122,30 @@ class FindingsControl(QObject):
             path, title = layer_of(tape, item), item.title
             if path:
                 call = max(tape.nodes[item.nodes[0]].call, 1) if tape.nodes[item.nodes[0]].layer == path else 1
-                self._check(item.key, title, diagnostics_tasks.of_layer(path, call))
+                self._check(item.key, title, LayerCall(path, call))
                 return
             number = next(node for node in item.nodes if not tape.nodes[node].is_leaf)
-        self._check(_key(item), title, diagnostics_tasks.of_node(number), numbered=True)
+        names = tuple(node.name for node in tape.nodes)
+        self._check(_key(item), title, NodeOperation(number, names))
 
-    def _check(self, key: object, title: str, run: diagnostics_tasks.Check, numbered: bool = False) -> None:
+    def _check(self, key: object, title: str, what: WholeNet | LayerCall | NodeOperation) -> None:
         self.show(GRADCHECK)
-        make, tape = self._batch(), self._window.room.tape
-        if make is None:
+        batch, tape = self._batch(), self._window.room.tape
+        if batch is None:
             return
         self._checked = key
         self.report = None
         self.page.check.show_report(None, f"Checking {title} with finite differences…")
-        samples = self._samples(tape)[0] if tape is not None else None
-        shown = tape if numbered else None
-        self._begin(partial(diagnostics_tasks.checked, partial(make, batch=samples), run, shown, title),
-                    self._reported)  # fmt: skip
+        few = batch.of_samples(self._samples(tape)[0]) if tape is not None else batch
+        self._begin(partial(_check, GradcheckRequest(few, what, title)), self._reported)
 
     def measure_blocks(self) -> None:
         """Checkpoint each block in turn and measure what it brings."""
-        if (make := self._batch()) is None:
+        if (batch := self._batch()) is None:
             return
-        self._rows = []
+        self._rows = rows = []
         self._show_rows()
-        self._begin(partial(diagnostics_tasks.measure_blocks, make, self._rows), lambda _rows: self._show_rows())
+        self._begin(partial(_measure_blocks, CheckpointRequest(batch), rows), lambda _rows: self._show_rows())
 
     def stop(self) -> None:
         """End what is under way; what it had found by then is shown."""
@@ -216,7 +216,7 @@ class FindingsControl(QObject):
     def _forget(self) -> None:
         self._drop()
         self.findings, self.report, self._checked, self._rows = None, None, None, []
-        self._window.autograd_control.subject = None
+        self._window.autograd_control.diagnosed = None
         self.page.set_captured(False)
         self.page.list.show_findings((), "", fine=False)
         self.page.chart.set_ladder(None)
@@ -224,10 +224,10 @@ class FindingsControl(QObject):
         self._show_rows()
 
     def _captured(self) -> None:
-        make = self._window.autograd_control.subject
+        batch = self._window.autograd_control.diagnosed
         self._forget()
-        self._window.autograd_control.subject = make
-        self.page.set_captured(make is not None, self._window.autograd_control.left_out)
+        self._window.autograd_control.diagnosed = batch
+        self.page.set_captured(batch is not None, self._window.autograd_control.left_out)
         self._inspect_again()
         self._shown()
 
@@ -247,8 +247,6 @@ class FindingsControl(QObject):
             self.page.steps.map.set_selected(curves.gradients.selected)
 
     def _found(self, findings: Findings) -> None:
-        from app.autograd.diagnostics.findings import LOOKED_FOR
-
         self.findings = findings
         looked = f"Looked for on this batch: {', '.join(LOOKED_FOR)}."
         words = f"Nothing found. {looked}" if not findings.found else looked
@@ -313,8 +311,6 @@ class FindingsControl(QObject):
             window.network_selection.set([node], window.room if finding.tape_node is not None else self)
 
     def _choose_layer(self, key: str) -> None:
-        from app.autograd.diagnostics.findings import first_nodes
-
         tape = self._same_tape()
         if tape is not None and (node := first_nodes(tape).get(key)) is not None:
             self._window.room.reveal(node)
@@ -377,6 +373,24 @@ class FindingsControl(QObject):
         self.show(FINDINGS)
         if self._work is None:
             self.look()
+
+
+def _find(request: FindingsRequest, tell: Tell, cancelled: Cancelled) -> Findings:
+    from app.engine.tasks.findings import find
+
+    return find(request, tell, cancelled)
+
+
+def _check(request: GradcheckRequest, tell: Tell, cancelled: Cancelled) -> GradcheckReport:
+    from app.engine.tasks.gradcheck import check
+
+    return check(request, tell, cancelled)
+
+
+def _measure_blocks(request: CheckpointRequest, rows: list[WhatIf], tell: Tell, cancelled: Cancelled) -> None:
+    from app.engine.tasks.findings import measure_blocks
+
+    measure_blocks(request, tell, rows.append, cancelled)
 
 
 def _key(item: TapeNode | LayerGroup) -> object:

@@ -14,7 +14,7 @@ from app.views.ui.widgets.painting import Line, label
 from app.views.ui.widgets.section import Section
 
 if TYPE_CHECKING:
-    from app.autograd.diagnostics.gradient_paths import GradAnswer
+    from app.autograd.diagnostics.results import GradAnswer
     from app.autograd.gradcheck.report import GradcheckReport
 
 _TONES = {"flows": "run", "none": "warn", "zero": "warn", "cancelled": "text2", "not finite": "error"}

@@ -12,8 +12,8 @@ from shiboken6 import isValid
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
+from app.engine.requests.playback import Edit, Looked
 from app.views.autograd.inspector.inspector import note
-from app.views.autograd.playback_thread import Edit, Looked
 from app.views.autograd.tape.player import Player
 from app.views.ui import number_text as numbers
 from app.views.ui.figures import figure
@@ -24,7 +24,7 @@ from app.views.ui.widgets.painting import TextLine, label, start
 from app.views.ui.widgets.section import Section
 
 if TYPE_CHECKING:
-    from app.autograd.playback.gradient_stats import GradientLook, Picture
+    from app.autograd.playback.gradient_look import GradientLook, Picture
 
 KINDS = (("scale", "Scale by"), ("zero", "Set to zero"), ("clip", "Clip the norm to"), ("noise", "Add noise ×"),
          ("ones", "Set to ones"), ("value", "Set all to"))  # fmt: skip

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.autograd.playback.memory_timeline import held_by_step
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
 from app.autograd.tape import Tape
-from app.views.autograd.playback_thread import (
+from app.engine.requests.capture import CaptureRequest
+from app.engine.requests.playback import (
     Back,
     Edit,
     Kept,
@@ -18,23 +16,20 @@ from app.views.autograd.playback_thread import (
     Look,
     Looked,
     Play,
-    PlaybackThread,
+    PlaybackRequest,
     Seek,
     Stood,
     Trouble,
     UndoEdit,
 )
-
-if TYPE_CHECKING:
-    from app.autograd.playback.kept_graph import LiveGraph
+from app.views.autograd.playback_client import PlaybackClient
 
 EVERY = 33  # ms between two looks at what was played
 EMPTY, READY, LOADING, STANDING, PLAYING = "empty", "ready", "loading", "standing", "playing"
-Hold = Callable[[], "LiveGraph"]
 
 
 class Player(QObject):
-    """Plays a tape whose graph it has kept by a thread of its own, from the first movement until `let_go`.
+    """Plays a tape whose graph is kept elsewhere, from the first movement until `let_go`.
 
     `moved(before, now)` tells positions, at most 30 times a second; `state_changed` a word of EMPTY to PLAYING. `stood`
     brings the Stop that ended a movement, `changed` that something else than the place is different (an edit, a break
@@ -69,9 +64,9 @@ class Player(QObject):
         self.norms: dict[tuple[int, int], float] = {}
         self._speed: float | None = 20.0
         self._turn = 0  # of the movement that was asked for last
-        self._hold: Hold | None = None
-        self._thread: PlaybackThread | None = None
-        self._leaving: list[PlaybackThread] = []
+        self.batch: CaptureRequest | None = None  # what its tape is the graph of
+        self._client: PlaybackClient | None = None
+        self._leaving: list[PlaybackClient] = []
         self._timer = QTimer(self, interval=EVERY, timeout=self._drain)
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -89,14 +84,9 @@ class Player(QObject):
         return len(self.tape.order) if self.tape is not None else 0
 
     @property
-    def hold(self) -> Hold | None:
-        """How the batch is run and kept once more."""
-        return self._hold
-
-    @property
     def keeps(self) -> bool:
         """Whether a graph is kept alive."""
-        return self._thread is not None
+        return self._client is not None
 
     def result(self) -> PassResult:
         return PassResult(tuple(self.records))
@@ -106,10 +96,10 @@ class Player(QObject):
         step = self.tape.steps.get(node) if self.tape is not None else None
         return self.records[step] if step is not None and step < self.position else None
 
-    def set_tape(self, tape: Tape | None, hold: Hold | None = None) -> None:
-        """Have another tape to play, by what `hold` keeps; the graph of the last one is let go of."""
+    def set_tape(self, tape: Tape | None, batch: CaptureRequest | None = None) -> None:
+        """Have another tape to play, the graph of `batch`; the graph of the last one is let go of."""
         self.let_go()
-        self._hold = hold
+        self.batch = batch
         self._take(tape)
         self._set_state(READY if tape is not None else EMPTY)
 
@@ -126,13 +116,13 @@ class Player(QObject):
     def play(self) -> None:
         """Go on to the end or to a break."""
         if self._begin(PLAYING):
-            assert self._thread is not None
+            assert self._client is not None
             breaks = Breaks(self.norm_above, self.non_finite, self.breaks)
-            self._turn = self._thread.ask(Play(breaks, again=self.position >= len(self) > 0))
+            self._turn = self._client.ask(Play(breaks, again=self.position >= len(self) > 0))
 
     def pause(self) -> None:
-        if self._thread is not None:
-            self._thread.pause()
+        if self._client is not None:
+            self._client.pause()
 
     def toggle(self) -> None:
         """Play, or pause what plays."""
@@ -147,8 +137,8 @@ class Player(QObject):
         if self.tape is None or (not self.keeps and position == 0):
             return
         if self._begin(PLAYING):
-            assert self._thread is not None
-            self._turn = self._thread.ask(Seek(position))
+            assert self._client is not None
+            self._turn = self._client.ask(Seek(position))
 
     def step(self) -> None:
         self.seek(self.position + 1)
@@ -164,8 +154,8 @@ class Player(QObject):
     def set_speed(self, speed: float | None) -> None:
         """Steps a second, None for as many as it can."""
         self._speed = speed
-        if self._thread is not None:
-            self._thread.speed = speed
+        if self._client is not None:
+            self._client.set_speed(speed)
 
     @property
     def speed(self) -> float | None:
@@ -180,29 +170,28 @@ class Player(QObject):
 
     def look(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> None:
         """Ask for a close look; `looked` brings it."""
-        if self._thread is not None:
-            self._thread.ask(Look(node, output_nr, at))
+        if self._client is not None:
+            self._client.ask(Look(node, output_nr, at))
 
     def edit(self, edit: Edit) -> None:
-        if self._thread is not None:
-            self._thread.ask(edit)
+        if self._client is not None:
+            self._client.ask(edit)
 
     def undo_edit(self) -> None:
-        if self._thread is not None:
-            self._thread.ask(UndoEdit())
+        if self._client is not None:
+            self._client.ask(UndoEdit())
 
-    # -- the thread ----------------------------------------------------------------------------------------------------
+    # -- the playback --------------------------------------------------------------------------------------------------
 
     def _begin(self, state: str) -> bool:
         """See that a graph is kept, or is about to be."""
-        if self.tape is None or self._hold is None:
+        if self.tape is None or self.batch is None:
             return False
-        if self._thread is None:
-            self._thread = thread = PlaybackThread(self._hold, self.tape, self)
-            thread.speed = self._speed
-            thread.told.connect(self._told)
-            thread.finished.connect(self._ended)
-            thread.start()
+        if self._client is None:
+            self._client = client = PlaybackClient(PlaybackRequest(self.batch, self.tape, self._speed), self)
+            client.told.connect(self._told)
+            client.ended.connect(self._ended)
+            client.start()
             self._set_state(LOADING)
         elif self.state != LOADING:
             self._set_state(state)
@@ -211,43 +200,43 @@ class Player(QObject):
 
     def let_go(self) -> None:
         """Keep nothing any more. The numbers of the tape go too: they were of the graph that was kept."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._leaving.append(thread)
-            thread.leave()
+        client, self._client = self._client, None
+        if client is not None:
+            self._leaving.append(client)
+            client.leave()
         self._timer.stop()
         before, self.records = self.position, []
         self.arriving, self.fan_ins, self.edits, self.kept, self.norms, self.last = (), (), (), 0, {}, None
         if before:
             self.moved.emit(before, 0)
-        if thread is not None:
+        if client is not None:
             self._set_state(READY if self.tape is not None else EMPTY)
             self.changed.emit()
 
     def close(self) -> None:
-        """Let go, and wait for the thread: the window closes."""
+        """Let go, and wait until that is done: the window closes."""
         self.let_go()
-        for thread in list(self._leaving):
-            thread.wait()
+        for client in list(self._leaving):
+            client.wait()
 
     @Slot()
     def _ended(self) -> None:
-        thread = self.sender()
-        if thread in self._leaving:
-            self._leaving.remove(thread)
-        if thread is self._thread:  # it could not begin, or cannot go on
-            self._thread = None
+        client = self.sender()
+        if client in self._leaving:
+            self._leaving.remove(client)
+        if client is self._client:  # it could not begin, or cannot go on
+            self._client = None
             self.let_go()
             self._set_state(READY if self.tape is not None else EMPTY)
-        if thread is not None:
-            thread.deleteLater()
+        if client is not None:
+            client.deleteLater()
 
     def _drain(self) -> None:
         """Take in what was played since the last look."""
-        if self._thread is None:
+        if self._client is None:
             return
         before, least = self.position, self.position
-        for event in self._thread.steps.drain():
+        for event in self._client.drain():
             if isinstance(event, Back):
                 del self.records[event.position :]
                 least = min(least, event.position)
@@ -265,15 +254,16 @@ class Player(QObject):
     def _told(self, what: object) -> None:
         if isinstance(what, LetGo):
             self.let_go_of.emit(what.alive)
-        if self.sender() is not self._thread:
+        if self.sender() is not self._client:
             return
         self._drain()
         if isinstance(what, Kept):
             if not what.same:
+                assert what.tape is not None
                 self._take(what.tape)
                 self.replaced.emit(what.tape)
             else:
-                self.tape = what.tape
+                self.tape = what.tape or self.tape
                 self.changed.emit()
             self._set_state(PLAYING)
         elif isinstance(what, Stood):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from PySide6.QtCore import QObject, QTimer
 
 from app.autograd.playback.steps import PassResult, Stop
 from app.autograd.tape import Tape
+from app.engine.requests.capture import CaptureRequest
 from app.views.autograd.tape.player import EMPTY, EVERY, PLAYING, READY, STANDING, Player
-
-if TYPE_CHECKING:
-    from app.views.autograd.tape.player import Hold
 
 
 class RecordedPlayer(Player):
@@ -28,10 +24,10 @@ class RecordedPlayer(Player):
         self._passed = passed or PassResult(())
         self.changed.emit()
 
-    def set_tape(self, tape: Tape | None, hold: Hold | None = None) -> None:
+    def set_tape(self, tape: Tape | None, batch: CaptureRequest | None = None) -> None:
         self.let_go()
         self._passed = PassResult(())
-        super().set_tape(tape, hold)
+        super().set_tape(tape, batch)
 
     def __len__(self) -> int:
         return len(self._passed.records)

@@ -14,15 +14,15 @@ from app.autograd.grouping import Folded, fold, group_by_layer
 from app.autograd.pictures.diagram import draw
 from app.autograd.pictures.replay_html import replay_html
 from app.autograd.playback.steps import PassResult
-from app.autograd.tape import Tape
+from app.autograd.tape import Tape, same_graph
 from app.diagram.diagram import Drawing
+from app.engine.requests.playback import RecordRequest
 from app.util import atomic
-from app.views.autograd.playback_thread import drawn_alike
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
     from app.views.autograd.page import AutogradRoom
-    from app.views.autograd.tape.player import Hold, Player
+    from app.views.autograd.tape.player import Player
     from app.views.main_window import MainWindow
 
 FILTER = "HTML replay (*.html)"
@@ -56,10 +56,10 @@ class ReplayControl(QObject):
             return
         window.settings.export_folder = path.parent
         write = partial(_write, path, f"{window.document.project.name}: backward", tape, folded, drawing)
-        if player.tape is not None and drawn_alike(player.tape, tape) and player.position == len(player) > 0:
+        if player.tape is not None and same_graph(player.tape, tape) and player.position == len(player) > 0:
             ask = partial(write, player.result(), player.tape)
-        elif player.hold is not None:
-            ask = partial(_play, player.hold, write)
+        elif player.batch is not None:
+            ask = partial(_play, RecordRequest(player.batch), write)
         else:
             return
         window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
@@ -82,13 +82,12 @@ class ReplayControl(QObject):
         self._window.refuse("The replay was not written", str(failure.error))
 
 
-def _play(hold: Hold, write: partial[tuple[Path, int, str]]) -> tuple[Path, int, str]:
-    """Run the batch again, play it to its end, let go of it, and write that."""
-    from app.autograd.playback.full_backward import play_through
+def _play(request: RecordRequest, write: partial[tuple[Path, int, str]]) -> tuple[Path, int, str]:
+    """Run the batch again, play it to its end, and write that."""
+    from app.engine.tasks.playback import record
 
-    with hold() as graph:
-        passed, stopped = play_through(graph)
-        return write(passed, graph.tape, stopped)
+    recorded = record(request)
+    return write(recorded.passed, recorded.tape, recorded.stopped)
 
 
 def _write(
@@ -99,7 +98,7 @@ def _write(
 
     Where another graph was played than was drawn (of a net that goes another way each time), that one is drawn.
     """
-    if played is not None and not drawn_alike(played, tape):
+    if played is not None and not same_graph(played, tape):
         grouped = bool(drawing.groups)
         blocks = any(group.parent for group in folded.groups)
         groups = group_by_block(played) if blocks else group_by_layer(played)

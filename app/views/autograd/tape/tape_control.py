@@ -13,10 +13,10 @@ from app.autograd.pictures.diagram import summary
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import bytes_text
+from app.engine.requests.playback import Trouble
 from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.inspector.gradient_look import LookSections
 from app.views.autograd.inspector.gradient_sections import GradientSections
-from app.views.autograd.playback_thread import Trouble
 from app.views.autograd.tape.player import LOADING, PLAYING, Player
 from app.views.autograd.tape.replay_control import ReplayControl
 from app.views.autograd.tape.step_list import StepList
@@ -24,8 +24,8 @@ from app.views.autograd.tape.tape_page import TapePage
 from app.views.ui.docks import PageHeights
 
 if TYPE_CHECKING:
+    from app.engine.requests.capture import CaptureRequest
     from app.views.autograd.inspector.inspector import Sections
-    from app.views.autograd.tape.player import Hold
     from app.views.main_window import MainWindow
 
 REFRESH = 0.3  # seconds between two looks of the inspector while a tape is played
@@ -71,7 +71,7 @@ class TapeControl(QObject):
         player.troubled.connect(self._troubled)
         player.let_go_of.connect(self._let_go_of)
         application = QCoreApplication.instance()
-        if application is not None:  # a thread that goes on must not outlive the program
+        if application is not None:  # what is played must not outlive the program
             application.aboutToQuit.connect(self.close)
 
     # -- commands ------------------------------------------------------------------------------------------------------
@@ -165,9 +165,9 @@ class TapeControl(QObject):
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
-    def _captured(self, tape: Tape, hold: Hold) -> None:
+    def _captured(self, tape: Tape, batch: CaptureRequest) -> None:
         self._window.room.set_tape(tape)
-        self.player.set_tape(tape, hold)
+        self.player.set_tape(tape, batch)
 
     def _centre_shown(self, key: str) -> None:
         """Steps belong to the graph as the outline does to the drawing; there is no room for both."""

@@ -1,196 +1,173 @@
-"""A kept graph and its backward pass, played on a thread of its own: requests in, what happened out.
+"""Play the backward pass of a kept graph on one thread: commands in, events out.
 
-What is played never leaves the thread. Steps come out through a ring that the window polls, as plain data; a signal is
-sent for a change of state only. The thread begins with the forward pass and ends by letting go of the graph.
+What is played never leaves the thread. Events come out in the order in which they happened, steps many at a time.
 """
 
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, QThread, Signal
-
-from app.autograd.playback.steps import Breaks, FanIn, GradStats, StepRecord, Stop
-from app.autograd.tape import Tape
-from app.telemetry.ring import Ring
+from app.autograd.playback.steps import StepRecord, Stop
+from app.autograd.tape import same_graph
+from app.engine.requests.playback import (
+    Back,
+    Command,
+    Edit,
+    Event,
+    Kept,
+    Leave,
+    LetGo,
+    Look,
+    Looked,
+    Pause,
+    Play,
+    PlaybackRequest,
+    RecordedPass,
+    RecordRequest,
+    Seek,
+    SetSpeed,
+    Steps,
+    Stood,
+    Trouble,
+    UndoEdit,
+)
+from app.engine.tasks.capture import batch_of
 from app.util import openmp
 
 if TYPE_CHECKING:
-    from app.autograd.playback.gradient_stats import GradientLook
     from app.autograd.playback.kept_graph import LiveGraph
     from app.autograd.playback.playback import Playback
 
-
-# -- what is asked ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Seek:
-    """Go to where `position` nodes have run."""
-
-    position: int
+EVERY = 0.03  # seconds between two messages of steps while a pass is played
 
 
-@dataclass(frozen=True)
-class Play:
-    """Go on to the end or to a break, from the start where `again`."""
+def record(request: RecordRequest) -> RecordedPass:
+    """Run a batch forward and backward, every step recorded; the graph is freed. Raises as `batch_of`."""
+    from app.autograd.playback.full_backward import play_through
 
-    breaks: Breaks
-    again: bool = False
-
-
-@dataclass(frozen=True)
-class Look:
-    """Look at what has arrived before an output of a node; `at` chooses the sample. Answered by a `Looked`."""
-
-    node: int
-    output_nr: int
-    at: tuple[int, ...] = ()
+    with batch_of(request.batch).hold() as graph:
+        tape = graph.tape
+        passed, stopped = play_through(graph)
+        return RecordedPass(tape, passed, stopped)
 
 
-@dataclass(frozen=True)
-class Edit:
-    """Change what has arrived before an output of a node. `kind` is one of `edits.KINDS`, or "value": `amount` for the
-    one element at `index`, or for all of them without one."""
+class Outbox:
+    """Sends events in order from a thread of its own: steps are collected for `EVERY` seconds, all else is sent at
+    once. `send` is never called by two threads at a time."""
 
-    node: int
-    output_nr: int
-    kind: str
-    amount: float = 1.0
-    index: tuple[int, ...] = ()
+    def __init__(self, send: Callable[[Event], None]) -> None:
+        self._send = send
+        self._wake = Condition()
+        self._waiting: list[Event | StepRecord] = []
+        self._urgent = self._closing = False
+        self._thread = threading.Thread(target=self._run, name="events of a playback", daemon=True)
+        self._thread.start()
 
+    def put(self, event: Event) -> None:
+        with self._wake:
+            self._waiting.append(event)
+            self._urgent = True
+            self._wake.notify()
 
-@dataclass(frozen=True)
-class UndoEdit:
-    """Undo the last edit made at this position."""
+    def step(self, record: StepRecord) -> None:
+        with self._wake:
+            self._waiting.append(record)
+            if len(self._waiting) == 1:
+                self._wake.notify()
 
+    def close(self) -> None:
+        """Send the rest, and end."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join()
 
-# -- what is told -----------------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        while not self._closing or self._waiting:
+            with self._wake:
+                self._wake.wait_for(lambda: self._waiting or self._closing)
+                waiting, self._waiting = self._waiting, []
+                self._urgent = False
+            self._send_all(waiting)
+            with self._wake:
+                self._wake.wait_for(lambda: self._urgent or self._closing, EVERY)
 
+    def _send_all(self, waiting: list[Event | StepRecord]) -> None:
+        steps: list[StepRecord] = []
+        for event in waiting:
+            if isinstance(event, StepRecord):
+                steps.append(event)
+                continue
+            self._send_steps(steps)
+            self._send(event)
+        self._send_steps(steps)
 
-@dataclass(frozen=True)
-class Kept:
-    """The graph is there. `same` says whether it is the one that was expected; `tape` describes it."""
-
-    tape: Tape
-    same: bool
-
-
-@dataclass(frozen=True)
-class Back:
-    """Records from `position` on are no longer true."""
-
-    position: int
-
-
-@dataclass(frozen=True)
-class Stood:
-    """A movement has ended; `kept` are about the bytes that playing keeps alive, `edits` as a Playback has them.
-
-    `arriving` and `fan_ins` are of the node that runs next. `turn` is what `ask` answered for the movement.
-    """
-
-    stop: Stop
-    turn: int
-    kept: int
-    edits: tuple[tuple[int, int, int], ...] = ()
-    arriving: tuple[GradStats | None, ...] = ()
-    fan_ins: tuple[FanIn, ...] = ()
-
-
-@dataclass(frozen=True)
-class Looked:
-    """The answer to a `Look`; `look` is None where no gradient has arrived or it is no longer kept."""
-
-    asked: Look
-    look: GradientLook | None
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """Something could not be done; `node` is the backward node that raised, if one did.
-
-    `traceback` is there where the fault is the program's own.
-    """
-
-    title: str
-    reason: str
-    node: int | None = None
-    traceback: str = ""
+    def _send_steps(self, steps: list[StepRecord]) -> None:
+        if steps:
+            self._send(Steps.of(steps))
+            steps.clear()
 
 
-@dataclass(frozen=True)
-class LetGo:
-    """The graph was let go of; `alive` are the bytes of its loss, weights and activations that are still there."""
-
-    alive: int
-
-
-class PlaybackThread(QThread):
-    """Runs `hold()` and plays what it gives. `told` carries Kept, Stood, Looked, Trouble and at last LetGo.
+class PlaybackSession:
+    """Runs a batch and plays it. `send` gets Kept, Steps, Back, Stood, Looked, Trouble and at last LetGo.
 
     Of movements (Seek, Play) the newest ends the others; everything else is done in turn, between two steps if need be.
-    `expected` is the tape that the window shows. Connect `told` to a bound method of a QObject: it arrives queued.
     """
 
-    told = Signal(object)
-    # How many steps a second a `Play` takes, None for as many as it can; may be changed while it plays.
-    speed: float | None = None
-
-    def __init__(self, hold: Callable[[], LiveGraph], expected: Tape | None, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._hold, self._expected = hold, expected
+    def __init__(self, request: PlaybackRequest, send: Callable[[Event], None]) -> None:
+        self._request = request
+        self.speed = request.speed
+        self._outbox = Outbox(send)
         self._wake = Condition()
         self._waiting: deque[tuple[Any, int]] = deque()
         self._turn = 0  # of the newest movement: an older one ends when it sees a newer number
         self._leaving = False
-        self.steps: Ring[StepRecord | Back] = Ring()
 
-    # -- from the window's thread --------------------------------------------------------------------------------------
+    # -- from any thread -----------------------------------------------------------------------------------------------
 
-    def ask(self, request: Seek | Play | Look | Edit | UndoEdit) -> int:
-        """Have something done; returns at once, with the number of the newest movement."""
+    def ask(self, command: Command) -> None:
+        """Have something done; returns at once."""
         with self._wake:
-            if isinstance(request, Seek | Play):
-                self._drop(Seek, Play)
+            if isinstance(command, SetSpeed):
+                self.speed = command.speed
+                return
+            if isinstance(command, Pause | Leave):
                 self._turn += 1
-            elif isinstance(request, Look):
-                self._drop(Look)
-            self._waiting.append((request, self._turn))
+                self._leaving = self._leaving or isinstance(command, Leave)
+            else:
+                if isinstance(command, Seek | Play):
+                    self._drop(Seek, Play)
+                    self._turn += 1
+                elif isinstance(command, Look):
+                    self._drop(Look)
+                self._waiting.append((command, self._turn))
             self._wake.notify()
-            return self._turn
 
     def _drop(self, *kinds: type) -> None:
         self._waiting = deque(one for one in self._waiting if not isinstance(one[0], kinds))
 
-    def pause(self) -> None:
-        """End the movement under way after the step that it is at."""
-        with self._wake:
-            self._turn += 1
-            self._wake.notify()
-
-    def leave(self) -> None:
-        """Let go of the graph and end; what is under way ends after its step."""
-        with self._wake:
-            self._leaving = True
-            self._turn += 1
-            self._wake.notify()
-
     # -- on its own ----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        """Play until `Leave`."""
         try:
-            graph = self._hold()
+            self._run()
+        finally:
+            self._outbox.close()
+
+    def _run(self) -> None:
+        try:
+            graph = batch_of(self._request.batch).hold()
         except Exception as error:  # whatever it is, the person who asked is told
-            self.told.emit(Trouble("Forward pass failed", f"{error}"))
+            self._outbox.put(Trouble("Forward pass failed", f"{error}"))
             return
         watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)]
         held, nodes = graph.tape.held, len(graph.nodes)
@@ -199,7 +176,7 @@ class PlaybackThread(QThread):
         if nodes > 1000:
             gc.collect(0)
         alive = sum(size for tensor, size in watched if tensor() is not None)
-        self.told.emit(LetGo(alive + (held if alive else 0)))
+        self._outbox.put(LetGo(alive + (held if alive else 0)))
 
     def _play_all(self, graph: LiveGraph) -> None:
         from app.autograd.playback.playback import Playback
@@ -207,13 +184,15 @@ class PlaybackThread(QThread):
         playback = None
         try:
             playback = Playback(graph)
-            self.told.emit(Kept(graph.tape, drawn_alike(graph.tape, self._expected)))
+            shown = self._request.expected
+            tape = graph.tape if graph.tape != shown else None
+            self._outbox.put(Kept(tape, same_graph(graph.tape, shown)))
             while (waiting := self._next()) is not None:
                 request, turn = waiting
                 self._do(playback, request, turn)
         except Exception as error:  # nobody foresaw it: what torch and the net may raise is told by `_do`
             reason, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
-            self.told.emit(Trouble("The backward pass cannot be played", reason, traceback=trace))
+            self._outbox.put(Trouble("The backward pass cannot be played", reason, traceback=trace))
         finally:
             if playback is not None:
                 playback.release()
@@ -241,7 +220,7 @@ class PlaybackThread(QThread):
         except ValueError as error:
             trouble = Trouble("The gradient was not changed", str(error))
         if trouble is not None:
-            self.told.emit(trouble)
+            self._outbox.put(trouble)
             self._stood(playback, Stop("failed", playback.position, playback.next_node), turn)
 
     def _play(self, playback: Playback, play: Play, turn: int) -> None:
@@ -250,13 +229,13 @@ class PlaybackThread(QThread):
             return
         if play.again:
             playback.seek(0)
-            self.steps.append(Back(0))
+            self._outbox.put(Back(0))
         stop = playback.run(play.breaks, lambda record: self._played(playback, record, turn))
         self._stood(playback, stop, turn)
 
     def _played(self, playback: Playback, record: StepRecord, turn: int) -> bool:
         """After a step: wait as the speed asks for, and do meanwhile what else is asked. False ends the movement."""
-        self.steps.append(record)
+        self._outbox.step(record)
         return self._turn == turn and self._rest(playback, turn)
 
     def _rest(self, playback: Playback, turn: int) -> bool:
@@ -277,23 +256,23 @@ class PlaybackThread(QThread):
     def _seek(self, playback: Playback, position: int, turn: int) -> None:
         if position < playback.position:
             playback.seek(position)
-            self.steps.append(Back(playback.position))
+            self._outbox.put(Back(playback.position))
         while playback.position < position and self._turn == turn:
             record = playback.step()
             if record is None:
                 break
-            self.steps.append(record)
+            self._outbox.step(record)
         reason = "end" if playback.next_node is None else "node" if playback.position == position else "cancelled"
         self._stood(playback, Stop(reason, playback.position, playback.next_node), turn)
 
     def _stood(self, playback: Playback, stop: Stop, turn: int) -> None:
         arriving, fan_ins = playback.waiting()
-        self.told.emit(Stood(stop, turn, playback.kept, playback.edits, arriving, fan_ins))
+        self._outbox.put(Stood(stop, turn, playback.kept, playback.edits, arriving, fan_ins))
 
     def _aside(self, playback: Playback, request: Any) -> None:
         """What is done without moving."""
         if isinstance(request, Look):
-            self.told.emit(Looked(request, playback.look(request.node, request.output_nr, request.at)))
+            self._outbox.put(Looked(request, playback.look(request.node, request.output_nr, request.at)))
             return
         if isinstance(request, UndoEdit):
             playback.undo_edit()
@@ -314,13 +293,6 @@ def _change(playback: Playback, request: Edit) -> Any:
     changed = gradient.to_dense().clone()
     changed[request.index if request.index else ...] = request.amount
     return changed
-
-
-def drawn_alike(tape: Tape, expected: Tape | None) -> bool:
-    """Whether two tapes are drawn alike, so that numbers of the one belong to the other."""
-    return expected is not None and (tape.nodes, tape.edges, tape.order) == (
-        expected.nodes, expected.edges, expected.order,
-    )  # fmt: skip
 
 
 def _tensors(graph: LiveGraph) -> list[Any]:

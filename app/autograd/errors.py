@@ -1,0 +1,21 @@
+"""Errors of a capture. They hold no tensor, so they can be sent to another process."""
+
+from __future__ import annotations
+
+
+class CaptureError(RuntimeError):
+    """A graph could not be captured; the text says why and what to do."""
+
+
+class NoGraph(CaptureError):
+    """The forward pass ran, but nothing in it requires a gradient."""
+
+
+class ForwardFailed(CaptureError):
+    """The net or its loss raised. `node` and `line` say where in the drawing and in the generated text, if known."""
+
+    def __init__(self, message: str, node: str | None, line: int | None, traceback_text: str) -> None:
+        super().__init__(message)
+        self.node = node
+        self.line = line
+        self.traceback_text = traceback_text

@@ -1,0 +1,46 @@
+"""One gradient closely looked at, as frozen plain data: numbers, histogram, pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.autograd.playback.steps import GradStats
+from app.telemetry.histogram import Histogram
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`data` is `height` rows of `width` bytes: 128 is 0, 1 and 255 are minus and plus the look's `absmax`, and 0 is a
+    value that is NaN or infinite. Of larger gradients every n-th row and column is shown: `every` says which."""
+
+    height: int
+    width: int
+    data: bytes
+    every: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class GradientLook:
+    """`rows` are numbers as text from the start of the last two dimensions, `where` says of which part of the tensor.
+
+    `histogram` is of the finite values; `nan`, `positive_inf` and `negative_inf` count the others. `pictures` are one
+    for each channel of the sample at `at` (4 dimensions), or one (2 and 3 dimensions, and 1 as a single row).
+    `leading` are the sizes of the dimensions that `at` chooses in.
+    """
+
+    stats: GradStats
+    where: str
+    rows: tuple[tuple[str, ...], ...]
+    histogram: Histogram
+    nan: int
+    positive_inf: int
+    negative_inf: int
+    pictures: tuple[Picture, ...]
+    at: tuple[int, ...] = ()
+    leading: tuple[int, ...] = ()
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The bounds of the histogram's bins, one more than there are bins."""
+        low, high, bins = self.histogram.low, self.histogram.high, len(self.histogram.counts)
+        return tuple(low + (high - low) * place / bins for place in range(bins + 1))

@@ -1,0 +1,81 @@
+"""What is asked for when one batch is captured: plain data, so that it can be asked of another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from app.autograd.capture_options import CaptureOptions
+from app.autograd.tape import Label, Tape
+from app.builder.catalog.catalog import Catalog
+from app.builder.graph import Graph
+from app.training.job import Job
+from app.util.frozen import FrozenMap
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """The weights that a run of the job would begin with."""
+
+
+@dataclass(frozen=True)
+class NewestWeights:
+    """Those of the newest run in a folder of kept runs that trained this very net; initial ones where none did."""
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A checkpoint, or else a state_dict, in a file of ours. `words` say where it comes from, and follow "weights"."""
+
+    path: str
+    words: str
+    is_checkpoint: bool = True
+
+
+WeightsChoice = InitialWeights | NewestWeights | WeightsFile
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """One batch of a job's data through its net, in train or eval mode, and the graph below its loss.
+
+    `options` say what differs from a plain capture; their `batch` is how many samples, 0 for as many as a step of the
+    job has. `labels` are how the graph calls and colours the nodes of the drawing.
+    """
+
+    job: Job
+    labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
+    train: bool = True
+    weights: WeightsChoice = InitialWeights()
+    options: CaptureOptions = CaptureOptions()
+
+    @property
+    def diagnosed(self) -> CaptureRequest:
+        """The same batch as the diagnostics run it: every node of its graph has its layer and its line."""
+        return replace(self, options=self.options.looked_into)
+
+    def of_samples(self, batch: int) -> CaptureRequest:
+        """The same with so many samples."""
+        return replace(self, options=replace(self.options, batch=batch))
+
+
+@dataclass(frozen=True)
+class Captured:
+    """`request` is what was asked for with the weights that were found: asked again it has the same ones.
+
+    `weights` says which they are, in words.
+    """
+
+    tape: Tape
+    request: CaptureRequest
+    weights: str
+
+
+def node_labels(graph: Graph, catalog: Catalog) -> FrozenMap[str, Label]:
+    """How the autograd graph calls and colours the nodes of the drawing."""
+    found: Mapping[str, Label] = {
+        node.id: Label(node.name, catalog.of(graph, node).category) for node in graph.nodes.values()
+    }
+    return FrozenMap(found)

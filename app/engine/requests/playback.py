@@ -1,0 +1,185 @@
+"""A kept graph and its backward pass, played elsewhere: what is asked for, and what comes back, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.autograd import codec
+from app.autograd.playback.gradient_look import GradientLook
+from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
+from app.autograd.tape import Tape
+from app.engine.requests.capture import CaptureRequest
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlaybackRequest:
+    """Run a batch forward, keep its graph, and play it as the commands below say until `Leave`.
+
+    `expected` is the tape that is shown, `speed` how many steps a second a `Play` takes, None for as many as it can.
+    """
+
+    batch: CaptureRequest
+    expected: Tape | None = None
+    speed: float | None = None
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """Run a batch forward and backward, every step recorded."""
+
+    batch: CaptureRequest
+
+
+@dataclass(frozen=True)
+class RecordedPass:
+    """The steps of a whole backward pass over `tape`. `stopped` says why it ended before the last one, "" if not."""
+
+    tape: Tape
+    passed: PassResult
+    stopped: str
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Seek:
+    """Go to where `position` nodes have run."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Play:
+    """Go on to the end or to a break, from the start where `again`."""
+
+    breaks: Breaks
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """Describe what has arrived before an output of a node; `at` chooses the sample. Answered by a `Looked`."""
+
+    node: int
+    output_nr: int
+    at: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Change what has arrived before an output of a node. `kind` is one of `gradient_edits.KINDS`, or "value": `amount`
+    for the one element at `index`, or for all of them without one."""
+
+    node: int
+    output_nr: int
+    kind: str
+    amount: float = 1.0
+    index: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class UndoEdit:
+    """Undo the last edit made at this position."""
+
+
+@dataclass(frozen=True)
+class SetSpeed:
+    """How many steps a second from now on, None for as many as it can."""
+
+    speed: float | None
+
+
+@dataclass(frozen=True)
+class Pause:
+    """End the movement under way after the step that it is at."""
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Free the graph and end; what is under way ends after its step."""
+
+
+Command = Seek | Play | Look | Edit | UndoEdit | SetSpeed | Pause | Leave
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The graph is kept. `same` says whether it is drawn as the one that was expected; `tape` describes it, None where
+    it is that very one."""
+
+    tape: Tape | None
+    same: bool
+
+
+@dataclass(frozen=True)
+class Back:
+    """Records from `position` on are no longer true."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps that were played one after the other, packed: as objects they would take longer to send than to run."""
+
+    packed: bytes
+
+    @classmethod
+    def of(cls, records: list[StepRecord]) -> Steps:
+        return cls(codec.packed(records))
+
+    @property
+    def records(self) -> list[StepRecord]:
+        return codec.unpacked(self.packed, list[StepRecord])
+
+
+@dataclass(frozen=True)
+class Stood:
+    """A movement has ended; `kept` are about the bytes that playing keeps alive, `edits` as a Playback has them.
+
+    `arriving` and `fan_ins` are of the node that runs next. `turn` is the number of the movement, which counts every
+    Seek, Play and Pause; -1 for an edit.
+    """
+
+    stop: Stop
+    turn: int
+    kept: int
+    edits: tuple[tuple[int, int, int], ...] = ()
+    arriving: tuple[GradStats | None, ...] = ()
+    fan_ins: tuple[FanIn, ...] = ()
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The answer to a `Look`; `look` is None where no gradient has arrived or it is no longer kept."""
+
+    asked: Look
+    look: GradientLook | None
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something could not be done; `node` is the backward node that raised, if one did.
+
+    `traceback` is there where the fault is the program's own.
+    """
+
+    title: str
+    reason: str
+    node: int | None = None
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class LetGo:
+    """The graph was freed; `alive` are the bytes of its loss, weights and activations that are still there."""
+
+    alive: int
+
+
+Event = Kept | Back | Steps | Stood | Looked | Trouble | LetGo
