@@ -247,7 +247,7 @@ def _arrays() -> Iterator[Case]:
         ("of 0 bytes", _changed(lambda data: b""), 0),
         ("a flipped bit", _changed(_flipped), 0),
         ("another name", _npz(a=_X, b=_Y, c=_Y), 0),
-        ("a member that is no array", _members, 0),
+        ("a member that is not an array", _members, 0),
         ("4 GB of zeros in 4 MB", _bomb, 0),
     ):
         yield Case(f"arrays: {name}", "file.tensors", write, keeps)

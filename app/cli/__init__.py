@@ -84,15 +84,15 @@ def _look_at(arguments: Sequence[str]) -> None:
         if not argument:
             raise Refused(f"the text after {before or 'tapedeck'} is empty; give it a value or leave it out")
         if "\0" in argument:
-            raise Refused(f"{argument} holds a NUL character, which no name can have")
+            raise Refused(f"{argument} contains a NUL character, which is not allowed in names")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="tapedeck", description="Tapedeck without its window.")
+    parser = _Parser(prog="tapedeck", description="Tapedeck on the command line, without its window.")
     parser.add_argument("--version", action="version", version=f"tapedeck {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
-    check = commands.add_parser("check", help="say what is wrong with a project")
+    check = commands.add_parser("check", help="report the problems of a project")
     check.add_argument("project", type=Path)
     check.add_argument("--json", action="store_true", help="one JSON object on stdout")
     check.set_defaults(command=_check)
@@ -103,13 +103,18 @@ def _parser() -> argparse.ArgumentParser:
     trying = (train.add(commands), data.add(commands), trials.add(commands), evaluate.add(commands))
     export = cli_export.add(commands)
     for command in (*trying, check, export):
-        command.add_argument("--trust", action="store_true", help="run the project's own files of layers, this once")
+        command.add_argument(
+            "--trust", action="store_true", help="run the project's custom layer files, this time only"
+        )
     for command in (*trying, export, autograd.add(commands)):
-        command.add_argument("--traceback", action="store_true", help="where a step fails, show the whole traceback "
-                             "and not the lines of your own files alone")  # fmt: skip
+        command.add_argument(
+            "--traceback",
+            action="store_true",
+            help="if a step fails, show the full traceback instead of the lines of your own files only",
+        )
     import_model.add(commands)
     runs.add(commands)
-    doctor = commands.add_parser("doctor", help="what this machine has and lacks")
+    doctor = commands.add_parser("doctor", help="report what is installed and what is missing")
     doctor.set_defaults(command=_doctor)
     return parser
 
@@ -129,7 +134,7 @@ def _whole(text: str, lowest: int) -> int:
     except ValueError:  # of thousands of digits too
         number = -1
     if not lowest <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{text:.40} is not a whole number from {lowest} on")
+        raise argparse.ArgumentTypeError(f"{text:.40} is not an integer of at least {lowest}")
     return number
 
 
@@ -143,7 +148,7 @@ def device(name: str) -> str:
     except JobError as error:
         raise Refused(str(error)) from error
     if absent:
-        raise Refused(f"device {name} is not present here; there is {', '.join(each.id for each in devices())}")
+        raise Refused(f"device {name} is not available here; available: {', '.join(each.id for each in devices())}")
     return name
 
 
@@ -224,7 +229,7 @@ def sound(project: Project, alone: bool = False) -> Analysis:
 
     if files := custom_layers.waiting(project):
         names = ", ".join(str(one.path) for one in files)
-        raise Refused(f"{names} is not trusted yet and nothing of it was run; look at it, then give --trust", 1)
+        raise Refused(f"{names} is not trusted yet and none of its code was run; review it, then pass --trust", 1)
     analysis, problems = _analysed(project, alone)
     errors = [problem for problem in problems if problem.severity == "error"]
     if len(errors) == 1:
@@ -281,7 +286,7 @@ def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
 def has_place(path: Path) -> None:
     """Refuse a file that cannot be put where it is to be, or would take the place of a pipe. Raises Refused."""
     if path.is_dir():
-        raise Refused(f"{path} is a folder; give the name of a file")
+        raise Refused(f"{path} is a folder; pass a file name")
     if not path.parent.is_dir():
         raise Refused(f"{path} cannot be written: there is no folder {path.parent}")
     if path.exists():
@@ -336,13 +341,13 @@ def say_open(path: Path) -> None:
 
     owner = file_lock.holder(path)
     if owner is not None:
-        print(f"{path} is open in a window ({owner.words}), which shows that it has changed", file=sys.stderr)
+        print(f"{path} is open in a window ({owner.words}), which reports the change", file=sys.stderr)
 
 
 def say_backup(path: Path, backup: Path | None) -> None:
     """Print where the original of a file of an older format is kept, if `project_file.write` made a backup."""
     if backup is not None:
-        print(f"{path} was of an older format; the original is kept as {backup}")
+        print(f"{path} was of an older format; the original was saved as {backup}")
 
 
 def _name(problem: Problem, project: Project) -> str:

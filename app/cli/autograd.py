@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from app.autograd.tape import Tape
 
 WORDS = """
-SOURCE is a project, FILE.py with a snippet, or FILE.py:FUNCTION. A snippet shows the graph below its last expression,
-its `loss`, or its newest tensor; a FUNCTION what it gives back: a loss, tensors, or a net that is then called with what
---input says. A file of your own runs only with --trust, or once it is trusted in the window, in a process of its own.
+SOURCE is a project, FILE.py with a snippet, or FILE.py:FUNCTION. A snippet shows the graph of its last expression, its
+`loss`, or its newest tensor; a FUNCTION the graph of what it returns: a loss, tensors, or a network that is then called
+with --input. Your own files run only with --trust, or if trusted in the window, in a separate process.
 """
 SECONDS, GIGABYTES = 120.0, 4.0
 
@@ -26,34 +26,56 @@ def add(commands: Any) -> argparse.ArgumentParser:
     from app import cli
     from app.cli import autograd_project
 
-    words = "the grad_fn graph of one batch, or of a file's code, as a picture or as data"
+    words = "write the grad_fn graph of one batch, or of a file's code, as a picture or as data"
     parser = commands.add_parser("autograd", help=words, description=WORDS)
     parser.add_argument("project", type=Path, metavar="SOURCE")
-    parser.add_argument("--out", type=Path, help=f"a file ending in {', '.join(cli.PICTURES)}, or in .html: a page "
-                        "that plays the backward pass")  # fmt: skip
-    parser.add_argument("--play", action="store_true", help="play the backward pass, and put its order, norms and "
-                        "bytes into the file of JSON")  # fmt: skip
-    parser.add_argument("--findings", action="store_true", help="say what is wrong with the gradients, where, and what "
-                        "to do")  # fmt: skip
-    parser.add_argument("--gradcheck", nargs="?", const="", metavar="LAYER", help="hold backward's gradient against "
-                        "finite differences: of a layer, or of all")  # fmt: skip
-    parser.add_argument("--unfolded", action="store_true", help="every node instead of one box a layer")
-    parser.add_argument("--group", choices=("layer", "block", "none"), default="layer", help="boxes a layer (layer), "
-                        "blocks within blocks, or none at all")  # fmt: skip
-    parser.add_argument("--trust", action="store_true", help="run FILE.py, or the project's own files, this once")
-    batch = parser.add_argument_group("of a project")
-    batch.add_argument("--batch", type=cli.positive, help="samples in the batch (as many as a step of the "
-                       "training has; of random inputs fewer where these would hold more than 1 GiB)")  # fmt: skip
-    batch.add_argument("--eval", action="store_true", help="in eval mode instead of train mode")
-    batch.add_argument("--start-weights", action="store_true", help="the weights that a run begins with, not the "
-                       "newest that a kept run of this net left")  # fmt: skip
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help=f"output file ending in {', '.join(cli.PICTURES)}, or in .html for a page that plays the backward pass",
+    )
+    parser.add_argument(
+        "--play",
+        action="store_true",
+        help="play the backward pass, and add its order, norms and bytes to the JSON file",
+    )
+    parser.add_argument("--findings", action="store_true", help="diagnose the gradients: problem, location and fix")
+    parser.add_argument(
+        "--gradcheck",
+        nargs="?",
+        const="",
+        metavar="LAYER",
+        help="compare backward's gradient with finite differences (gradcheck), for a layer or for all",
+    )
+    parser.add_argument("--unfolded", action="store_true", help="show every node instead of one box per layer")
+    parser.add_argument(
+        "--group",
+        choices=("layer", "block", "none"),
+        default="layer",
+        help="one box per layer, nested blocks, or no grouping",
+    )
+    parser.add_argument(
+        "--trust", action="store_true", help="run FILE.py, or the project's custom layer files, this time only"
+    )
+    batch = parser.add_argument_group("project options")
+    batch.add_argument(
+        "--batch",
+        type=cli.positive,
+        help="samples in the batch (default: the training batch size; fewer if random inputs would exceed 1 GiB)",
+    )
+    batch.add_argument("--eval", action="store_true", help="use eval mode instead of train mode")
+    batch.add_argument(
+        "--start-weights",
+        action="store_true",
+        help="use the start weights of a run, not the newest weights of a stored run",
+    )
     batch.add_argument("--data", type=Path, help="folder of downloaded data sets")
     autograd_project.add_options(batch)
-    file = parser.add_argument_group("of a file")
-    file.add_argument("--of", metavar="NAME", help="the tensor whose graph is wanted")
-    file.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="what is taken")
-    file.add_argument("--timeout", type=float, default=SECONDS, help=f"seconds that it may take ({SECONDS:.0f})")
-    file.add_argument("--memory", type=float, default=GIGABYTES, help=f"GiB that it may take ({GIGABYTES:.0f})")
+    file = parser.add_argument_group("file options")
+    file.add_argument("--of", metavar="NAME", help="name of the tensor whose graph to show")
+    file.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="input shapes")
+    file.add_argument("--timeout", type=float, default=SECONDS, help=f"time limit in seconds ({SECONDS:.0f})")
+    file.add_argument("--memory", type=float, default=GIGABYTES, help=f"memory limit in GiB ({GIGABYTES:.0f})")
     parser.set_defaults(command=run)
     return parser
 
@@ -64,13 +86,13 @@ def run(options: argparse.Namespace) -> int:
 
     path: Path | None = options.out
     if path is None and not options.findings and options.gradcheck is None:
-        raise cli.Refused("give --out FILE, --findings or --gradcheck")
+        raise cli.Refused("pass --out FILE, --findings or --gradcheck")
     if path is not None and path.suffix not in (*cli.PICTURES, ".html"):
         raise cli.Refused(f"{path} ends in {path.suffix or 'nothing'}; it can be {', '.join(cli.PICTURES)} or .html")
     if path is not None:
         cli.has_place(path)
     if options.play and (path is None or path.suffix not in (".json", ".html")):
-        raise cli.Refused("--play puts what was played into a file of JSON, or of HTML: give --out F.json")
+        raise cli.Refused("--play writes the playback into a JSON or HTML file: pass --out F.json")
     file, _, function = str(options.project).rpartition(":")
     if function.isidentifier() and file.endswith(".py"):
         return _of_file(options, Path(file), function)
@@ -96,14 +118,14 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
 
     autograd_project.refuse_options(options)
     if (options.findings or options.gradcheck is not None) and not function:
-        raise cli.Refused("--findings and --gradcheck are of a net or a function: give FILE.py:FUNCTION")
+        raise cli.Refused("--findings and --gradcheck need a network or a function: pass FILE.py:FUNCTION")
     text = _trusted(options, file)
     try:
         inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
     except import_model.ImportFailed as error:
         raise cli.Refused(str(error)) from error
     if not (options.timeout > 0 and options.memory > 0):
-        raise cli.Refused("--timeout and --memory are numbers above 0")
+        raise cli.Refused("--timeout and --memory must be above 0")
     snippet = Snippet(text, file.name, function, inputs, str(file.resolve().parent), plays(options), options.findings,
                       options.gradcheck)  # fmt: skip
     answer = snippet_process.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))
@@ -132,7 +154,7 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise cli.Refused(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     if not options.trust and not Trust(default_file()).is_trusted(layer_files.digest(text)):
-        raise cli.Refused(f"{file} was not run; look at it, then give --trust", 1)
+        raise cli.Refused(f"{file} was not run; review it, then pass --trust", 1)
     return text
 
 
@@ -174,7 +196,7 @@ def write(
             more = {"played": None, "not_played": missing}
         cli.write_text(path, json.dumps({**to_json(tape), **(told or {}), **more}, indent=1) + "\n")
         if missing:
-            raise cli.Refused(f"{missing} {path} has the graph alone", 1)
+            raise cli.Refused(f"{missing} {path} contains the graph only", 1)
         return
     if missing:
         raise cli.Refused(missing, 1)

@@ -16,16 +16,31 @@ def add_options(batch: Any) -> None:
     """How the batch may be run differently."""
     from app.autograd.capture_options import VECTORS
 
-    batch.add_argument("--random", action="store_true", help="random inputs of the net's own shapes and dtypes, and "
-                       "random targets for the loss, whatever the data are")  # fmt: skip
-    batch.add_argument("--outputs", metavar="1,2", help="start at these outputs of the net, or at all, not at the loss")
-    batch.add_argument("--vector", metavar=f"{'|'.join(VECTORS)}[:INDEX]", help="the vector that backward starts with "
-                       "there (ones)")  # fmt: skip
-    batch.add_argument("--amp", choices=("bfloat16", "float16"), help="run net and loss under torch.autocast")
-    batch.add_argument("--checkpoint", action="append", default=[], metavar="MODULE", help="run a module under "
-                       "torch.utils.checkpoint")  # fmt: skip
-    batch.add_argument("--second-order", action="store_true", help="the graph below the square of the norm of the "
-                       "loss's gradient by all parameters, of a backward pass with create_graph=True")  # fmt: skip
+    batch.add_argument(
+        "--random",
+        action="store_true",
+        help="use random inputs of the network's input shapes and dtypes, and random targets, instead of the data",
+    )
+    batch.add_argument(
+        "--outputs", metavar="1,2", help="start at these outputs of the network, or at all, instead of the loss"
+    )
+    batch.add_argument(
+        "--vector",
+        metavar=f"{'|'.join(VECTORS)}[:INDEX]",
+        help="gradient vector that backward starts with there (ones)",
+    )
+    batch.add_argument("--amp", choices=("bfloat16", "float16"), help="run network and loss under torch.autocast")
+    batch.add_argument(
+        "--checkpoint", action="append", default=[], metavar="MODULE", help="run a module under torch.utils.checkpoint"
+    )
+    batch.add_argument(
+        "--second-order",
+        action="store_true",
+        help=(
+            "second order: the graph of the squared norm of the loss gradient with respect to all parameters "
+            "(create_graph=True)"
+        ),
+    )
 
 
 def refuse_options(options: argparse.Namespace) -> None:
@@ -35,7 +50,7 @@ def refuse_options(options: argparse.Namespace) -> None:
     given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
              "second_order", "start_weights") if getattr(options, name)]  # fmt: skip
     if given:
-        raise cli.Refused(f"{', '.join(given)}: of a project alone; a file's own code says how it is run")
+        raise cli.Refused(f"{', '.join(given)}: for projects only; a file's code decides how it runs")
 
 
 def capture_options(options: argparse.Namespace) -> CaptureOptions:
@@ -48,10 +63,10 @@ def capture_options(options: argparse.Namespace) -> CaptureOptions:
         raise cli.Refused(f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX")
     wanted = [] if options.outputs in (None, "all") else options.outputs.split(",")
     if not all(part.isdecimal() and int(part) for part in wanted):
-        raise cli.Refused(f"--outputs {options.outputs}: numbers from 1 on, such as 1,2, or all")
+        raise cli.Refused(f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all")
     loss = options.outputs is None and options.vector is None
     if options.second_order and not loss:
-        raise cli.Refused("--second-order looks at the gradient of the loss: leave out --outputs and --vector")
+        raise cli.Refused("--second-order uses the gradient of the loss: omit --outputs and --vector")
     return CaptureOptions(
         data="random" if options.random else "batch", batch=options.batch or 0, loss=loss,
         outputs=tuple(int(part) - 1 for part in wanted), vector=kind, index=int(index or 0), amp=options.amp or "",
@@ -105,19 +120,19 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     try:
         found = None if options.start_weights else newest.newest_checkpoint(store.runs_beside(options.project), source)
     except OSError as error:
-        raise cli.Refused(f"the kept runs cannot be read: {error.strerror or error}; --start-weights does "
-                          "without them", 1) from error  # fmt: skip
+        raise cli.Refused(f"the stored runs cannot be read: {error.strerror or error}; pass "
+                          "--start-weights to ignore them", 1) from error  # fmt: skip
     if found is None:
         return InitialWeights()
     path, words = found
-    cli.warn(f"weights {words}; --start-weights takes those that a run begins with")
+    cli.warn(f"weights {words}; --start-weights uses the start weights of a run")
     return WeightsFile(str(path), words)
 
 
 def _why(words: str, chosen: CaptureOptions) -> str:
     """What torch and Python say of an output or a module that is not there, said of what was asked for."""
     if chosen.outputs and "list index out of range" in words:
-        return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the net has fewer outputs"
+        return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the network has fewer outputs"
     if chosen.checkpoint and "has no attribute" in words:
         return f"--checkpoint {', '.join(chosen.checkpoint)}: {words.rpartition(': ')[2]}"
     return words

@@ -11,9 +11,9 @@ from typing import Any
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    data: argparse.ArgumentParser = commands.add_parser("data", help="read a project's data and say what they are")
+    data: argparse.ArgumentParser = commands.add_parser("data", help="read and describe a project's data")
     data.add_argument("project", type=Path)
-    data.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    data.add_argument("--data", type=Path, help="folder for downloaded datasets")
     data.add_argument("--json", action="store_true", help="one JSON object on stdout")
     data.set_defaults(command=run)
     return data

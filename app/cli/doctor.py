@@ -74,7 +74,7 @@ def print_report(stream: TextIO | None = None) -> int:
         if check.cure:
             print(f"  {'':<8} {'':<{width}}  -> {check.cure}", file=stream)
     missing = [check.name for check in checks if check.state == "missing"]
-    verdict = f"Missing: {', '.join(missing)}." if missing else "Everything that is needed is here."
+    verdict = f"Missing: {', '.join(missing)}." if missing else "All requirements are installed."
     print(f"\n{verdict}", file=stream)
     return 1 if missing else 0
 
@@ -173,13 +173,13 @@ def pyside_fault(version: str) -> str | None:
 
     >>> pyside_fault("6.11.3")
     >>> pyside_fault("6.12.0")
-    '6.12.0 is not used: 6.12.0 loses references to None and aborts while painting'
+    '6.12.0 is not supported: 6.12.0 loses references to None and aborts while painting'
     """
     release = numbers(version)
     if release[:3] in PYSIDE_BAD:
         return f"{version} is a broken release"
     if release >= PYSIDE_END:
-        return f"{version} is not used: 6.12.0 loses references to None and aborts while painting"
+        return f"{version} is not supported: 6.12.0 loses references to None and aborts while painting"
     if release < PYSIDE:
         return f"{version} is older than {dotted(PYSIDE)}"
     return None
@@ -261,14 +261,14 @@ def _window() -> Check:
         found = f"{shown or 'no display'}; not found: {', '.join(missing)}"
         return Check("window", "missing" if shown else "note", found, install_line(missing))
     if shown is None:
-        return Check("window", "note", "no display here: the commands work, the window does not")
+        return Check("window", "note", "no display: the commands work, the window does not")
     return Check("window", "ok", shown)
 
 
 def _dot() -> Check:
     path = shutil.which("dot")
     if path is None:
-        found = "not found: SVG, PDF and PNG are then drawn by Tapedeck itself"
+        found = "not found: SVG, PDF and PNG are drawn by Tapedeck itself"
         return Check("dot", "note", found, install_line(["dot"]))
     version = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
     return Check("dot", "ok", (version.stderr or version.stdout).strip() or path)
@@ -301,7 +301,7 @@ def _data_folder() -> Check:
             return Check("data folder", "ok", f"{folder}, {shutil.disk_usage(nearest).free / 1e9:.1f} GB free")
     except OSError as error:
         found = f"{folder} cannot be written: {error.strerror or error}"
-        return Check("data folder", "missing", found, f"mend the permissions of {nearest}, or free some space")
+        return Check("data folder", "missing", found, f"fix the permissions of {nearest}, or free some space")
 
 
 if __name__ == "__main__":

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     evaluate: argparse.ArgumentParser = commands.add_parser(
-        "evaluate", help="loss, metrics and confusion of a net with given weights"
+        "evaluate", help="evaluate a network: loss, metrics and confusion matrix"
     )
     evaluate.add_argument("project", type=Path)
     weights = evaluate.add_mutually_exclusive_group()
-    weights.add_argument("--weights", type=Path, metavar="FILE", help="a .safetensors or .pt file of a state_dict")
+    weights.add_argument("--weights", type=Path, metavar="FILE", help="state_dict as a .safetensors or .pt file")
     weights.add_argument("--checkpoint", type=Path, metavar="DIR|FILE",
-                         help="a checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
+                         help="checkpoint of a run, or the newest in a folder of runs")  # fmt: skip
     evaluate.add_argument("--part", choices=("validation", "test", "training"), default="validation",
-                          help="which samples (validation)")  # fmt: skip
+                          help="samples to evaluate (validation)")  # fmt: skip
     evaluate.add_argument("--augment", action="append", default=[], choices=("flip", "shift"),
-                          help="test-time augmentation of pictures; may be given twice")  # fmt: skip
+                          help="test-time augmentation of images; may be repeated")  # fmt: skip
     evaluate.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    evaluate.add_argument("--data", type=Path, help="folder of downloaded data sets")
-    evaluate.add_argument("--csv", type=Path, metavar="FILE", help="write a row a sample")
+    evaluate.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    evaluate.add_argument("--csv", type=Path, metavar="FILE", help="write one row per sample")
     evaluate.add_argument("--json", action="store_true", help="one JSON object on stdout")
     evaluate.set_defaults(command=run)
     return evaluate
@@ -86,7 +86,9 @@ def lines(found: Evaluation) -> list[str]:
         told.append(f"accuracy {found.accuracy:.2%}")
     told += [f"{label_of(name)} {value:.4f}" for name, value in found.metrics]
     if found.augment:
-        told.append(f"classes by the mean of {found.views} views of a picture ({' and '.join(found.augment)})")
+        told.append(
+            f"classes from the mean over {found.views} augmented views of an image ({' and '.join(found.augment)})"
+        )
     rows = found.class_rows()
     if not rows or len(rows) > 100:
         return told

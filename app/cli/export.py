@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ENDINGS = {"code": (".py",), "script": (".py",), "weights": (".safetensors", ".pt"), "pt2": (".pt2",),
            "onnx": (".onnx",)}  # fmt: skip
 NOTHING = (
-    "nothing to export; give --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE, --drawing FILE or "
+    "nothing to export; pass --code FILE, --weights FILE, --script FILE, --pt2 FILE, --onnx FILE, --drawing FILE or "
     "--certify"
 )
 
@@ -29,18 +29,32 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "export", help="write a project's code, weights and training script"
     )
     parser.add_argument("project", type=Path)
-    parser.add_argument("--code", type=Path, help="the class as a Python file")
-    parser.add_argument("--weights", type=Path, help="a state_dict, .safetensors or .pt: the newest weights that a "
-                        "kept run of this net left, else what a run begins with")  # fmt: skip
-    parser.add_argument("--start-weights", action="store_true", help="what a run begins with, also where runs are kept")
-    parser.add_argument("--script", type=Path, help="a plain script that trains it")
+    parser.add_argument("--code", type=Path, help="the generated class as a Python file")
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        help=(
+            "state_dict as .safetensors or .pt: the newest weights of a stored run of this network, else the start "
+            "weights"
+        ),
+    )
+    parser.add_argument("--start-weights", action="store_true", help="use the start weights, even if runs are stored")
+    parser.add_argument("--script", type=Path, help="standalone training script")
     parser.add_argument("--certify", action="store_true", help="run code and weights in a clean process and compare "
                         "outputs and gradients; writes a certificate beside the code")  # fmt: skip
-    parser.add_argument("--pt2", type=Path, help="the net by torch.export, in eval mode; run once more and compared")
-    parser.add_argument("--drawing", type=Path, help="the network as a picture or as data, its blocks open: a file "
-                        "ending in .dot, .svg, .pdf, .png or .json")  # fmt: skip
-    parser.add_argument("--folded", action="store_true", help="with --drawing: blocks stand closed")
-    parser.add_argument("--onnx", type=Path, help="the same as ONNX (pip install tapedeck[onnx])")
+    parser.add_argument(
+        "--pt2", type=Path, help="export with torch.export (PT2), in eval mode; verified in a clean process"
+    )
+    parser.add_argument(
+        "--drawing",
+        type=Path,
+        help=(
+            "the network as a picture or as data, with expanded blocks: a file ending in .dot, .svg, .pdf, .png or "
+            ".json"
+        ),
+    )
+    parser.add_argument("--folded", action="store_true", help="with --drawing: keep blocks collapsed")
+    parser.add_argument("--onnx", type=Path, help="export as ONNX, verified likewise (pip install tapedeck[onnx])")
     parser.set_defaults(command=run)
     return parser
 
@@ -93,8 +107,8 @@ def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) 
     try:
         return weights_to_export(analysis.source, project.training.seed, trained, project.training.start)
     except OSError as error:
-        raise cli.Refused(f"the kept runs cannot be read: {error.strerror or error}; --start-weights does "
-                          "without them", 1) from error  # fmt: skip
+        raise cli.Refused(f"the stored runs cannot be read: {error.strerror or error}; pass "
+                          "--start-weights to ignore them", 1) from error  # fmt: skip
 
 
 def _made(options: argparse.Namespace) -> bool:
@@ -115,7 +129,7 @@ def _look(options: argparse.Namespace) -> None:
             continue
         cli.can_be_written(path, endings, "weights are" if name == "weights" else f"--{name} writes")
         if other := taken.get(path.resolve()):
-            raise cli.Refused(f"--{name} would write {path}, which is {other}; give it another name")
+            raise cli.Refused(f"--{name} would write {path}, which is {other}; choose another name")
         taken[path.resolve()] = f"what --{name} writes"
     if options.code and options.script:
         _look_imported(options.code, options.script)
@@ -131,10 +145,10 @@ def _look_imported(code: Path, script: Path) -> None:
     from app import cli
 
     if not code.stem.isidentifier() or keyword.iskeyword(code.stem):
-        raise cli.Refused(f"{script.name} imports {code.name}, and {code.stem!r} is no name that Python imports; "
-                          "give --code a name of letters, digits and _")  # fmt: skip
+        raise cli.Refused(f"{script.name} imports {code.name}, and {code.stem!r} is not an importable name; "
+                          "pass --code a name of letters, digits and _")  # fmt: skip
     if code.parent.resolve() != script.parent.resolve():
-        raise cli.Refused(f"{script} imports {code.name} from its own folder; give both the same folder")
+        raise cli.Refused(f"{script} imports {code.name} from its own folder; write both to the same folder")
 
 
 def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
@@ -188,7 +202,7 @@ def _certificate(options: argparse.Namespace, project: Project, analysis: Analys
         flags = " and ".join(f"--{name} FILE" for name in kept)
         verb = "keep them" if kept[1:] else "keeps it"
         rest = ", with the certificate" if "code" in kept else ""
-        print(f"{' and '.join(kept)} lay in a temporary folder that is gone; {flags} {verb}{rest}")
+        print(f"{' and '.join(kept)} were in a temporary folder that has been deleted; {flags} {verb}{rest}")
     return found.passed
 
 

@@ -13,38 +13,51 @@ if TYPE_CHECKING:
     from app.project.project import Project
 
 WORDS = """
-SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). A file of your own runs only with --trust, in a
-process of its own. The project starts from the weights and buffers of the model, kept beside it; with --no-weights it
-keeps the buffers alone. SOURCE may be a state_dict too, FILE.pt or FILE.safetensors: it is printed as a table, and with
---into P held against the net of P, key by key.
+SOURCE is torchvision:resnet18, file.py:Class or file.py:make_model(). Your own files run only with --trust, in a
+separate process. The project starts from the weights and buffers of the model, saved beside it; with --no-weights from
+the buffers only. SOURCE may also be a state_dict, FILE.pt or FILE.safetensors: it is printed as a table, and with
+--into P compared with the network of P, key by key.
 """
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("import", help="make a project of a model that is there already", description=WORDS)
+    parser = commands.add_parser("import", help="import an existing model as a project", description=WORDS)
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
     parser.add_argument("--args", default="{}", help='arguments of the constructor as JSON: {"num_classes": 10}')
-    parser.add_argument("--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="what forward takes")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="1x3x32x32[:int64]", help="input shapes of forward"
+    )
     kept = parser.add_mutually_exclusive_group()
-    kept.add_argument("--keep-weights", action="store_true", help="start from its weights, kept beside the project "
-                      "(the default)")  # fmt: skip
-    kept.add_argument("--no-weights", action="store_true", help="leave its weights out; its buffers are kept all the "
-                      "same")  # fmt: skip
-    parser.add_argument("--take-inits", action="store_true", help="initialise new weights as the model does, where "
-                        "torch.nn.init can say it")  # fmt: skip
-    parser.add_argument("--synthetic-data", action="store_true", help="train on synthetic data of its input's shape "
-                        "until you choose others, not on the digits that a new project has")  # fmt: skip
-    parser.add_argument("--pretrained", action="store_true", help="with torchvision's weights, if they are on the disk")
-    parser.add_argument("--trust", action="store_true", help="run the file that the model is in, now and "
-                        "wherever the project uses it, until it is edited")  # fmt: skip
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds that a file of yours may take (120)")
-    parser.add_argument("--into", type=Path, metavar="P", help="of a state_dict: the project that it is held against")
+    kept.add_argument(
+        "--keep-weights", action="store_true", help="start from its weights, saved beside the project (the default)"
+    )
+    kept.add_argument("--no-weights", action="store_true", help="omit its weights; buffers are always included")
+    parser.add_argument(
+        "--take-inits",
+        action="store_true",
+        help="initialise new weights as the model does, where torch.nn.init supports it",
+    )
+    parser.add_argument(
+        "--synthetic-data",
+        action="store_true",
+        help="use synthetic data of its input's shape instead of a new project's digits",
+    )
+    parser.add_argument(
+        "--pretrained", action="store_true", help="with torchvision's pretrained weights, if already downloaded"
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="trust the model's file, now and wherever the project uses it, until it is edited",
+    )
+    parser.add_argument("--timeout", type=float, default=120.0, help="time limit in seconds for your file (120)")
+    parser.add_argument("--into", type=Path, metavar="P", help="for a state_dict: the project to compare it with")
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--strict", action="store_true", help="let P start from it if every key fits")
-    ways.add_argument("--partial", action="store_true", help="let P start from what fits of it")
-    parser.add_argument("--suggested", action="store_true", help="follow what is suggested for keys with other names")
+    ways.add_argument("--strict", action="store_true", help="let P start from it if every key matches")
+    ways.add_argument("--partial", action="store_true", help="let P start from the keys that match")
+    parser.add_argument("--suggested", action="store_true", help="apply the suggested mapping of renamed keys")
     parser.set_defaults(command=run)
 
 
@@ -58,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
     if options.into or options.strict or options.partial or options.suggested:
         raise cli.Refused("--into, --strict, --partial and --suggested are for a state_dict, a .pt or .safetensors")
     if options.out is None:
-        raise cli.Refused("say with -o P which project it becomes, a .tape file")
+        raise cli.Refused("pass -o P, the .tape file to create")
     if not options.timeout > 0:
-        raise cli.Refused("--timeout is a number of seconds above 0")
+        raise cli.Refused("--timeout must be a number of seconds above 0")
     cli.can_be_written(options.out, (".tape",), "a project is")
     with TemporaryFolder() as folder:
         return _import(options, Path(folder))
@@ -84,7 +97,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         arguments = import_model.parse_arguments(options.args)
         inputs = tuple(map(import_model.parse_input, options.input))
         if source.file and not options.trust:
-            raise cli.Refused(f"{source.file} was not run; look at it, then give --trust", 1)
+            raise cli.Refused(f"{source.file} was not run; review it, then pass --trust", 1)
         seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
         chosen = (options.pretrained, not options.no_weights, options.take_inits)
         question = import_process.Question(source, arguments, inputs, *chosen)
@@ -101,7 +114,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     except import_model.WrongWords as error:
         raise cli.Refused(str(error)) from error
     except import_model.Late as error:
-        raise cli.Refused(f"{error}; --timeout SECONDS gives it longer", 1) from error
+        raise cli.Refused(f"{error}; increase the limit with --timeout SECONDS", 1) from error
     except import_model.ImportFailed as error:
         raise cli.Refused(import_advice.told(str(error)), 1) from error
     except (WeightsError, OSError, file.ProjectFileError) as error:
@@ -130,6 +143,6 @@ def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
 
     made = synthetic_data.with_these(project, analysis)
     if made is None:
-        words = "they are for a net with one float32 input that has the batch in front"
-        raise cli.Refused(f"there are no synthetic data for this net: {words}; leave --synthetic-data away", 1)
+        words = "they need a network with one float32 input whose first dimension is the batch"
+        raise cli.Refused(f"there are no synthetic data for this network: {words}; omit --synthetic-data", 1)
     return made

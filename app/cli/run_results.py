@@ -67,7 +67,7 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     try:
         from app.views.export.headless_pictures import run_pictures
     except ImportError as error:
-        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); tapedeck doctor says more", file=sys.stderr)
+        print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); run tapedeck doctor for details", file=sys.stderr)
         return results
     run_pictures(project, job, weights, history, folder, part)
     return results
@@ -87,8 +87,8 @@ def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) ->
         save_safetensors(weights, path)
     except WeightsError:
         found = checkpoint.newest(recorder.checkpoints) if recorder.checkpoints.is_dir() else None
-        return f"The newest checkpoint is {found}." if found is not None else "What was learnt is lost."
-    return f"What was learnt is in {path}."
+        return f"The newest checkpoint is {found}." if found is not None else "The trained weights are lost."
+    return f"The trained weights are in {path}."
 
 
 def _reason(error: Exception) -> str:

@@ -17,15 +17,22 @@ HEAD = ("run", "began", "state", "epochs", "steps", "loss", "best", "accuracy", 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    runs = commands.add_parser("runs", help="list the runs that are kept beside a project")
+    runs = commands.add_parser("runs", help="list the runs stored beside a project")
     runs.add_argument("project", type=Path, help="a project, or a folder of runs")
-    runs.add_argument("--json", action="store_true", help="a JSON line a run")
-    runs.add_argument("--run", metavar="NAME", help="the run that --tensorboard and --gains are of, by its number or "
-                      "name; the newest by default")  # fmt: skip
+    runs.add_argument("--json", action="store_true", help="one line of JSON per run")
+    runs.add_argument(
+        "--run", metavar="NAME", help="run for --tensorboard and --gains, by number or name (default: the newest)"
+    )
     runs.add_argument("--tensorboard", type=Path, metavar="DIR", help="write a run as TensorBoard event files")
-    runs.add_argument("--gains", action="store_true", help="what was left of the gradient behind each layer over the "
-                      "steps of a run, and the first at which it vanishes or explodes")  # fmt: skip
-    runs.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    runs.add_argument(
+        "--gains",
+        action="store_true",
+        help=(
+            "relative gradient norm of each layer over the steps of a run, and the first layer whose gradient "
+            "vanishes or explodes"
+        ),
+    )
+    runs.add_argument("--data", type=Path, help="folder for downloaded datasets")
     runs.set_defaults(command=run)
 
 
@@ -45,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps(_plain(kept), ensure_ascii=False))
         return 0
     if not found:
-        print(f"{options.project}: no runs are kept")
+        print(f"{options.project}: no runs are stored")
         return 0
     from app.cli import printable
 
@@ -85,7 +92,7 @@ def _asked(options: argparse.Namespace, found: list[Kept]) -> Kept:
     from app.runs.record import RunError
 
     if not found:
-        raise RunError(f"{options.project}: no runs are kept")
+        raise RunError(f"{options.project}: no runs are stored")
     return store.find(found[0].folder.parent, options.run) if options.run else found[0]
 
 
@@ -115,7 +122,7 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
         }, ensure_ascii=False))  # fmt: skip
         return
     places = sorted({round(place * (len(steps) - 1) / max(SHOWN - 1, 1)) for place in range(SHOWN)})
-    rows = [["left of the gradient at step", *(f"{steps[place]}" for place in places)]]
+    rows = [["relative gradient norm at step", *(f"{steps[place]}" for place in places)]]
     for layer, values in zip(reversed(reach.layers), reversed(reach.columns.matrix().tolist()), strict=True):
         rows.append([cli.printable(layer), *(_left(values[place]) for place in places)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -145,7 +152,7 @@ def folder_of(project: Path) -> Path:
         inside = project / "runs"
         return inside if inside.is_dir() else project
     if not project.is_file():
-        raise cli.Refused(f"{project}: there is no such project and no such folder")
+        raise cli.Refused(f"{project}: no such project or folder")
     return store.runs_beside(project)
 
 

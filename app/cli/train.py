@@ -31,19 +31,31 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "train", help="train a project and write code, weights, metrics and pictures"
     )
     train.add_argument("project", type=Path)
-    train.add_argument("--out", type=Path, required=True, help="folder for what the run leaves")
-    train.add_argument("--epochs", type=positive, help="instead of the project's")
+    train.add_argument("--out", type=Path, required=True, help="output folder")
+    train.add_argument("--epochs", type=positive, help="overrides the project's")
     train.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    train.add_argument("--seed", type=seed, help="instead of the project's")
-    train.add_argument("--save-every", type=positive, metavar="N", help="a checkpoint every N batches, besides those "
-                       "of the best epoch and of the end")  # fmt: skip
-    train.add_argument("--resume", type=Path, metavar="DIR|FILE", help="go on from a checkpoint, or from the newest "
-                       "in a folder of an earlier run")  # fmt: skip
-    train.add_argument("--data", type=Path, help="folder of downloaded data sets")
-    train.add_argument("--own-process", action="store_true", help="run in a process of its own, whose crash is told")
-    train.add_argument("--processes", type=positive, metavar="N", help="deal every batch out to N processes of this "
-                       "machine, which nobody else can reach")  # fmt: skip
-    train.add_argument("--json", action="store_true", help="a JSON line an event on stdout")
+    train.add_argument("--seed", type=seed, help="overrides the project's")
+    train.add_argument(
+        "--save-every",
+        type=positive,
+        metavar="N",
+        help="save a checkpoint every N batches, besides the best epoch and the end",
+    )
+    train.add_argument(
+        "--resume",
+        type=Path,
+        metavar="DIR|FILE",
+        help="resume from a checkpoint, or from the newest in the folder of an earlier run",
+    )
+    train.add_argument("--data", type=Path, help="folder for downloaded datasets")
+    train.add_argument("--own-process", action="store_true", help="run in a separate process, whose crash is reported")
+    train.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="split every batch between N processes of this machine (loopback only)",
+    )
+    train.add_argument("--json", action="store_true", help="one line of JSON per event on stdout")
     train.set_defaults(command=run)
     return train
 
@@ -78,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
             problem = results.problem(run_results.rescued(results, weights, recorder))
         elif not options.json:
             names = ", ".join(results.names)
-            print(f"{folder}: {names}; run {recorder.kept.record.number} is kept in {recorder.kept.folder}")
+            print(f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}")
     if isinstance(last, Failed):
         raise cli.Refused(failures.say_failed(last, options.traceback, problem), 1)
     if problem:
@@ -119,7 +131,7 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
         path = going_on.find_checkpoint(resume, _warn)
         before = going_on.run_of(path)
         if before is not None and before.goes_on:
-            raise RunError(f"{before.folder} is written by a run that goes on. Stop it first.")
+            raise RunError(f"{before.folder} is in use by a running run. Stop it first.")
         going_on.check(job, path)
         with cli.writing(folder):
             if before is None or before.folder.parent.resolve() != runs.resolve():
@@ -201,7 +213,7 @@ def _interruptible(control: Control) -> Iterator[None]:
 
     def stop(_number: int, _frame: Any) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        print("\ntapedeck: stopping; what was learnt is kept", file=sys.stderr)
+        print("\ntapedeck: stopping; the trained weights will be saved", file=sys.stderr)
         control.stop()
 
     before = signal.signal(signal.SIGINT, stop)

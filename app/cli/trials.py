@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "try", help="two steps on made data: whether all goes together, how long a step takes; or find a learning rate"
+        "try", help="dry run: two steps on synthetic data, with shapes and time per step; or find a learning rate"
     )
     parser.add_argument("project", type=Path)
-    parser.add_argument("--find-rate", action="store_true", help="train on a few real batches with a rate that grows, "
-                        "and say where the loss falls most steeply")  # fmt: skip
-    parser.add_argument("--batches", type=int, default=100, metavar="N", help="of the range test (100)")
+    parser.add_argument(
+        "--find-rate",
+        action="store_true",
+        help=(
+            "learning rate finder: train on a few real batches with an increasing rate, and report where the loss "
+            "falls most steeply"
+        ),
+    )
+    parser.add_argument("--batches", type=int, default=100, metavar="N", help="batches of the range test (100)")
     parser.add_argument("--device", help="auto, cpu, cuda:0, mps")
-    parser.add_argument("--data", type=Path, help="folder of downloaded data sets")
+    parser.add_argument("--data", type=Path, help="folder for downloaded datasets")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.set_defaults(command=run, epochs=None, seed=None)
     return parser
@@ -63,9 +69,9 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
     print(f"batch: {'×'.join(map(str, (tried.batch_size, *tried.input_shape)))}")
     print(f"step: {1000 * second:.3g} ms, the first {1000 * first:.3g} ms")
     print(f"validation batch: {1000 * tried.validation_seconds:.3g} ms")
-    print(f"loss on made data: {', '.join(f'{loss:.4g}' for loss in tried.losses)}")
+    print(f"loss on synthetic data: {', '.join(f'{loss:.4g}' for loss in tried.losses)}")
     if tried.memory is not None:
-        of = "on the device, at most" if tried.scope == "device" else "the process grew by, libraries included"
+        of = "peak memory on the device" if tried.scope == "device" else "process memory growth, libraries included"
         print(f"memory: {bytes_text(tried.memory)} {of}")
     return 0
 

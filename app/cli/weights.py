@@ -21,10 +21,11 @@ def run(options: argparse.Namespace) -> int:
     from app.project.weights import state_dicts
 
     if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
-        raise cli.Refused(f"{options.source} holds weights and no net, of which no project can be made; --into P holds "
-                          "them against the project P, and with --strict or --partial P starts from them")  # fmt: skip
+        raise cli.Refused(f"{options.source} contains weights but no network, so no project can be "
+                          "created from it; --into P compares them with the project P, and with "
+                          "--strict or --partial P starts from them")  # fmt: skip
     if (options.strict or options.partial) and options.into is None:
-        raise cli.Refused("say with --into P which project the weights are for")
+        raise cli.Refused("pass --into P, the project that the weights are for")
     try:
         state = state_dicts.read(Path(options.source))
     except WeightsError as error:
@@ -54,15 +55,15 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
         found = state_dicts.diff(state.infos, ours, offers[-1].names)
     _print(found)
     for offer in offers:
-        words = "followed" if options.suggested else "a suggestion, --suggested follows it"
+        words = "followed" if options.suggested else "a suggestion; apply it with --suggested"
         print(cli.printable(f"{offer.text} ({words})"))
     print(f"{path}: {found.words()}")
     if not (options.strict or options.partial):
         return 0 if found.strict else 1
     if options.strict and not found.strict:
-        raise cli.Refused(f"{path} is as it was: not everything fits; --partial takes what does", 1)
+        raise cli.Refused(f"{path} was not changed: not every key matches; --partial loads those that do", 1)
     if not found.fitting:
-        raise cli.Refused(f"{path} is as it was: nothing of {state.path.name} fits", 1)
+        raise cli.Refused(f"{path} was not changed: no key of {state.path.name} matches", 1)
     try:
         start = start_weights.chosen(state, found)
         with cli.writing(path):

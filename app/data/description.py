@@ -24,12 +24,12 @@ def facts(spec: SourceSpec, config: DataConfig) -> str:
             count *= side
         what = f"{count:,} value{'s' * (count > 1)} to predict"
     elif spec.task == TOKENS:
-        what = f"{len(spec.classes)} different tokens, one to be told at each place"
+        what = f"{len(spec.classes)} different tokens, one to predict at each position"
     said = f"{spec.count:,} samples of {shape} {spec.dtype}, {what}."
     training, validation, test = parts(spec, config)
     if test or not spec.own_split:
-        kept = f", {test:,} for a test" if test else ""
-        said += f" {training:,} to learn from, {validation:,} to validate{kept}."
+        kept = f", {test:,} for testing" if test else ""
+        said += f" {training:,} for training, {validation:,} for validation{kept}."
     return said
 
 
@@ -49,7 +49,7 @@ def balance(spec: SourceSpec) -> str:
         return ""
     counted = list(zip(spec.classes, spec.per_class, strict=False))
     if len(set(spec.per_class)) == 1:
-        return f"Balanced: {spec.per_class[0]:,} of each class."
+        return f"Balanced: {spec.per_class[0]:,} per class."
     if len(counted) <= NAMED:
         return "By class: " + ", ".join(f"{name} {count:,}" for name, count in counted) + "."
     counted.sort(key=lambda pair: pair[1])
@@ -63,7 +63,7 @@ def bad(spec: SourceSpec, policy: str) -> str:
         return ""
     first, more = "; ".join(spec.bad[:3]), len(spec.bad) - 3
     rest = f" and {more:,} more" if more > 0 else ""
-    does = "left out" if policy == "skip" else "in the way of a run"
+    does = "skipped" if policy == "skip" else "blocking the run"
     be = "is" if len(spec.bad) == 1 else "are"
     return f"{len(spec.bad):,} cannot be read and {be} {does}: {first}{rest}."
 

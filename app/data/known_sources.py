@@ -14,58 +14,62 @@ DIGITS = "sklearn.digits"
 MNIST = "torchvision.MNIST"
 _TEN_DIGITS = tuple("0123456789")
 STANDARDISE = Option(
-    "standardise", "bool", True, doc="Take off the mean and divide by the spread of the training part, by column."
+    "standardise", "bool", True, doc="Standardise each column with mean and standard deviation of the training part."
 )
 _MADE = (
-    Option("count", "int", 1000, minimum=4, maximum=1_000_000, doc="How many points are made."),
-    Option("noise", "float", 0.1, minimum=0, maximum=10, doc="Spread of the noise that the points are moved by."),
-    Option("seed", "int", 0, minimum=0, maximum=2**32 - 1, doc="Decides the noise and the order."),
+    Option("count", "int", 1000, minimum=4, maximum=1_000_000, doc="Number of points."),
+    Option("noise", "float", 0.1, minimum=0, maximum=10, doc="Standard deviation of the noise added to the points."),
+    Option("seed", "int", 0, minimum=0, maximum=2**32 - 1, doc="Random seed of noise and order."),
 )
 _FAKE = (
-    Option("shape", "literal", (3, 32, 32), doc="One sample, without the batch."),
-    Option("classes", "int", 10, minimum=1, maximum=100_000, doc="How many classes there are."),
-    Option("count", "int", 1000, minimum=1, maximum=10_000_000, doc="How many samples are made."),
-    Option("seed", "int", 0, minimum=0, maximum=2**63 - 1, doc="Decides samples and classes."),
+    Option("shape", "literal", (3, 32, 32), doc="Shape of one sample, without the batch dimension."),
+    Option("classes", "int", 10, minimum=1, maximum=100_000, doc="Number of classes."),
+    Option("count", "int", 1000, minimum=1, maximum=10_000_000, doc="Number of samples."),
+    Option("seed", "int", 0, minimum=0, maximum=2**63 - 1, doc="Random seed of samples and classes."),
 )
 
 
 _CSV = (
-    Option("inputs", "names", (), doc="Columns to learn from; all but the target where none is named."),
-    Option("target", "str", "", doc="The column to predict; the last where none is named."),
-    Option("more_targets", "names", (), doc="Columns to predict beside the target, for nets of several outputs."),
-    Option("task", "choice", "auto", choices=("auto", "classes", "values"), doc="Classes, or values to predict."),
-    Option("categories", "names", (), doc="Columns of numbers that stand for kinds: a value for each of them."),
-    Option("numbers", "names", (), doc="Columns to read as numbers, whatever else is in them."),
+    Option("inputs", "names", (), doc="Input columns; all but the target if none is named."),
+    Option("target", "str", "", doc="Target column; the last if none is named."),
+    Option("more_targets", "names", (), doc="Further target columns, for networks with several outputs."),
+    Option("task", "choice", "auto", choices=("auto", "classes", "values"),
+           doc="Classification or regression target."),
+    Option("categories", "names", (),
+           doc="Numeric columns that are categorical: each value gets its own input (one-hot)."),
+    Option("numbers", "names", (), doc="Columns to read as numbers, even if other text occurs."),
     STANDARDISE,
-    Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="What stands between fields."),
-    Option("header", "bool", True, doc="Whether the first row has the names of the columns."),
+    Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="Field separator."),
+    Option("header", "bool", True, doc="The first row contains column names."),
 )
 _TENSORS = (
-    Option("inputs", "str", "", doc="Name of the inputs in the file; found by itself where it is x, data ..."),
+    Option("inputs", "str", "", doc="Name of the inputs in the file; detected if it is x, data ..."),
     Option("labels", "str", "",
-           doc="Name of the labels in the file; found by itself where it is y, targets ... Commas between several."),
-    Option("labels_file", "str", "", doc="The .npy file with the labels, for inputs in a .npy file."),
+           doc="Name of the labels in the file; detected if it is y, targets ... Separate several by commas."),
+    Option("labels_file", "str", "", doc=".npy file with the labels, for inputs in a .npy file."),
     replace(STANDARDISE, default=False),
 )
 _PICTURES = (
-    Option("size", "literal", (64, 64), doc="Height and width that every picture is resized to."),
-    Option("colour", "bool", True, doc="Three channels, or one of grey."),
+    Option("size", "literal", (64, 64), doc="Height and width to which images are resized."),
+    Option("colour", "bool", True, doc="RGB or greyscale."),
     Option("keep", "choice", "auto", choices=("auto", "memory", "disk"),
-           doc="In memory all are read before the run; left on the disk each is read when its batch comes. auto: in "
-           "memory if they take less than half of it."),
+           doc="memory: read all images before the run; disk: read each image when its batch needs it. auto: memory "
+               "if they fit into half of it."),
     Option("workers", "int", 0, minimum=0, maximum=64,
-           doc="Threads that read what is left on the disk, the next batch while one is learnt from."),
-    Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a picture may take; 0 for ever."),
-    Option("pin_memory", "bool", False, doc="Send batches to a GPU from pinned memory, without waiting for it."),
+           doc="Threads that prefetch images from disk."),
+    Option("timeout", "float", 120.0, minimum=0, maximum=86_400,
+           doc="Timeout in seconds for reading an image; 0 for none."),
+    Option("pin_memory", "bool", False, doc="Copy batches to a GPU from pinned memory, asynchronously."),
 )
 _DATASET = (
-    Option("dataset", "str", "", doc="Name of the class; the only one of the file where none is named."),
-    Option("workers", "int", 0, minimum=0, maximum=64, doc="Processes that read the samples of a map-style dataset, "
-           "once before the run."),
-    Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Seconds that a worker may take for a batch."),
+    Option("dataset", "str", "", doc="Name of the class; may be empty if the file has only one."),
+    Option("workers", "int", 0, minimum=0, maximum=64,
+           doc="Worker processes that read a map-style dataset once before the run."),
+    Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Timeout in seconds for a batch of a worker."),
     Option("keep", "choice", "memory", choices=("memory", "disk"),
-           doc="In memory every sample is had once, before the run; left on the disk it is had anew for each batch."),
-    Option("pin_memory", "bool", False, doc="Send batches to a GPU from pinned memory, if they are not kept."),
+           doc="memory: load every sample once, before the run; disk: load it again for each batch."),
+    Option("pin_memory", "bool", False,
+           doc="Copy batches to a GPU from pinned memory, if they are not held in memory."),
 )
 _TEXT = (Option("context", "int", 64, minimum=1, maximum=1_000_000, doc="Characters in one sample."),)
 
@@ -98,7 +102,7 @@ def _table(name: str, label: str, summary: str, classes: str, per_class: tuple[i
 def _pictures(name: str, label: str, what: str, shape: tuple[int, ...], classes: tuple[str, ...],
               per_class: tuple[int, ...], held_out: int, host: str) -> SourceSpec:  # fmt: skip
     key, count = f"torchvision.{name}", sum(per_class)
-    summary = f"{what}: {count:,} to train on, {held_out:,} to validate, as their authors split them."
+    summary = f"{what}: {count:,} for training, {held_out:,} for validation, split by their authors."
     return SourceSpec(
         key, f"{label} (torchvision)", summary, shape, classes, per_class, own_split=True, held_out=held_out,
         download_bytes=COLLECTIONS[key].size, host=host, as_bytes=shape[0] == 3,
@@ -134,14 +138,15 @@ _SOURCES = (
            ", ".join(f"{kind} {name}" for kind in ("mean", "error of", "worst")
                      for name in ("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity",
                                   "concave points", "symmetry", "fractal dimension"))),
-    SourceSpec("made.moons", "Two moons", "Points on two half circles, made on the spot with scikit-learn.",
+    SourceSpec("made.moons", "Two moons", "Points on two half circles, generated by scikit-learn.",
                (2,), ("upper", "lower"), columns=("x", "y"), options=_MADE, sized=_halves),
-    SourceSpec("made.circles", "Two circles", "Points on one circle in another, made on the spot with scikit-learn.",
+    SourceSpec("made.circles", "Two circles", "Points on two nested circles, generated by scikit-learn.",
                (2,), ("outer", "inner"), columns=("x", "y"),
                options=(*_MADE, Option("factor", "float", 0.5, minimum=0, maximum=0.999,
-                                       doc="Radius of the inner circle, of the outer one's.")), sized=_halves),
+                                       doc="Radius of the inner circle relative to the outer one.")), sized=_halves),
     SourceSpec("made.fake", "Synthetic data (dry run)",
-               "Noise of any shape with classes at random: to try a net without data. There is nothing to learn in it.",
+               "Random noise of any shape with random classes, to try a network without data. There is nothing to "
+               "learn in it.",
                options=_FAKE, sized=_fake),
     _pictures("MNIST", "MNIST", "70,000 handwritten digits of 28×28", (1, 28, 28), _TEN_DIGITS,
               (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000,
@@ -162,17 +167,22 @@ _SOURCES = (
     _pictures("STL10", "STL-10", "13,000 colour photographs of 96×96", (3, 96, 96),
               ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"),
               (500,) * 10, 8_000, "ai.stanford.edu"),
-    SourceSpec("file.csv", "CSV file …", "A table in text: a row a sample, columns of your choice to learn from and "
-               "one to predict.", picks="file", pattern="*.csv *.tsv *.txt", options=_CSV),
-    SourceSpec("file.tensors", "Tensors (.npz, .npy, .pt) …", "Two arrays of a file: inputs and labels, a sample a "
-               "row. Nothing in the file is run.", picks="file", pattern="*.npz *.npy *.pt", options=_TENSORS),
-    SourceSpec("file.pictures", "Folder of pictures …", "A folder for each class with its pictures in it, as "
-               "torchvision's ImageFolder takes them; each is resized.", picks="folder", options=_PICTURES),
-    SourceSpec("file.text", "Text file as characters …", "From each character of a piece the next one is to be told.",
+    SourceSpec("file.csv", "CSV file …",
+               "A text table: one row per sample, columns of your choice as inputs and one as target.",
+               picks="file", pattern="*.csv *.tsv *.txt", options=_CSV),
+    SourceSpec("file.tensors", "Tensors (.npz, .npy, .pt) …",
+               "Two arrays of a file: inputs and labels, one row per sample. No code in the file is executed.",
+               picks="file", pattern="*.npz *.npy *.pt", options=_TENSORS),
+    SourceSpec("file.pictures", "Image folder …",
+               "One folder of images per class, as for torchvision's ImageFolder; images are resized.",
+               picks="folder", options=_PICTURES),
+    SourceSpec("file.text", "Text file as characters …",
+               "Predict the next character from each character of a sequence.",
                picks="file", pattern="*", dtype="int64", task=TOKENS, options=_TEXT),
-    SourceSpec("file.dataset", "Dataset class of a Python file …", "A class of torch.utils.data.Dataset, map-style or "
-               "iterable, made without arguments. It is read once, by a DataLoader, and kept.", picks="file",
-               pattern="*.py", options=_DATASET),
+    SourceSpec("file.dataset", "Dataset class of a Python file …",
+               "A class of torch.utils.data.Dataset, map-style or iterable, constructed without arguments. "
+               "It is read once, by a DataLoader.",
+               picks="file", pattern="*.py", options=_DATASET),
 )  # fmt: skip
 
 SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOURCES})

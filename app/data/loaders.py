@@ -56,7 +56,7 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
         found = read_files(config, watch)
         spec, whole = found.spec, (found.inputs, found.labels)
         if spec.bad and config.bad == "stop":
-            raise DataError(bad_words(spec) + " Mend the data, or have such samples skipped (Training, Data).")
+            raise DataError(bad_words(spec) + " Fix the data, or skip such samples (Training, Data).")
     else:
         spec, whole = spec_of(config), _WHOLE[config.source](options)
     return _dataset(config, spec, _split(config, spec, options, whole))
@@ -110,12 +110,12 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
     except dataset_class.NotTrusted:
         raise
     except FileNotFoundError as error:
-        raise DataError(f"{error.filename} is not there. Choose the {spec.picks} again.") from error
+        raise DataError(f"{error.filename} does not exist. Choose the {spec.picks} again.") from error
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, csv.Error, BadZipFile, MemoryError) as error:
         raise DataError(f"{path.name} cannot be read: {error}") from error
     if not len(inputs):
         first = f" The first: {bad[0]}." if bad else ""
-        raise DataError(f"{path} has no sample that can be read.{first}")
+        raise DataError(f"{path} has no readable sample.{first}")
     labels = Targets(labels) if isinstance(labels, dict) else labels
     return Found(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
 
@@ -199,7 +199,7 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
     shares = config.validation_fraction, config.test_fraction
     if config.shuffle and spec.arguments.get("in_order"):
         raise DataError(
-            f"{spec.label}: the samples of an iterable dataset come in their own order. Take shuffle away (Training, "
+            f"{spec.label}: the samples of an iterable dataset come in a fixed order. Disable shuffle (Training, "
             "Data), or keep them in memory."
         )
     if spec.key == "file.text" or spec.arguments.get("in_order"):
@@ -221,7 +221,7 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
     try:
         training, held_out = (_AUTHORS[spec.key](root, part) for part in (True, False))
     except (ValueError, OSError, KeyError, RuntimeError) as error:
-        raise DataError(f"The {spec.label} files in {root} cannot be read: {error}. Download them anew.") from error
+        raise DataError(f"The {spec.label} files in {root} cannot be read: {error}. Download them again.") from error
     inputs, labels = held_out
     validation, _, test = stratified_split(labels, 0.0, config.test_fraction, config.split_seed)
     return training, (inputs[validation], labels[validation]), (inputs[test], labels[test])
@@ -234,7 +234,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
         TensorSamples(*part, ready) for part, ready in zip(parts, (learning, seeing, seeing), strict=True)
     )
     if not len(training):
-        raise DataError(f"{spec.label}: no sample is left to train on. Make validation_fraction smaller.")
+        raise DataError(f"{spec.label}: no samples are left for training. Reduce validation_fraction.")
     with borrowed():
         try:
             inputs, _ = next(training.batches([torch.arange(1)]))

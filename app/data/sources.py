@@ -40,8 +40,8 @@ def spec_of(config: DataConfig) -> SourceSpec:
     learnt, seen = (shape_after(part, spec.shape) for part in (config.train_transforms, config.eval_transforms))
     if learnt != seen:
         raise DataError(
-            f"The transforms leave {learnt} to learn from and {seen} to validate with. "
-            "Take those that change the shape into both lists."
+            f"The transforms give {learnt} for training and {seen} for validation. Add those that change the shape to "
+            "both lists."
         )
     return replace(spec, shape=learnt)
 
@@ -100,7 +100,7 @@ def check(config: DataConfig) -> None:
     if not spec.own_split and config.validation_fraction + config.test_fraction >= 1:
         raise DataError(
             f"test_fraction is {config.test_fraction!r} and validation_fraction {config.validation_fraction!r}: "
-            "together they must be below 1, so that something is left to learn from."
+            "together they must be below 1, so that samples are left for training."
         )
 
 
@@ -108,7 +108,7 @@ def _check_transforms(config: DataConfig) -> None:
     for transform in (*config.train_transforms, *config.eval_transforms):
         params_of(transform)
     if is_random(config.eval_transforms):
-        raise DataError("What is validated must be the same each time: a transform that draws is for training alone.")
+        raise DataError("Validation samples must be the same each time: random transforms are for training only.")
     spec_of(config)
 
 

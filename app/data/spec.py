@@ -34,8 +34,8 @@ class NotDownloaded(DataError):
     def __init__(self, spec: SourceSpec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
         super().__init__(
-            f"{spec.label} is not in {folder}. It is a download of {spec.megabytes:.1f} MB from {spec.host}, "
-            "and nothing is downloaded unless you ask for it."
+            f"{spec.label} is not in {folder}. It is a download of {spec.megabytes:.1f} MB from {spec.host}, and "
+            "nothing is downloaded without asking."
         )
 
 

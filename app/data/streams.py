@@ -83,7 +83,8 @@ class Streamed:
                 future.result(self.timeout or None) for future in futures
             ]  # fmt: skip
         except TimeoutError as error:
-            raise SampleLost(f"A sample was not read within {self.timeout:g} seconds. Is the disk there?") from error
+            raise SampleLost(f"A sample was not read within {self.timeout:g} seconds. Is the disk "
+                             "connected?") from error
         samples = torch.stack(found) if found else torch.empty(self.shape, dtype=self.dtype)
         if self.pin and self.device.type == "cuda":
             return samples.pin_memory().to(self.device, non_blocking=True)
@@ -132,12 +133,12 @@ class InOrder(Streamed):
                 sample = next(self.rest)
                 self.at += 1
             except StopIteration:
-                raise SampleLost(f"Sample {number} does not come any more: there are {self.at} now.") from None
+                raise SampleLost(f"Sample {number} no longer exists: there are {self.at} now.") from None
             if not self.has_its_label(number, sample):
                 raise SampleLost(
-                    f"Sample {number} comes with another label than the one that was read before: the dataset gives "
-                    "its samples in another order, or with other labels, each time it is gone through. Give it a fixed "
-                    "order, such as by a generator with a seed made in __iter__, or keep the samples in memory."
+                    f"Sample {number} has another label than on the first pass: the dataset returns its samples in "
+                    "another order, or with other labels, on each pass. Give it a fixed order, for example with a "
+                    "seeded generator created in __iter__, or keep the samples in memory."
                 )
             value = torch.as_tensor(sample[0])
             return value if value.dtype == torch.uint8 else value.to(kind_of(value))
@@ -188,7 +189,7 @@ def stream_pictures(
         try:
             return read_picture(file, size, colour)
         except Exception as error:
-            raise SampleLost(f"{file} cannot be read any more: {getattr(error, 'strerror', None) or error}") from error
+            raise SampleLost(f"{file} can no longer be read: {getattr(error, 'strerror', None) or error}") from error
 
     numbers = torch.arange(len(files))
     return Streamed(read, numbers, workers, timeout, pin), torch.tensor(ids, dtype=torch.int64), bad
@@ -215,7 +216,7 @@ def stream_dataset(
             with turn:
                 value = torch.as_tensor(dataset[number][0])
         except Exception as error:
-            raise SampleLost(f"Sample {number} cannot be had any more: {type(error).__name__}: {error}") from error
+            raise SampleLost(f"Sample {number} can no longer be loaded: {type(error).__name__}: {error}") from error
         return value if value.dtype == torch.uint8 else value.to(kind_of(value))
 
     with guard():

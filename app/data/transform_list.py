@@ -49,7 +49,7 @@ def _share(name: str, default: float, doc: str) -> Option:
 
 
 def _chance(default: float = 0.5) -> Option:
-    return _share("p", default, "How often it happens, from 0 to 1.")
+    return _share("p", default, "Probability, from 0 to 1.")
 
 
 def _positive(name: str, default: float, doc: str, maximum: float | None = None) -> Option:
@@ -62,40 +62,46 @@ KINDS: FrozenMap[str, Kind] = FrozenMap(
     {
         kind.name: kind
         for kind in (
-            Kind("Normalize", False, "Take off the mean and divide by the spread, channel by channel.",
-                 (Option("mean", "literal", (0.5,), doc="Of each channel, or one for all."),
-                  Option("std", "literal", (0.5,), doc="Of each channel, or one for all."))),
-            Kind("Resize", False, "Another height and width.", (_SIZE,), _sized),
-            Kind("CenterCrop", False, "The middle of the picture.", (_SIZE,), _sized),
-            Kind("Pad", False, "A border of zeros.",
-                 (Option("padding", "int", 2, minimum=0, maximum=1000, doc="Its width."),), _padded),
-            Kind("Grayscale", False, "Without colour.",
-                 (Option("num_output_channels", "choice", 1, choices=(1, 3), doc="Channels that are left."),), _grey),
-            Kind("RandomHorizontalFlip", True, "Mirrored, now and then.", (_chance(),)),
-            Kind("RandomVerticalFlip", True, "Upside down, now and then.", (_chance(),)),
-            Kind("RandomCrop", True, "A piece at a random place.",
-                 (_SIZE, Option("padding", "int", 4, minimum=0, maximum=1000, doc="Border of zeros before.")), _sized),
-            Kind("RandomResizedCrop", True, "A piece of random size, resized.",
-                 (_SIZE, Option("scale", "literal", (0.08, 1.0), count=2, doc="Smallest and largest share.")), _sized),
-            Kind("RandomRotation", True, "Turned.", (_positive("degrees", 10.0, "At most, either way.", 360),)),
-            Kind("RandomAffine", True, "Turned, moved and scaled.",
-                 (_positive("degrees", 10.0, "At most, either way.", 360),
-                  Option("translate", "literal", (0.1, 0.1), count=2, doc="At most, as shares of width and height."),
+            Kind("Normalize", False, "Subtract mean and divide by standard deviation, per channel.",
+                 (Option("mean", "literal", (0.5,), doc="Per channel, or one for all."),
+                  Option("std", "literal", (0.5,), doc="Per channel, or one for all."))),
+            Kind("Resize", False, "Resize to another height and width.", (_SIZE,), _sized),
+            Kind("CenterCrop", False, "Crop the centre of the image.", (_SIZE,), _sized),
+            Kind("Pad", False, "Add a border of zeros.",
+                 (Option("padding", "int", 2, minimum=0, maximum=1000, doc="Width of the border."),), _padded),
+            Kind("Grayscale", False, "Convert to greyscale.",
+                 (Option("num_output_channels", "choice", 1, choices=(1, 3),
+                         doc="Number of output channels."),), _grey),
+            Kind("RandomHorizontalFlip", True, "Flip horizontally at random.", (_chance(),)),
+            Kind("RandomVerticalFlip", True, "Flip vertically at random.", (_chance(),)),
+            Kind("RandomCrop", True, "Crop at a random position.",
+                 (_SIZE, Option("padding", "int", 4, minimum=0, maximum=1000,
+                                doc="Border of zeros added first.")), _sized),
+            Kind("RandomResizedCrop", True, "Crop of random size, resized.",
+                 (_SIZE, Option("scale", "literal", (0.08, 1.0), count=2,
+                                doc="Smallest and largest fraction of the area.")), _sized),
+            Kind("RandomRotation", True, "Random rotation.",
+                 (_positive("degrees", 10.0, "Maximum, in either direction.", 360),)),
+            Kind("RandomAffine", True, "Random rotation, translation and scaling.",
+                 (_positive("degrees", 10.0, "Maximum, in either direction.", 360),
+                  Option("translate", "literal", (0.1, 0.1), count=2,
+                         doc="Maximum, as fractions of width and height."),
                   Option("scale", "literal", (0.9, 1.1), count=2, doc="Smallest and largest factor."))),
-            Kind("ColorJitter", True, "Brightness, contrast, saturation and hue moved.",
-                 (_positive("brightness", 0.2, "At most, either way."), _positive("contrast", 0.2, "At most."),
-                  _positive("saturation", 0.2, "At most."), _positive("hue", 0.0, "At most.", 0.5))),
-            Kind("RandomGrayscale", True, "Grey, now and then.", (_chance(0.1),)),
-            Kind("RandomErasing", True, "A rectangle made blank, now and then.", (_chance(),)),
-            Kind("GaussianNoise", True, "Noise on every value.",
-                 (Option("mean", "float", 0.0, doc="Of the noise."), _positive("sigma", 0.1, "Spread of the noise."))),
-            Kind("GaussianBlur", True, "Blurred.",
-                 (Option("kernel_size", "choice", 3, choices=(3, 5, 7, 9), doc="Width of the window."),
-                  Option("sigma", "literal", (0.1, 2.0), count=2, doc="Smallest and largest spread."))),
-            Kind("RandAugment", True, "A few operations at random, of one strength.",
-                 (Option("num_ops", "int", 2, minimum=1, maximum=10, doc="How many."),
-                  Option("magnitude", "int", 9, minimum=0, maximum=30, doc="How strong."))),
-            Kind("TrivialAugmentWide", True, "One operation at random, of random strength."),
+            Kind("ColorJitter", True, "Random change of brightness, contrast, saturation and hue.",
+                 (_positive("brightness", 0.2, "Maximum, in either direction."), _positive("contrast", 0.2, "Maximum."),
+                  _positive("saturation", 0.2, "Maximum."), _positive("hue", 0.0, "Maximum.", 0.5))),
+            Kind("RandomGrayscale", True, "Convert to greyscale at random.", (_chance(0.1),)),
+            Kind("RandomErasing", True, "Erase a random rectangle.", (_chance(),)),
+            Kind("GaussianNoise", True, "Add Gaussian noise to every value.",
+                 (Option("mean", "float", 0.0, doc="Mean of the noise."),
+                  _positive("sigma", 0.1, "Standard deviation of the noise."))),
+            Kind("GaussianBlur", True, "Gaussian blur.",
+                 (Option("kernel_size", "choice", 3, choices=(3, 5, 7, 9), doc="Kernel size."),
+                  Option("sigma", "literal", (0.1, 2.0), count=2, doc="Smallest and largest standard deviation."))),
+            Kind("RandAugment", True, "Several random operations of one magnitude.",
+                 (Option("num_ops", "int", 2, minimum=1, maximum=10, doc="Number of operations."),
+                  Option("magnitude", "int", 9, minimum=0, maximum=30, doc="Magnitude."))),
+            Kind("TrivialAugmentWide", True, "One random operation of random magnitude."),
         )
     }
 )  # fmt: skip
@@ -133,14 +139,14 @@ def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:
     for transform in transforms:
         params = params_of(transform)
         if len(shape) != 3 or shape[0] not in (1, 3):
-            raise DataError(f"{transform.name} wants pictures of 1 or 3 channels, and the data are {shape}.")
+            raise DataError(f"{transform.name} needs images with 1 or 3 channels, and the data are {shape}.")
         crop = transform.name in ("CenterCrop", "RandomCrop")
         room = 2 * params.get("padding", 0)
         if crop and any(side + room < wanted for side, wanted in zip(shape[1:], params["size"], strict=True)):
-            sizes = f"{params['size']} of pictures of {shape[1:]}"
-            raise DataError(f"{transform.name} takes {sizes}: make its size smaller.")
+            sizes = f"{params['size']} of images of {shape[1:]}"
+            raise DataError(f"{transform.name} takes {sizes}: reduce its size.")
         if transform.name == "Normalize" and any(len(params[name]) not in (1, shape[0]) for name in ("mean", "std")):
-            raise DataError(f"Normalize wants one mean and std, or {shape[0]} of each: a channel of the pictures each.")
+            raise DataError(f"Normalize needs one mean and std, or {shape[0]} of each: one per channel.")
         shape = KINDS[transform.name].shape(shape, params)
     return shape
 

@@ -34,7 +34,7 @@ def write(ask: measure.Record, job: str) -> measure.Record:
     measure.tell(ask, "Loading the files in a clean process")
     net = measure.make_net(ask).eval()
     inputs: Inputs = torch.load(ask["inputs"], weights_only=True)
-    measure.tell(ask, "Following the net with torch.export")
+    measure.tell(ask, "Tracing the network with torch.export")
     program, dynamic, why = _exported(net, inputs)
     measure.tell(ask, f"Writing {job}")
     answer: measure.Record = {"dynamic": dynamic, "why": why}

@@ -89,7 +89,7 @@ def write_format(
         try:
             compare, random = live.eval_outputs((2, OTHER_BATCH, 1))
         except NotRunning as error:
-            raise FormatError(f"The net itself gives no outputs: {error}") from error
+            raise FormatError(f"The network itself returns no outputs: {error}") from error
         limit = max(patience, SLOWER * (perf_counter() - begun))
         exporting = _Exporting(source, kind, seed, folder, tell, cancelled, limit)
         try:
@@ -97,7 +97,7 @@ def write_format(
             _place(Path(written["file"]), path)
             found = exporting.run(path, compare, written["dynamic"])
         except clean_process.Broken as error:
-            raise FormatError(f"{path.name} cannot be made: {error}") from error
+            raise FormatError(f"{path.name} cannot be created: {error}") from error
     return _judged(path, kind, written, found, random, perf_counter() - begun)
 
 
@@ -156,12 +156,12 @@ def _judged(
     equal = all(one["equal"] for one in found)
     passed = equal or random or (largest is not None and largest <= ALLOWED[kind])
     if equal:
-        finding = "gives the same outputs, bit for bit"
+        finding = "produces the same outputs, bit for bit"
     elif random:
-        finding = "runs it; the net draws random numbers in eval mode, so its outputs cannot be compared"
+        finding = "runs it; the network uses random numbers in eval mode, so its outputs cannot be compared"
     elif largest is None:
-        finding = f"gives other outputs: {worst['worst']} {worst['words']}"
+        finding = f"produces different outputs: {worst['worst']} {worst['words']}"
     else:
-        finding = f"gives outputs that differ by at most {largest:.3g} ({ALLOWED[kind]:g} is allowed)"
+        finding = f"produces outputs that differ by at most {largest:.3g} ({ALLOWED[kind]:g} is allowed)"
     by = f"onnxruntime {answer['onnxruntime']}" if kind == "ONNX" else f"a clean process with torch {answer['torch']}"
     return Written(path, kind, passed, written["dynamic"], written["why"], largest, equal, finding, by, random, seconds)

@@ -34,7 +34,7 @@ class Imported:
             return "its drawing was edited since the import"
         if self.origin.reference is None:
             return "no reference was recorded at the import"
-        return next((f"{file.path} is not there" for file in self._files if not Path(file.path).is_file()), "")
+        return next((f"{file.path} does not exist" for file in self._files if not Path(file.path).is_file()), "")
 
     def changed(self) -> str:
         """Which of its files is no longer what was recorded, "" if none. A net that was edited needs none."""
@@ -62,7 +62,7 @@ class Imported:
         kinds = f"{', '.join(most)} and {last}" if most else last
         modes = " and ".join(dict.fromkeys(check.mode for check in checks if check.mode))
         odd = next((check.odd for check in checks if check.odd and check.what != "buffers"), "")
-        words = f", of which {odd}, as in the model itself at the import: those prove nothing" if odd else ""
+        words = f", of which {odd}, as in the model itself at the import; those are not verified" if odd else ""
         return f"its {kinds} in {modes} mode are those of the source model {self.origin.model}{words}"
 
 
@@ -78,7 +78,7 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[Check, ...]:
         mode, dtype = "train" if case["train"] else "eval", answer["dtype"]
         allowed = ALLOWED.get(dtype, ALLOWED_ELSE)
         if "stops" in case:
-            words = f"cannot be had: {case['stops']}"
+            words = f"not available: {case['stops']}"
             checks.append(Check("outputs", mode, dtype, False, False, None, allowed, "they", words, source=True))
             continue
         for what in ("outputs", "gradients", "buffers"):

@@ -28,9 +28,11 @@ def _files(source: Source, folder: Path, taken: set[str]) -> Iterator[tuple[Path
     for file in source.files:
         target = folder / file.name
         if target.name.casefold() in taken:
-            raise FileExistsError(f"{target} would be both the net and the file that it imports; give it another name")
+            raise FileExistsError(
+                f"{target} would be both the network and the file that it imports; choose another name"
+            )
         home = Path(file.path) if file.path else None
         at_home = home is not None and home.exists() and target.exists() and target.samefile(home)
         if at_home and target.read_text("utf-8-sig") != file.text:
-            raise FileExistsError(f"{target} was edited since and is not what ran; export into another folder")
+            raise FileExistsError(f"{target} was edited since the run; export into another folder")
         yield target, None if at_home else file.text

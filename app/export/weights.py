@@ -68,7 +68,7 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
     except tensor_files.UnreadableTensors as error:
         raise WeightsError(str(error)) from error
     if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
-        raise WeightsError(f"{path} holds no state_dict: it must map names to tensors.")
+        raise WeightsError(f"{path} contains no state_dict: it must map names to tensors.")
     return weights
 
 

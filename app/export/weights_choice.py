@@ -41,6 +41,6 @@ def weights_to_export(
 def untrained_words(seed: int, start: StartWeights | None) -> str:
     """Where weights come from that no run has changed."""
     if start is None:
-        return f"untrained, drawn with seed {seed}"
+        return f"untrained, initialised with seed {seed}"
     name = start.name or "the start weights"
-    return f"to start from: {len(header(start)):,} tensors of {name}, what those lack drawn with seed {seed}"
+    return f"to start from: {len(header(start)):,} tensors of {name}, missing ones initialised with seed {seed}"

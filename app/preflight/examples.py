@@ -103,11 +103,11 @@ def _words(project: Project, ops: Catalog) -> str:
 
 def _training(project: Project, analysis: Analysis, data_root: Path | None) -> tuple[str, str]:
     if analysis.errors:
-        return BROKEN, "Does not run as it is"
+        return BROKEN, "Does not run as drawn"
     spec = SOURCES.get(project.data.source)
     stopped = (problem.severity == "error" for problem in preflight.problems(project, analysis))
     if spec is None or spec.picks or any(stopped):
-        return NO_DATA, "No such data here yet, so no training"
+        return NO_DATA, "Its data are not available here yet, so it cannot be trained"
     if is_present(spec.key, data_root):
         return OFFLINE, f"{spec.label}, trains offline"
     return DOWNLOAD, f"{spec.label}, a download of {spec.megabytes:.0f} MB"

@@ -67,10 +67,10 @@ def with_chief_loss(project: Project, source: Source) -> Project:
         return project
     rows = (OutputLoss(chief.name, project.training.loss),)
     others = [end.name for end in ends if end is not chief]
-    words = f"It returns a dictionary; the training loss is that of {chief.name}."
+    words = f"It returns a dictionary; the training loss uses {chief.name}."
     if others:
         listed = f"{', '.join(others[:3])}{' and others' if len(others) > 3 else ''}"
-        words = f"{words} {listed} {'has' if len(others) == 1 else 'have'} none until you give one (Training, Loss)."
+        words = f"{words} {listed} {'has' if len(others) == 1 else 'have'} none until you add one (Training, Loss)."
     notes = "\n".join(filter(None, (project.notes, words)))
     return replace(project, training=replace(project.training, losses=rows), notes=notes)
 
@@ -125,12 +125,12 @@ def without_losses(project: Project, analysis: Analysis, source: SourceSpec) -> 
     rows = suggested(project, analysis, source)
     cures = (Cure("Give each output a loss", (SetTraining("", "losses", rows),)),) if rows else ()
     if len(outputs) > 1:
-        reason = f"The net has {len(outputs)} outputs. Say under Training, Loss, what each is compared with."
+        reason = f"The network has {len(outputs)} outputs. Choose a target for each under Training, Loss."
         return Problem("error", outputs[1].id, "One loss takes one output", reason, cures=cures)
     names = ", ".join(target.name for target in targets)
-    reason = f"{source.label} gives {names}. Say under Training, Loss, which the output is compared with."
+    reason = f"{source.label} gives {names}. Choose the target of the output under Training, Loss."
     node = outputs[0].id if outputs else None
-    return Problem("error", node, "The loss compares with one target", reason, cures=cures)
+    return Problem("error", node, "The loss takes one target", reason, cures=cures)
 
 
 def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
@@ -143,8 +143,8 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         output = outputs.get(row.output)
         target = targets.get(row.target) or (source.known_targets[0] if not row.target else None)
         if output is None:
-            reason = f"It has: {', '.join(outputs) or 'none'}. Set the losses anew under Training, Loss."
-            found.append(Problem("error", None, f"The net has no output {row.output}", reason, cures=(again,)))
+            reason = f"It has: {', '.join(outputs) or 'none'}. Set the losses again under Training, Loss."
+            found.append(Problem("error", None, f"The network has no output {row.output}", reason, cures=(again,)))
         elif target is None:
             named = ", ".join(name for name in targets if name not in (INPUT, ""))
             reason = f"{source.label} has: {named or 'one, without a name'}."
@@ -153,8 +153,8 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         else:
             found += _against(project, row, output, target)
     if rows and (first := outputs.get(rows[0].output)) is not None and not first.always:
-        reason = "Accuracy and metrics are those of the first loss. Put one first whose output always comes back."
-        message = f"{first.name} comes back in one mode alone"
+        reason = "Accuracy and metrics use the first loss. Put a loss first whose output is always returned."
+        message = f"{first.name} is returned in one mode only"
         found.append(Problem("error", first.node.id, message, reason, cures=(again,)))
     if project.data.class_weights and (told := class_weights.refusal(project.training.loss, rows)):
         known = (next((t for t in targets.values() if t.name == row.target), None) for row in rows)
@@ -163,19 +163,19 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             for row, target in zip(rows, known, strict=True)
         )
         cures = (Cure("Use CrossEntropyLoss for classes", (SetTraining("", "losses", able),)),) if able != rows else ()
-        reason = f"{told} Choose another loss, or take the class weights away (Training, Data)."
-        found.append(Problem("error", None, "No loss can weigh the classes", reason, cures=cures))
+        reason = f"{told} Choose another loss, or disable class_weights (Training, Data)."
+        found.append(Problem("error", None, "No loss supports class weights", reason, cures=cures))
     return found
 
 
 def _against(project: Project, row: OutputLoss, output: Output, target: TargetInfo) -> list[Problem]:
     """What one loss has against its output and its target."""
     if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
-        reason = f"{words(target.name)} has values to predict. Choose a loss of values, such as MSELoss."
+        reason = f"{words(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
         other = replace(row, loss=usual_loss(target, row.loss))
         rows = tuple(other if one is row else one for one in project.training.losses)
         cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
-        message = f"{row.loss.name} of {row.output} compares with classes"
+        message = f"{row.loss.name} of {row.output} expects class labels"
         return [Problem("error", output.node.id, message, reason, cures=(cure,))]
     shape = wanted(target)
     more = target.task == CLASSES and LOSSES.get(row.loss.name) == CLASS_IDS
@@ -186,7 +186,7 @@ def _against(project: Project, row: OutputLoss, output: Output, target: TargetIn
     if have == shape or enough:
         return []
     given = "×".join(map(str, ("N", *shape)))
-    reason = f"Its loss compares it with {words(target.name)} and wants {given}."
+    reason = f"Its loss compares it with {words(target.name)} and expects {given}."
     cures = class_cures(project.graph, output.node.id, output.type, shape) if target.name != INPUT else ()
     return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason, cures=cures)]
 

@@ -48,7 +48,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
     except (JobError, DataError) as error:
         return (Problem("error", None, "The data cannot be used", str(error)),)
     if not source.is_read:
-        return (Problem("error", None, UNREAD, "They are read under Training, Data, and by the commands."),)
+        return (Problem("error", None, UNREAD, "They are read under Training, Data, and by the command line."),)
     return (
         *_choices(project),
         *_data(project, source),
@@ -81,17 +81,17 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
         return None
     gives = "×".join(map(str, ("N", *source.shape)))
     labels = "×".join(map(str, ("N", *wanted_output(source))))
-    what = {CLASSES: "a value for each class", VALUES: "the values to predict", TOKENS: "a value for each token"}
-    wants = f"the loss wants {labels}: {what[source.task]}"
+    what = {CLASSES: "one value per class", VALUES: "the values to predict", TOKENS: "one value per token"}
+    wants = f"the loss expects {labels}: {what[source.task]}"
     if project.training.losses:
-        wants = "each output has a loss of its own"
+        wants = "each output has its own loss"
     shape, dtype = inputs[0].params.get("shape") or (), inputs[0].params.get("dtype", DType("float32"))
     kind = analysis.output_type()
     ends = multi_output.outputs_of(project, analysis)
     given = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
     return Fit(
         f"{gives} {source.dtype}, and {wants}.",
-        f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it gives {given or kind or 'nothing yet'}.",
+        f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it returns {given or kind or 'nothing yet'}.",
         _ends(project, analysis, source),
     )
 
@@ -112,21 +112,21 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
     found, loss, several = [], project.training.loss.name, bool(project.training.losses)
     if source.bad and project.data.bad == "stop":
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
-        reason = f"Have them skipped (Training, Data), or mend them: {'; '.join(source.bad[:3])}{more}."
+        reason = f"Skip them (Training, Data), or fix them: {'; '.join(source.bad[:3])}{more}."
         words = f"{len(source.bad):,} samples of {source.label} cannot be read"
         found.append(Problem("error", None, words, reason, cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),)))
     if source.task == CLASSES and len(source.classes) == 1:
-        reason = f"All samples are {source.classes[0]}, so there is nothing to tell apart. Look at it (Training, Data)."
-        found.append(Problem("warning", None, f"{source.label} has one class alone", reason))
+        reason = f"All samples are {source.classes[0]}, so there is nothing to classify. Check it under Training, Data."
+        found.append(Problem("warning", None, f"{source.label} has only one class", reason))
     if several:
         return found
     if source.task == VALUES and LOSSES.get(loss) == CLASS_IDS:
-        reason = f"{source.label} gives values to predict. Choose a loss of values under Training, such as MSELoss."
+        reason = f"{source.label} has values to predict. Choose a regression loss under Training, such as MSELoss."
         cure = Cure("Use MSELoss", (SetTraining("", "loss", Choice("MSELoss")),))
-        found.append(Problem("error", None, f"{loss} compares with classes", reason, cures=(cure,)))
+        found.append(Problem("error", None, f"{loss} expects class labels", reason, cures=(cure,)))
     if project.data.class_weights and (told := class_weights.refusal(project.training.loss, ())):
-        reason = f"{told} Choose one of these, or take the class weights away (Training, Data)."
-        found.append(Problem("error", None, f"{loss} cannot weigh the classes", reason))
+        reason = f"{told} Choose one of these, or disable class_weights (Training, Data)."
+        found.append(Problem("error", None, f"{loss} does not support class weights", reason))
     return found
 
 
@@ -136,12 +136,12 @@ def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
     if any(not graph.nodes[node].frozen and graph.nodes[node].params.get("requires_grad", True) for node in able):
         return []
     if not able:
-        reason = "No layer has parameters. Add one that learns, such as Linear or Conv2d."
-        return [Problem("error", None, "There is nothing to learn", reason)]
+        reason = "No layer has parameters. Add a trainable layer, such as Linear or Conv2d."
+        return [Problem("error", None, "There is nothing to train", reason)]
     last = graph.nodes[able[-1]]
     reason = f"Every layer with parameters is frozen: {', '.join(graph.nodes[node].name for node in able[:6])}."
     cure = Cure(f"Unfreeze {last.name}", (Thaw(last.id),))
-    return [Problem("error", last.id, "There is nothing to learn", reason, cures=(cure,))]
+    return [Problem("error", last.id, "There is nothing to train", reason, cures=(cure,))]
 
 
 def _training(project: Project, analysis: Analysis) -> list[Problem]:
@@ -191,7 +191,7 @@ def _choices(project: Project) -> list[Problem]:
     ):
         if name not in names:
             reason = f"Choose one under Training: {', '.join(names)}."
-            found.append(Problem("error", None, f"There is no {what} {name!r} here", reason))
+            found.append(Problem("error", None, f"Unknown {what} {name!r}", reason))
     return found
 
 
@@ -200,14 +200,16 @@ def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
     if len(inputs) > 1:
         names = ", ".join(node.name for node in inputs)
         reason = f"Training feeds one tensor. Remove all of {names} but one."
-        return [Problem("error", inputs[1].id, f"{source.label} fills one input, the net has {len(inputs)}", reason)]
+        return [
+            Problem("error", inputs[1].id, f"{source.label} provides one input, the network has {len(inputs)}", reason)
+        ]
     if not inputs:
         return []
     node = inputs[0]
     if node.params.get("batch", 0) != 0:
-        reason = "Set it to 0, and put a torch.transpose behind the input where the net wants another order."
+        reason = "Set it to 0, and insert a torch.transpose after the input if the network needs another order."
         cure = Cure("Set batch to 0", (SetParam(node.id, "batch", 0),))
-        words = f"{source.label} has the batch in front, {node.name} does not"
+        words = f"{source.label} has the batch first, {node.name} does not"
         return [Problem("error", node.id, words, reason, cures=(cure,))]
     shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
     if shape == source.shape and dtype == DType(source.dtype):
@@ -242,12 +244,12 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         return []
     what = {
         CLASSES: f"one value for each class of {source.label}",
-        VALUES: f"the values of {source.label} that are to be predicted",
-        TOKENS: f"one value for each of the {len(source.classes)} tokens at each place of {source.label}",
+        VALUES: f"the values of {source.label} to predict",
+        TOKENS: f"one value for each of the {len(source.classes)} tokens at each position of {source.label}",
     }[source.task]
-    reason = f"The loss wants N×{'×'.join(map(str, wanted))}, {what}."
+    reason = f"The loss expects N×{'×'.join(map(str, wanted))}, {what}."
     if len(wanted) == 1 and len(kind.shape) != 2 and kind.per_sample() != wanted[0]:
-        reason += " A Flatten and a Linear layer would give that."
+        reason += " Add a Flatten and a Linear layer."
     count = wanted[-1]
     data = f"{count} value{'s' * (count > 1)} to predict" if source.task == VALUES else f"{count} classes"
     message = f"{outputs[0].name} is {kind}, the data have {data}"
@@ -270,6 +272,6 @@ def _special_output(output: Node) -> Problem | None:
     )
     if not edits:
         return None
-    reason = "Under a key it is in a dictionary, and what is returned in one mode alone is missing in the other."
+    reason = "With a key it is returned in a dictionary, and an output of one mode only is missing in the other."
     cure = Cure("Return it always, without a key", edits)
     return Problem("error", output.id, f"The loss takes {output.name} as a tensor, always", reason, cures=(cure,))

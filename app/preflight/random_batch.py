@@ -233,5 +233,5 @@ class OwnTargets(nn.Module):
         values = [weight * loss(given[name]) for (name, weight), loss in zip(self.rows, self.losses, strict=True)
                   if name in given]  # fmt: skip
         if not values:
-            raise ValueError(f"The net gives {', '.join(given)} now, and none of these has a loss.")
+            raise ValueError(f"The network returned {', '.join(given)}, and none of these has a loss.")
         return torch.stack(values).sum()

@@ -37,17 +37,17 @@ def _closure(training: TrainingConfig) -> Iterator[Problem]:
     """LBFGS runs a batch several times in one step, so what is done once a batch has no place."""
     if training.optimizer.name != CLOSURE:
         return
-    reason = f"{CLOSURE} runs forward and backward several times in one step, until the loss is small enough."
+    reason = f"{CLOSURE} runs forward and backward several times per step."
     for name, plain in (("accumulate", 1), ("amp", ""), ("not_finite", "stop")):
         value = getattr(training, name)
         if value != plain:
             cures = _set(f"Set {name} to {plain or 'none'}", name, plain)
-            yield Problem("error", None, f"{CLOSURE} goes without {name}={value}", reason, cures=cures)
+            yield Problem("error", None, f"{CLOSURE} does not support {name}={value}", reason, cures=cures)
     if training.groups or training.no_decay:
         what = "groups" if training.groups else "no_decay"
-        reason = f"{CLOSURE} steps all parameters along one line, so none can have a rate or a decay of its own."
-        cures = _set(f"Take {what} away", what, () if training.groups else False)
-        yield Problem("error", None, f"{CLOSURE} takes no groups of parameters", reason, cures=cures)
+        reason = f"{CLOSURE} updates all parameters along one line, so none can have its own rate or decay."
+        cures = _set(f"Remove {what}", what, () if training.groups else False)
+        yield Problem("error", None, f"{CLOSURE} does not support parameter groups", reason, cures=cures)
 
 
 def _schedule(training: TrainingConfig, length: lr_preview.Span) -> Iterator[Problem]:
@@ -57,12 +57,12 @@ def _schedule(training: TrainingConfig, length: lr_preview.Span) -> Iterator[Pro
     name = schedule.choice.name
     if name not in SCHEDULERS:
         reason = f"Choose one under Training: {', '.join(SCHEDULERS)}."
-        yield Problem("error", None, f"There is no schedule {name!r} here", reason)
+        yield Problem("error", None, f"Unknown schedule {name!r}", reason)
         return
     moves, given = length.moves(schedule.per), schedule.choice.params.get("total_steps")
     if name == "OneCycleLR" and moves is not None and isinstance(given, int) and given < moves:
         fitted = lr_preview.fitted(schedule, length)
-        reason = f"It is made for total_steps={given:,} and the run has {moves:,}; torch stops at the first one more."
+        reason = f"Its total_steps is {given:,} and the run has {moves:,}; torch raises an error beyond it."
         cures = _set(f"Set total_steps to {moves:,}", "schedule", fitted) if fitted is not None else ()
         yield Problem("error", None, "OneCycleLR ends before the run", reason, cures=cures)
 
@@ -70,9 +70,9 @@ def _schedule(training: TrainingConfig, length: lr_preview.Span) -> Iterator[Pro
 def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:
     """Samples that are ids cannot be mixed."""
     if training.mixup and not source.dtype.startswith(("float", "bfloat")):
-        reason = f"{source.label} gives {source.dtype}, such as ids of tokens: half of one and half of another is none."
+        reason = f"{source.label} gives {source.dtype}, such as token ids, which cannot be blended."
         cures = _set("Set mixup to 0", "mixup", 0.0)
-        yield Problem("error", None, "mixup mixes samples as numbers", reason, cures=cures)
+        yield Problem("error", None, "mixup blends samples as numbers", reason, cures=cures)
 
 
 def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
@@ -80,10 +80,10 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
     training = project.training
     if source.own_split or project.data.validation_fraction > 0:
         return
-    reason = "No sample is held out to validate with. Set validation_fraction under Training, Data."
+    reason = "No samples are held out for validation. Set validation_fraction under Training, Data."
     if training.schedule is not None and training.schedule.choice.name == PLATEAU:
         cures = _set("Remove the schedule", "schedule", None)
-        yield Problem("warning", None, f"{PLATEAU} waits for a loss that never comes", reason, cures=cures)
+        yield Problem("warning", None, f"{PLATEAU} needs a validation loss, and there is none", reason, cures=cures)
     if training.patience:
         yield Problem("warning", None, f"patience={training.patience} ends the run after {training.patience} epochs",
                       reason, cures=_set("Set patience to 0", "patience", 0))  # fmt: skip
@@ -98,12 +98,12 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
     gone = [path for path in training.recompute if not layers.has(path)]
     if gone:
         left = tuple(path for path in training.recompute if path not in gone)
-        reason = f"The forward of {', '.join(gone[:6])} was to be run anew in backward. Renamed or removed since?"
-        cures = _set(f"Take {gone[0] if len(gone) == 1 else 'them'} out", "recompute", left)
-        yield Problem("error", None, f"The net has no layer {gone[0]}, which recompute names", reason, cures=cures)
+        reason = f"{', '.join(gone[:6])} should be recomputed in backward. Was it renamed or removed?"
+        cures = _set(f"Remove {gone[0] if len(gone) == 1 else 'them'}", "recompute", left)
+        yield Problem("error", None, f"recompute names {gone[0]}, which the network does not have", reason, cures=cures)
     lost = [group.path for group in training.groups if not layers.has(group.path)]
     if lost:
         left_groups = tuple(group for group in training.groups if group.path not in lost)
-        reason = f"Groups of parameters name {', '.join(lost[:6])}. A layer was renamed or removed since."
+        reason = f"Parameter groups name {', '.join(lost[:6])}. A layer was renamed or removed."
         cures = _set(f"Remove the group{'s' * (len(lost) > 1)}", "groups", left_groups)
-        yield Problem("warning", None, f"The group of {lost[0]} holds nothing", reason, cures=cures)
+        yield Problem("warning", None, f"The parameter group of {lost[0]} is empty", reason, cures=cures)

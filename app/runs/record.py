@@ -137,7 +137,7 @@ def read(folder: Path) -> Record:
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
-        raise RunError(f"{path} is no record of a run: {error}") from error
+        raise RunError(f"{path} is not a run record: {error}") from error
     if record.tapedeck_run > VERSION:
         raise RunError(f"{path} is of version {record.tapedeck_run}, this program reads {VERSION}; update Tapedeck")
     return record

@@ -107,7 +107,7 @@ class Recorder:
             try:
                 self._watcher = self._watch(self.kept.folder)
             except (OSError, DataError, ValueError, RuntimeError) as error:  # also of what is not installed
-                self.problem = f"TensorBoard's files are not written: {error}"
+                self.problem = f"TensorBoard files cannot be written: {error}"
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
         return unkept
@@ -259,5 +259,5 @@ class _Noting:
         reason = getattr(error, "strerror", None) or str(error)
         if not self._recorder.problem:
             folder = self._recorder.kept.folder
-            self._recorder.problem = f"{folder} cannot be written: {reason}. The run goes on, and is not kept."
+            self._recorder.problem = f"{folder} cannot be written: {reason}. The run continues without being saved."
         return True

@@ -59,7 +59,7 @@ def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Pat
 
     found = newest(kept.checkpoints, tell)
     if found is None:
-        raise RunError(f"{kept.record.title} has no checkpoint that can be read, so it cannot go on. Start it anew.")
+        raise RunError(f"{kept.record.title} has no readable checkpoint, so it cannot be resumed. Start a new run.")
     return found
 
 
@@ -124,7 +124,7 @@ def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
     limits = replace(
         before, epochs=now.epochs, max_steps=now.max_steps, max_minutes=now.max_minutes, patience=now.patience
     )
-    to_do = f"{title} has come to its end. To go on, set "
+    to_do = f"{title} is finished. To continue it, set "
     or_fork = "; or fork a new run from one of its checkpoints."
     if limits.max_steps is not None and summary.steps >= limits.max_steps:
         raise RunError(f"{to_do}a limit of more steps under Training than its {summary.steps:,}, or none{or_fork}")
@@ -175,13 +175,13 @@ def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: Non
         load_chosen(path)
         return path
     if not path.is_dir():
-        raise RunError(f"{path} is not there, neither as a checkpoint nor as a folder with one.")
+        raise RunError(f"{path} does not exist, neither as a checkpoint nor as a folder with one.")
     runs = [kept.checkpoints for folder in (path / "runs", path) for kept in store.listed(folder)]
     for folder in (*runs, path / store.CHECKPOINTS, path):
         found = newest(folder, tell) if folder.is_dir() else None
         if found is not None:
             return found
-    raise RunError(f"There is no checkpoint in {path} that can be read.")
+    raise RunError(f"There is no readable checkpoint in {path}.")
 
 
 def copy_told(before: Kept, kept: Kept) -> None:

@@ -132,7 +132,7 @@ def rename(kept: Kept, name: str) -> Kept:
     """Give a run a name; an empty one gives it its number back. Raises OSError and RunError."""
     name = " ".join(name.split())
     if len(name) > 200:
-        raise RunError("A run's name has 200 characters at most.")
+        raise RunError("A run's name has at most 200 characters.")
     fresh = Kept(kept.folder, records.read(kept.folder))
     return changed(fresh, name="" if name == f"Run {kept.record.number}" else name)
 
@@ -140,14 +140,14 @@ def rename(kept: Kept, name: str) -> Kept:
 def delete(kept: Kept) -> None:
     """Away with a run and all its files. Raises RunError for one that goes on, and OSError."""
     if kept.goes_on:
-        raise RunError(f"{kept.record.title} goes on. Stop it first.")
+        raise RunError(f"{kept.record.title} is running. Stop it first.")
     shutil.rmtree(kept.folder)
 
 
 def move(kept: Kept, folder: Path) -> Kept:
     """Put a run into another folder of runs, under a new number if its own is taken there. Raises OSError, RunError."""
     if kept.goes_on:
-        raise RunError(f"{kept.record.title} goes on. Stop it first.")
+        raise RunError(f"{kept.record.title} is running. Stop it first.")
     folder.mkdir(parents=True, exist_ok=True)
     taken = {int(inside.name) for inside in _numbered(folder)}
     number = kept.record.number if kept.record.number not in taken else max(taken) + 1
@@ -164,7 +164,7 @@ def copy(kept: Kept, folder: Path) -> Kept | None:
     Raises RunError for one that goes on, and OSError.
     """
     if kept.goes_on:
-        raise RunError(f"{kept.record.title} goes on. Stop it first.")
+        raise RunError(f"{kept.record.title} is running. Stop it first.")
     if any(_is_of(there.record, kept.record) for there in listed(folder)):
         return None
     folder.mkdir(parents=True, exist_ok=True)
@@ -211,13 +211,13 @@ def history_of(kept: Kept) -> History:
         outputs, losses = tables.read(kept.folder / LOSSES)
         seen = list(layer_tables.told(kept.folder))
     except (OSError, tables.TableError) as error:
-        raise RunError(f"What {kept.record.title} told cannot be read: {error}") from error
+        raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
     if begun is not None:
         history.add(_started(begun))
     for columns, name in ((history.steps, STEPS), (history.epochs, EPOCHS), (history.memory, MEMORY)):
         if parts[name].size:
             if len(parts[name]) < len(columns.names):
-                raise RunError(f"What {kept.record.title} told cannot be read: {name} lacks columns")
+                raise RunError(f"The measurements of {kept.record.title} cannot be read: {name} lacks columns")
             columns.extend(parts[name][: len(columns.names)])
     if metrics:
         history.scores = Columns("epoch", "step", "seconds", *metrics)
@@ -225,7 +225,7 @@ def history_of(kept: Kept) -> History:
     history.extend(seen)
     if losses.size:
         if "step" not in outputs:
-            raise RunError(f"What {kept.record.title} told cannot be read: {LOSSES} lacks columns")
+            raise RunError(f"The measurements of {kept.record.title} cannot be read: {LOSSES} lacks columns")
         history.parts = Columns(*outputs)
         history.parts.extend(losses)
     if norms.size:

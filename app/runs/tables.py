@@ -72,7 +72,7 @@ def _read_head(path: Path) -> tuple[list[str], int]:
     try:
         names = json.loads(line)["columns"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TableError(f"{path} is no table of a run") from error
+        raise TableError(f"{path} is not a run table") from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not names:
-        raise TableError(f"{path} is no table of a run")
+        raise TableError(f"{path} is not a run table")
     return names, len(line)

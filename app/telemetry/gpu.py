@@ -37,7 +37,7 @@ class Allocator:
 def read(device: str) -> GpuReading:
     """Ask for `device`, such as "cuda:0". Everything else has no such numbers."""
     if not device.startswith("cuda"):
-        return GpuReading(reason=f"{device} tells neither utilisation nor temperature")
+        return GpuReading(reason=f"{device} reports neither utilisation nor temperature")
     try:
         import pynvml
     except ImportError:

@@ -186,7 +186,7 @@ class Look:
                 line = frame.f_lineno
                 name = name or f"{path + ': ' if path else ''}{function}, line {line}"
             frame = frame.f_back
-        return name or "outside the net", self._source.node_at(line)
+        return name or "outside the network", self._source.node_at(line)
 
 
 class _Functions:

@@ -29,9 +29,9 @@ _SHAPE_WORDS = re.compile(
 )
 # Batch norm cannot take the spread of one number.
 _LONELY = "more than 1 value per channel"
-_LONELY_CURE = "A batch has a single sample, as the last one of an epoch may: change batch_size by one."
+_LONELY_CURE = "A batch has a single sample, which can happen at the end of an epoch: change batch_size by one."
 _ANOTHER = "another label"  # the message itself says what to do
-_LOST_CURE = "Bring the data back; Runs goes on from the newest checkpoint, if one was taken."
+_LOST_CURE = "Restore the data; Runs can resume from the newest checkpoint, if there is one."
 _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
@@ -109,14 +109,14 @@ def _message(error: BaseException, kind: str, step: int) -> str:
 def _cure(kind: str, batch_size: int, node: str | None, kept: bool) -> str:
     if kind == "memory":
         if batch_size > 1:
-            return f"Make the batch smaller: batch_size is {batch_size}, try {max(1, batch_size // 2)}."
-        return "The batch is one sample already: make the net smaller, or take another device."
+            return f"Reduce batch_size: it is {batch_size}, try {max(1, batch_size // 2)}."
+        return "batch_size is already 1: make the network smaller, or choose another device."
     if kind == "shape" and node:
-        return "Look at the shapes on the wires of the marked node, and change its parameters or what comes before it."
+        return "Check the shapes on the wires of the marked node, and change its parameters or the nodes before it."
     return {
-        "shape": "Compare the shape of the net's output with what the loss wants.",
-        "not finite": "Make the learning rate smaller, or look for a division, a log or an exp that leaves its range.",
+        "shape": "Compare the shape of the network's output with the shape that the loss expects.",
+        "not finite": "Reduce the learning rate, or look for a division, log or exp that overflows.",
         "data": "",
         "job": "",
-        "error": "The weights of the last whole step are kept." if kept else "",
+        "error": "The weights of the last completed step are kept." if kept else "",
     }[kind]

@@ -69,11 +69,11 @@ def _check_steps(training: TrainingConfig) -> None:
         if value is not None and not (_is_number(value) and value > 0):
             raise JobError(f"{name} is {value!r}; it must be a number above 0, or None for no limit.")
     if training.ema is not None and not (_is_number(training.ema) and 0 < training.ema < 1):
-        raise JobError(f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None for no mean.")
+        raise JobError(f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None to disable.")
     if not (_is_number(training.mixup) and training.mixup >= 0):
-        raise JobError(f"mixup is {training.mixup!r}; it must be a number, at least 0, which is none.")
+        raise JobError(f"mixup is {training.mixup!r}; it must be a number, at least 0; 0 disables it.")
     if training.amp not in AMP:
-        raise JobError(f"amp is {training.amp!r}; it must be bfloat16, float16, or empty for none.")
+        raise JobError(f"amp is {training.amp!r}; it must be bfloat16 or float16, or empty to disable it.")
     if training.not_finite not in ("stop", "skip"):
         raise JobError(f"not_finite is {training.not_finite!r}; it must be stop or skip.")
     if training.optimizer.name == "LBFGS":
@@ -81,7 +81,7 @@ def _check_steps(training: TrainingConfig) -> None:
             if getattr(training, name) != plain:
                 raise JobError(f"LBFGS runs a batch several times in one step: set {name} to {plain or 'none'}.")
         if training.groups or training.no_decay:
-            raise JobError("LBFGS takes no groups of parameters: take the groups away, and no_decay with them.")
+            raise JobError("LBFGS does not support parameter groups: remove the groups, and no_decay.")
 
 
 def _check_losses(training: TrainingConfig) -> None:
@@ -103,7 +103,7 @@ def _is_number(value: Any) -> bool:
 def _check_loss(job: Job) -> None:
     """Whether the loss is one for the data."""
     if job.data.class_weights and (told := class_weights.refusal(job.training.loss, job.training.losses)):
-        raise JobError(f"class_weights: {told} Choose another loss, or take the class weights away.")
+        raise JobError(f"class_weights: {told} Choose another loss, or disable class_weights.")
 
 
 def _check_metrics(job: Job) -> None:
@@ -124,8 +124,8 @@ def check_input(job: Job, data: DataInfo) -> None:
             raise JobError(told)
     if job.training.mixup and not data.dtype.startswith(("float", "bfloat")):
         raise JobError(
-            f"mixup mixes samples as numbers, and those of {data.label} are {data.dtype}, such as ids of tokens: half "
-            "of one and half of another is none. Set mixup to 0."
+            f"mixup blends samples as numbers, and those of {data.label} are {data.dtype}, such as token ids, which "
+            "cannot be blended. Set mixup to 0."
         )
     _check_shape(job, data)
 
@@ -135,13 +135,13 @@ def _check_one(job: Job, data: DataInfo) -> None:
     if len(data.targets) > 1:
         names = ", ".join(one.name for one in data.targets)
         raise JobError(
-            f"{data.label} gives {len(data.targets)} targets ({names}), and the loss compares with one: say which "
-            "output is compared with which (Training, Loss)."
+            f"{data.label} gives {len(data.targets)} targets ({names}), and the loss takes one: choose a target for "
+            "each output (Training, Loss)."
         )
     if data.task == VALUES and LOSSES.get(job.training.loss.name) == CLASS_IDS:
         raise JobError(
-            f"{job.training.loss.name} compares with classes, and {data.label} gives values to predict. Choose a loss "
-            "of values, such as MSELoss."
+            f"{job.training.loss.name} expects class labels, and {data.label} has values to predict. Choose a "
+            "regression loss, such as MSELoss."
         )
 
 
@@ -157,8 +157,8 @@ def _check_shape(job: Job, data: DataInfo) -> None:
     if only.batch != 0:
         place = "no dimension" if only.batch is None else f"dimension {only.batch}"
         raise JobError(
-            f"The batch is {place} of the input “{only.name}”, and {data.label} has it in front. Set batch to 0, and "
-            "put a torch.transpose behind the input."
+            f"The batch is {place} of the input “{only.name}”, but the first dimension in {data.label}. Set batch to "
+            "0, and insert a torch.transpose after the input."
         )
     if only.shape != data.input_shape or only.dtype != data.dtype:
         raise JobError(

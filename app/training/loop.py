@@ -246,7 +246,7 @@ class _Run:
         if better:
             yield from self._save(checkpoint.BEST)
         if self.config.patience and self.at.stale >= self.config.patience and not self._note:
-            self._note = f"the validation loss has not become smaller for {self.at.stale} epochs"
+            self._note = f"the validation loss has not improved for {self.at.stale} epochs"
 
     # --- A batch
 
@@ -312,7 +312,7 @@ class _Run:
         self._now.caught = batch
         self.control.pause()
         layer = self.job.source.modules.get(error.node or "", error.node or "")
-        message = f"Paused at step {self.at.step:,}: {error} Nothing was learnt from this batch."
+        message = f"Paused at step {self.at.step:,}: {error} This batch was not trained on."
         return Caught(self.at.epoch, self.at.step, "loss", layer, error.node, math.nan, message)
 
     def _is_last_step(self) -> bool:

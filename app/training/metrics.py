@@ -65,31 +65,32 @@ def _of_classes(name: str, label: str, metric: str, doc: str, least: int = 2, **
 
 
 _BOTH = (
-    _of_classes("f1", "F1", "MulticlassF1Score", "The harmonic mean of precision and recall, averaged over classes.",
+    _of_classes("f1", "F1", "MulticlassF1Score", "Harmonic mean of precision and recall, averaged over classes.",
                 average="macro"),
     _of_classes("precision", "Precision", "MulticlassPrecision",
-                "Of what is called a class, the share that is of it, averaged over classes.", average="macro"),
+                "Fraction of the predictions of a class that are correct, averaged over classes.", average="macro"),
     _of_classes("recall", "Recall", "MulticlassRecall",
-                "Of what is of a class, the share that is called so, averaged over classes: the balanced accuracy.",
+                "Fraction of the samples of a class that are predicted correctly, averaged over classes: balanced "
+                "accuracy.",
                 average="macro"),
     _of_classes("auroc", "AUROC", "MulticlassAUROC",
-                "The area under the ROC curve of each class against the others, averaged over classes.",
+                "Area under the ROC curve of each class against the others, averaged over classes.",
                 average="macro"),
     *(_of_classes(f"top{k}_accuracy", f"Top-{k} accuracy", "MulticlassAccuracy",
-                  f"The share of samples whose class is among the {k} that the net thinks likeliest.",
+                  f"Fraction of samples whose class is among the {k} highest-scoring classes.",
                   k + 1, average="micro", top_k=k) for k in (2, 3, 5)),
 )  # fmt: skip
 _NUMBERS = (
     Score("mae", "MAE", (VALUES,), "MeanAbsoluteError", "torchmetrics", share=False,
-          doc="The mean absolute error."),
+          doc="Mean absolute error."),
     Score("rmse", "RMSE", (VALUES,), "MeanSquaredError", "torchmetrics", FrozenMap(squared=False), share=False,
-          doc="The root of the mean squared error."),
+          doc="Root mean squared error."),
     Score("r2", "R²", (VALUES,), "R2Score", "torchmetrics", share=False,
-          doc="The share of the variance that is explained: 1 is perfect, 0 is no better than the mean."),
+          doc="Coefficient of determination: 1 is perfect, 0 is no better than predicting the mean."),
 )  # fmt: skip
 _PERPLEXITY = Score(
     "perplexity", "Perplexity", (TOKENS,), "Perplexity", "torchmetrics.text", share=False,
-    doc="e to the mean negative log-likelihood of a token: how many tokens the net wavers between.",
+    doc="Perplexity: exp of the mean negative log-likelihood per token.",
 )  # fmt: skip
 
 SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOTH, *_NUMBERS, _PERPLEXITY)})
@@ -121,7 +122,7 @@ def refusal(name: str, kind: str, classes: int) -> str:
     if name in fit:
         return ""
     words = f"{classes} classes" if kind == CLASSES else {VALUES: "values", TOKENS: "tokens"}[kind]
-    return f"The metric {name} says nothing of data of {words}. Choose among: {', '.join(fit) or 'none'}."
+    return f"The metric {name} does not apply to data of {words}. Choose among: {', '.join(fit) or 'none'}."
 
 
 def reading(loss: str) -> str:

@@ -22,7 +22,7 @@ def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
     for names in forms:
         if names.keys() == given.keys():
             return {names[key]: value for key, value in given.items()}
-    raise ValueError(f"The net gives {', '.join(map(str, given))}, and was to give one of {list(map(list, forms))}.")
+    raise ValueError(f"The network returned {', '.join(map(str, given))} instead of one of {list(map(list, forms))}.")
 
 
 class SeveralLosses(nn.Module):
@@ -66,5 +66,5 @@ class SeveralLosses(nn.Module):
                 self.parts[name] = value.detach()
                 total = weight * value if total is None else total + weight * value
         if total is None:
-            raise ValueError(f"The net gives {', '.join(given)} now, and none of these has a loss.")
+            raise ValueError(f"The network returned {', '.join(given)}, and none of these has a loss.")
         return total

@@ -64,7 +64,9 @@ class SeveralTasks(Task):
         """The output of the first row. Raises OutputError."""
         given, name = self.named(output), self.rows[0].given.output
         if name not in given:
-            raise OutputError(f"The net gives no {name} now: the first loss is to be one of an output always given.")
+            raise OutputError(
+                f"The network did not return {name}: the first loss must belong to an output that is always returned."
+            )
         return given[name]
 
     def named(self, output: Any) -> dict[str, Any]:
@@ -121,8 +123,8 @@ def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple
     for row in rows:
         if known and row.given.output not in known:
             raise JobError(
-                f"The net has no output “{row.given.output}”. It has: {', '.join(sorted(known))}. "
-                "Set the losses of its outputs anew (Training, Loss)."
+                f"The network has no output “{row.given.output}”. It has: {', '.join(sorted(known))}. Set the losses "
+                "of its outputs again (Training, Loss)."
             )
     return rows
 
@@ -131,8 +133,8 @@ def _row(row: OutputLoss, target: TargetInfo) -> Row:
     if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
         name = "the input itself" if target.name == INPUT else target.name
         raise JobError(
-            f"{row.output}: {row.loss.name} compares with classes, and {name} has values to predict. Choose a loss of "
-            "values, such as MSELoss."
+            f"{row.output}: {row.loss.name} expects class labels, and {name} has values to predict. Choose a "
+            "regression loss, such as MSELoss."
         )
     labels = target.labels_per_sample
     return Row(row, target.name, Task(row.loss.name, len(target.classes), target.task, labels))

@@ -63,8 +63,8 @@ _TENSORS = {"weight", "pos_weight"}
 _NOT_OF_GROUPS = {"initial_accumulator_value", "ns_steps", "ns_coefficients"}
 CLOSURE = "LBFGS"
 WARMUP_FROM = 0.01  # of the rate
-NO_WARMUP = {PLATEAU: ", for it waits for the validation loss", "OneCycleLR": ", for it begins with one of its own",
-             "CyclicLR": ", for it begins with a rise of its own"}  # fmt: skip
+NO_WARMUP = {PLATEAU: ", since it depends on the validation loss", "OneCycleLR": ", since it has its own warmup",
+             "CyclicLR": ", since it starts with its own increase"}  # fmt: skip
 # What an annotation does not tell.
 _CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
     ("Muon", "adjust_lr_fn"): ("original", "match_rms_adamw"),
@@ -122,7 +122,7 @@ def group_params(choice: Choice) -> tuple[Param, ...]:
     Raises ChoiceError for an optimizer that takes no groups.
     """
     if choice.name == CLOSURE:
-        raise ChoiceError(f"{CLOSURE} takes no groups: it steps all parameters along one line.")
+        raise ChoiceError(f"{CLOSURE} does not support parameter groups: it updates all parameters along one line.")
     return tuple(
         replace(param, default=choice.params.get(param.name, param.default))
         for param in optimizer_params(choice.name)
@@ -172,11 +172,13 @@ def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
 
 def _check_warmup(schedule: Schedule) -> None:
     if schedule.per not in ("step", "epoch"):
-        raise ChoiceError(f"A schedule moves per step or per epoch, not per {schedule.per}.")
+        raise ChoiceError(f"A schedule steps per step or per epoch, not per {schedule.per}.")
     if schedule.choice.name == PLATEAU and schedule.per != "epoch":
-        raise ChoiceError(f"{PLATEAU} moves per epoch: it waits for the validation loss, which comes once an epoch.")
+        raise ChoiceError(
+            f"{PLATEAU} steps per epoch: it depends on the validation loss, which is measured once per epoch."
+        )
     if schedule.warmup and schedule.choice.name in NO_WARMUP:
-        raise ChoiceError(f"{schedule.choice.name} takes no warmup{NO_WARMUP[schedule.choice.name]}.")
+        raise ChoiceError(f"{schedule.choice.name} does not support warmup{NO_WARMUP[schedule.choice.name]}.")
 
 
 def check_loss(choice: Choice) -> None:

@@ -72,7 +72,7 @@ class Task:
         wanted = tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ())
         if tuple(output.shape) != wanted:
             raise OutputError(
-                f"The net gives {tuple(output.shape)} for a batch of {len(labels)}, and the data have {wanted}: "
+                f"The network returns {tuple(output.shape)} for a batch of {len(labels)}, and the data have {wanted}: "
                 f"set the last layer's out_features to {wanted[-1] if len(wanted) > 1 else 1}."
             )
         _check_learns(output, self.loss)
@@ -94,8 +94,8 @@ def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
     enough = LOSSES[loss] == CLASS_IDS and len(shape) == 2 and shape[1] >= classes
     if not shape or shape[0] != samples or not (enough or shape == (samples, classes)):
         raise OutputError(
-            f"The net gives {shape} for a batch of {samples}, and {loss} wants {wanted}: one number for each of the "
-            f"{classes} classes. Set the last layer's out_features to {classes}."
+            f"The network returns {shape} for a batch of {samples}, and {loss} expects {wanted}: one value for each "
+            f"of the {classes} classes. Set the last layer's out_features to {classes}."
         )
     _check_learns(output, loss)
 
@@ -104,14 +104,16 @@ def _check_tensor(output: Any) -> None:
     import torch
 
     if not isinstance(output, torch.Tensor):
-        raise OutputError(f"The net gives a {type(output).__name__}, and the loss wants one tensor: keep one output.")
+        raise OutputError(
+            f"The network returns a {type(output).__name__}, and the loss expects one tensor: keep one output."
+        )
 
 
 def _check_learns(output: Tensor, loss: str) -> None:
     if not output.is_floating_point():
-        raise OutputError(f"The net gives {str(output.dtype)}, and {loss} wants floating point numbers.")
+        raise OutputError(f"The network returns {str(output.dtype)}, and {loss} expects floating point values.")
     if not output.requires_grad:
         raise OutputError(
-            "The net's output does not depend on any trainable parameter, so there is nothing to train. "
-            "Put a layer with weights between input and output."
+            "The network's output does not depend on any trainable parameter, so there is nothing to train. Put a "
+            "layer with weights between input and output."
         )

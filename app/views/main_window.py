@@ -325,7 +325,7 @@ class MainWindow(QMainWindow):
 
     def show_unexpected(self, message: str, trace: str) -> None:
         """A fault of the program itself. The project is untouched: it is a value."""
-        self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is as it was; save it.", trace)
+        self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is unchanged; save it.", trace)
 
     def set_reduced_motion(self, still: bool) -> None:
         """Reels and dashes stand still."""
@@ -349,7 +349,9 @@ class MainWindow(QMainWindow):
             event.ignore()
             return
         if not self.session.close_and_wait():
-            self.refuse("The run has not ended yet", "The batch under way takes long. Close again in a moment.")
+            self.refuse(
+                "The run has not stopped yet", "The current batch is still being trained. Close again in a moment."
+            )
             event.ignore()
             return
         self.settings.geometry = self.saveGeometry()

@@ -166,7 +166,7 @@ def _layer(window: MainWindow, actions: Actions) -> None:
     for key in ("comment", "fit_frame", "next_note", "previous_note", "bend", "straighten",
                 *(f"grow_{way}" for way in WAYS)):  # fmt: skip
         _adopt(window, actions, notes, key)
-    walk = menu.addMenu("&Walk and nudge")
+    walk = menu.addMenu("&Navigate and nudge")
     for key in (*WAYS, *(f"nudge_{way}" for way in WAYS)):
         _adopt(window, actions, walk, key)
     menu.addSeparator()
@@ -219,25 +219,25 @@ def _run(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "pause", "&Pause", control.pause, "F6", "pause")
     actions.add(menu, "step", "&Step one batch", control.step, "F7", "step")
     actions.add(menu, "stop", "S&top", control.stop, "F8", "stop")
-    actions.add(menu, "continue", "&Continue the newest run", lambda: _continue(window), "", "",
-                "Go on from its newest checkpoint, as if it had never stopped")  # fmt: skip
+    actions.add(menu, "continue", "Res&ume the newest run", lambda: _continue(window), "", "",
+                "Resume it from its newest checkpoint, as if it had never stopped")  # fmt: skip
     menu.addSeparator()
     trial = TrialControl(window)
     actions.add(menu, "set-rate", "Set the &learning rate", trial.show_rate, "Ctrl+Shift+L", "curves",
-                "Of the run that goes on, or of the next")  # fmt: skip
+                "Of the current run, or of the next")  # fmt: skip
     actions.add(menu, "find-rate", "&Find a learning rate…", trial.find_rate)
-    actions.add(menu, "dry-run", "Dr&y run on made data", trial.dry_run, "Shift+F5")
-    actions.add(menu, "overfit", "Learn &one batch by heart", trial.overfit)
+    actions.add(menu, "dry-run", "Dr&y run on synthetic data", trial.dry_run, "Shift+F5")
+    actions.add(menu, "overfit", "Overfit &one batch", trial.overfit)
     actions.add(menu, "memory", "&Memory of a step…", lambda: window.memory_control.open(), "", "memory",
-                "By layer: estimated for the drawing, measured on a run that goes on")  # fmt: skip
+                "By layer: estimated for the network, measured during a run")  # fmt: skip
     actions.add(menu, "profile", "Prof&ile of a step…", lambda: window.profile_control.open(), "", "",
-                "By operation: where the time of a step of the run goes")  # fmt: skip
+                "Time of a training step by operation")  # fmt: skip
     menu.addSeparator()
     PlacesControl(window).fill(actions, menu)
     menu.addSeparator()
     actions.add(menu, "forget-weights", "Start from ran&dom weights", window.weights_control.forget).setEnabled(False)
     actions.add(menu, "take-inits", "&Initialise as the imported model", window.weights_control.take_inits, "", "",
-                "New weights are drawn as the model draws them").setEnabled(False)  # fmt: skip
+                "Initialises new weights as the imported model does").setEnabled(False)  # fmt: skip
 
 
 def _continue(window: MainWindow) -> None:
@@ -274,7 +274,7 @@ def _autograd(window: MainWindow, actions: Actions) -> None:
     actions.add(menu, "run-to-selected", "&Run to selected", tape("run_to_selected"), "Ctrl+F9", "to-end")
     actions.add(menu, "break-at-selected", "Break at se&lected", tape("break_at_selected"), "Shift+F9", "record")
     actions.add(menu, "html-replay", "Export an HT&ML replay…", tape("export_replay"), "", "export",
-                "A page of its own that plays the backward pass")  # fmt: skip
+                "A self-contained page that plays the backward pass")  # fmt: skip
     menu.addSeparator()
 
     def findings(name: str, *given: str) -> Callable[[], None]:

@@ -72,7 +72,7 @@ class Toolbar(QFrame):
     def set_project(self, name: str, dirty: bool) -> None:
         """Show the name; a dot says that there are changes to save."""
         self.project.setText(f"{name} •" if dirty else name)
-        self.project.setToolTip("There are changes that are not saved." if dirty else "")
+        self.project.setToolTip("There are unsaved changes." if dirty else "")
 
     def set_project_menu(self, menu: QMenu) -> None:
         self.project.setMenu(menu)
@@ -85,7 +85,7 @@ class Toolbar(QFrame):
         for device in present:
             self.device.addItem(icons.icon("chip", "run"), f"{device.id} · {_short(device.name)}", device.id)
         if self.device.findData(chosen) < 0:
-            self.device.addItem(icons.icon("chip", "warn"), f"{chosen} (not here)", chosen)
+            self.device.addItem(icons.icon("chip", "warn"), f"{chosen} (not available)", chosen)
         self.show_device(chosen)
 
     def show_device(self, chosen: str) -> None:

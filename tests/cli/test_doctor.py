@@ -16,7 +16,7 @@ from app.cli.system_packages import install_line
 def test_this_machine_has_what_is_needed() -> None:
     text = io.StringIO()
     assert doctor.print_report(text) == 0, text.getvalue()
-    assert "Everything that is needed is here." in text.getvalue()
+    assert "All requirements are installed." in text.getvalue()
 
 
 def test_something_missing_is_named_with_its_cure_and_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:

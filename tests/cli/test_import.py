@@ -59,7 +59,7 @@ def made(project: Project) -> nn.Module:
         (["torchvision:resnet18", "-o", "p.tape", "--into", "q.tape"], "are for a state_dict"),
         (["no.py:Net", "-o", "p.tape", "--input", "1x3", "--trust"], "there is no file no.py"),
         (["net.py:Net", "-o", "p.tape", "--trust"], "say what net.py:Net takes"),
-        (["weights.pt", "-o", "p.tape"], "weights and no net"),
+        (["weights.pt", "-o", "p.tape"], "weights but no network"),
     ],
 )
 def test_what_is_asked_for_wrongly_is_exit_2_and_one_line(
@@ -80,8 +80,8 @@ def test_what_is_asked_for_wrongly_is_exit_2_and_one_line(
         (["--code", "nowhere/net.py"], "there is no folder nowhere"),
         (["--code", "net.txt"], "--code writes .py"),
         (["--code", "net.py", "--script", "net.py"], "which is what --code writes"),
-        (["--code", "my net.py", "--script", "train.py"], "no name that Python imports"),
-        (["--code", "class.py", "--script", "train.py"], "no name that Python imports"),
+        (["--code", "my net.py", "--script", "train.py"], "not an importable name"),
+        (["--code", "class.py", "--script", "train.py"], "not an importable name"),
         (["--code", "net.py", "--script", "there/train.py"], "from its own folder"),
     ],
 )
@@ -182,8 +182,8 @@ def test_a_model_that_returns_a_dictionary_trains_as_it_comes(
     asked = ["import", f"nets.py:{name}", "--input", "2x6", "--trust", "-o", "p.tape", "--synthetic-data"]
     assert run(asked) == 0
     told = capsys.readouterr().out
-    assert f"It returns a dictionary; the training loss is that of {trained}." in told
-    assert ("aux has none until you give one (Training, Loss)." in told) == (name == "Both")
+    assert f"It returns a dictionary; the training loss uses {trained}." in told
+    assert ("aux has none until you add one (Training, Loss)." in told) == (name == "Both")
     assert run(["train", "p.tape", "--out", "run", "--epochs", "1", "--device", "cpu"]) == 0
     project = read(tmp_path / "p.tape")
     assert [row.output for row in project.training.losses] == [trained]

@@ -72,7 +72,7 @@ def test_data_that_vanish_in_a_run_leave_weights_metrics_code_and_a_line(
     out = tmp_path / "out"
     assert main(["train", str(tmp_path / "net.tape"), "--out", str(out), "--device", "cpu"]) == 1
     told = one_line(capsys)
-    assert "cannot be read any more" in told and "train.py" in told and "could not be written: " in told
+    assert "can no longer be read" in told and "train.py" in told and "could not be written: " in told
     assert f"In {out}: weights.safetensors, weights.pt, metrics.csv, model.py, network.png and curves.png." in told
     assert load_file(out / "weights.safetensors")["fc1.weight"].any() and (out / "metrics.csv").stat().st_size > 200
 
@@ -117,7 +117,7 @@ def test_what_was_learnt_is_kept_elsewhere_where_its_folder_takes_nothing(
     told = one_line(capsys)
     assert "weights.safetensors, weights.pt, metrics.csv, model.py and train.py" in told and "Not a directory" in told
     (rescued,) = spare.glob("*.safetensors")
-    assert f"What was learnt is in {rescued}." in told and load_file(rescued)["fc1.weight"].any()
+    assert f"The trained weights are in {rescued}." in told and load_file(rescued)["fc1.weight"].any()
 
 
 def test_weights_are_written_before_anything_else(

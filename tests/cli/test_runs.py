@@ -64,7 +64,7 @@ def test_a_command_goes_on_where_another_one_ended(
     assert (told["number"], told["state"], told["summary"]["steps"]) == (1, "done", whole[-1][0])
     assert main(["runs", str(two), "--gains"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("left of the gradient at step") and "\nfc2 " in text and "No layer vanishes" in text
+    assert text.startswith("relative gradient norm at step") and "\nfc2 " in text and "No layer vanishes" in text
     pytest.importorskip("tensorboard")
     assert main(["runs", str(two), "--run", "1", "--tensorboard", str(tmp_path / "events")]) == 0
     assert list(Path(capsys.readouterr().out.strip()).glob("events.out.tfevents.*"))
@@ -88,8 +88,8 @@ def test_the_layer_at_which_the_gradient_of_a_kept_run_vanishes_is_told(
     head, last, second, first, told = capsys.readouterr().out.splitlines()
     assert head.split()[-6:] == ["1", "5", "9", "12", "16", "20"] and last.split() == ["last", *["0.5"] * 6]
     assert second.split()[1:3] == ["0.05", "5e-06"] and first.split() == ["first", *["-"] * 6]
-    assert told.startswith("Vanishes first at second: at step 20 what leaves it is 5e-10 of what reached the last")
-    assert told.endswith("So it was at 18 of 20 measured steps, from step 3 to 20.")
+    assert told.startswith("Vanishes first at second: at step 20 its gradient norm is 5e-10 of that at the last layer")
+    assert told.endswith("found at 18 of 20 measured steps, from step 3 to 20.")
     assert main(["runs", str(tmp_path), "--gains", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["lost"] == [{"kind": "vanishes", "layer": "second", "first": 3, "last": 20, "times": 18}]
@@ -98,9 +98,9 @@ def test_the_layer_at_which_the_gradient_of_a_kept_run_vanishes_is_told(
 
 def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, "--out", str(tmp_path / "a"), "--resume", str(tmp_path / "nowhere")]) == 2
-    assert "is not there" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     assert main([*TRAIN, "--out", str(tmp_path / "a"), "--resume", str(tmp_path)]) == 2
-    assert "no checkpoint" in capsys.readouterr().err
+    assert "no readable checkpoint" in capsys.readouterr().err
     (tmp_path / "last.pt").write_bytes(b"nonsense")
     assert main([*TRAIN, "--out", str(tmp_path / "a"), "--resume", str(tmp_path / "last.pt")]) == 2
     assert "damaged" in capsys.readouterr().err

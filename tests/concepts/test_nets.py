@@ -37,7 +37,7 @@ def test_row_02_one_device_for_model_data_and_optimizer_that_falls_back_with_a_w
     assert resolve("auto", (card, cpu)).id == resolve("cuda", (card, cpu)).id == "cuda:0"
     assert resolve("auto", (cpu,)).id == "cpu" and resolve("auto", (cpu,)).note is None
     gone = resolve("cuda:0", (cpu,))
-    assert gone.id == "cpu" and gone.note == "cuda:0 is not present here, so the run is on the CPU."
+    assert gone.id == "cpu" and gone.note == "cuda:0 is not available here, so the run uses the CPU."
     seen: list[set[str]] = []
     control = Control()
     for event in train(job(SMALL_NET, epochs=1, device="cuda:99"), control):

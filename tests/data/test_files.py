@@ -38,7 +38,7 @@ def csv(folder, text=TABLE, **options):
 def test_a_table_is_looked_through(tmp_path):
     spec = look(csv(tmp_path))
     assert spec.columns == ("length", "kind=a", "kind=b", "kind=c") and spec.classes == ("cat", "dog")
-    assert spec.per_class == (45, 15) and spec.notes == ("name is left out: it has 60 different texts.",)
+    assert spec.per_class == (45, 15) and spec.notes == ("name is ignored: it has 60 different texts.",)
     assert spec.task == "classes" and spec.shape == (4,) and spec.all_columns[2] == "name"
     chosen = look(csv(tmp_path, inputs=("kind",), target="length"))
     assert chosen.columns == ("kind=a", "kind=b", "kind=c") and chosen.task == "values" and chosen.label_shape == (1,)
@@ -56,7 +56,7 @@ def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
     config = csv(tmp_path, BAD)
     assert look(config).bad == (
         "row 3: 2 fields instead of 3", "row 4: column 2 is nan", "row 6: column 2 is empty",
-        "row 7: column 2 is 'x', no number",
+        "row 7: column 2 is 'x', not a number",
     )  # fmt: skip
     with pytest.raises(DataError, match="4 samples of t.csv cannot be read: row 3: 2 fields instead of 3; row 4"):
         load(config)
@@ -71,7 +71,7 @@ def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
         ("a,a\n1,2\n", {}, "Two columns"),
         ("a,b\n1,2\n", {"target": "c"}, "no column “c”"),
         ("a,b\n1,2\n", {"target": "a", "inputs": ("a",)}, "the target and an input"),
-        ("a,b\nx,\n", {}, "no sample that can be read"),
+        ("a,b\nx,\n", {}, "no readable sample"),
     ],
 )
 def test_a_table_that_cannot_be_used_says_why(tmp_path, text, options, words):
@@ -90,7 +90,7 @@ def test_a_file_that_changes_is_read_anew(tmp_path):
     (tmp_path / "t.csv").write_text(TABLE + "1,a,n,cat\n")
     assert not spec_of(config).is_read and look(config).count == 61
     os.remove(tmp_path / "t.csv")
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         look(config)
 
 
@@ -134,10 +134,10 @@ def test_a_file_that_would_run_something_is_not_read(tmp_path):
     import pickle
 
     (tmp_path / "d.pt").write_bytes(pickle.dumps(os.system, protocol=2))
-    with pytest.raises(DataError, match="No file of tensors"):
+    with pytest.raises(DataError, match="Not a tensor file"):
         look(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
     (tmp_path / "d.npz").write_bytes(pickle.dumps(os.system))
-    with pytest.raises(DataError, match="no .npz file"):
+    with pytest.raises(DataError, match="not an .npz file"):
         look(DataConfig("file.tensors", path=str(tmp_path / "d.npz")))
 
 
@@ -194,7 +194,7 @@ def test_a_text_is_cut_into_pieces_whose_last_ones_are_held_out(tmp_path):
     assert "".join(letters[i] for i in inputs[0]) == "to be, o" and "".join(letters[i] for i in labels[0]) == "o be, or"
     assert data.info.validation_count == round(spec.count * 0.25)
     (tmp_path / "t.txt").write_bytes(b"good line\nb\xffd line\ngood line\n")
-    assert look(config).bad == ("line 2: it is no text in UTF-8",)
+    assert look(config).bad == ("line 2: it is not UTF-8 text",)
 
 
 def test_paths_are_kept_beside_the_project(tmp_path):
@@ -260,7 +260,7 @@ def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):  # noqa: F811
 
 def test_a_loss_of_classes_is_refused_for_values(tmp_path):
     data = csv(tmp_path, target="length")
-    assert "CrossEntropyLoss compares with classes" in app_lines(job(fitting(look(data)), data=data))[-1]
+    assert "CrossEntropyLoss expects class labels" in app_lines(job(fitting(look(data)), data=data))[-1]
 
 
 def test_a_run_can_be_stopped_while_its_data_are_read(tmp_path):
@@ -275,7 +275,7 @@ def test_the_command_says_what_the_data_are_and_names_every_bad_row(tmp_path, ca
     write(Project(data=csv(tmp_path, BAD)), tmp_path / "p.tape")
     assert cli.run(["data", str(tmp_path / "p.tape")]) == 1
     out = capsys.readouterr().out
-    assert "61 samples of 2 float32, 2 classes. 49 to learn from, 12 to validate." in out
+    assert "61 samples of 2 float32, 2 classes. 49 for training, 12 for validation." in out
     assert "By class: 0 31, 1 30." in out and "cannot be read: row 6: column 2 is empty" in out
     write(Project(data=replace(csv(tmp_path, BAD), bad="skip")), tmp_path / "p.tape")
     assert cli.run(["data", str(tmp_path / "p.tape"), "--json"]) == 0
@@ -297,7 +297,7 @@ def test_the_backward_graph_of_a_batch_is_that_of_its_task(name, tmp_path):
 
 
 def test_pictures_that_would_fill_the_memory_are_refused(tmp_path):
-    with pytest.raises(DataError, match="Make size smaller"):
+    with pytest.raises(DataError, match="Reduce size"):
         look(pictures(tmp_path, size=(1_000_000, 1_000_000)))
 
 
@@ -360,7 +360,7 @@ def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused
         (np.array([["a", "b"]] * 6), "“x” holds values of type <U1"),
         (np.zeros(6, [("a", "f4")]), "“x” holds values of type"),
         (np.full((6, 1), 2**63, "u8"), "“x” holds integers above"),
-        (np.zeros((0, 2)), "do not go with"),
+        (np.zeros((0, 2)), "do not match"),
     ):
         with pytest.raises(DataError, match=words):
             look(arrays(tmp_path, x=x, y=y))
@@ -370,7 +370,7 @@ def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused
     config = arrays(tmp_path, x=np.ones((6, 2)))
     with zipfile.ZipFile(tmp_path / "d.npz", "a") as archive:
         archive.writestr("y", "no array")
-    with pytest.raises(DataError, match="“y” is no array"):
+    with pytest.raises(DataError, match="“y” is not an array"):
         look(config)
 
 
@@ -384,8 +384,8 @@ def test_a_picture_that_is_too_large_and_a_pipe_are_bad_pictures_with_their_name
     spec = look(config)
     assert sum(spec.per_class) == 24
     assert spec.bad == (
-        "cats/huge.png: it has more than 178,956,970 pixels; have a smaller copy in its place",
-        "dogs/pipe.png: it is no regular file",
+        "cats/huge.png: it has more than 178,956,970 pixels; replace it by a smaller copy",
+        "dogs/pipe.png: it is not a regular file",
     )
 
 

@@ -122,7 +122,7 @@ def test_a_wrong_checksum_leaves_no_file(tmp_path, server):
     folder, url = server
     good = archive(folder, "a", b"x" * 1000)
     target = tmp_path / "raw"
-    with pytest.raises(DownloadError, match="arrived damaged"):
+    with pytest.raises(DownloadError, match="is damaged"):
         fetch([Archive(good.name, "0" * 32, good.size)], [url], target, lambda *_: None, never)
     assert list(target.iterdir()) == []
 

@@ -106,7 +106,7 @@ def test_a_worker_that_dies_is_told(file):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Nothing", "has no Dataset “Nothing”. It has: Squares, Stream, Dying"), ("", "has 3 classes of Dataset")],
+    [("Nothing", "has no Dataset “Nothing”. It has: Squares, Stream, Dying"), ("", "has 3 Dataset classes")],
 )
 def test_which_class_is_asked(file, name, words):
     with pytest.raises(DataError, match=words):
@@ -135,7 +135,7 @@ def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file
 
     config = replace(file(broken=11, keep="disk"), bad="skip")
     spec = look(config)
-    assert "not kept" in spec.notes[0] and "workers" not in spec.notes[0] and spec.count == 89
+    assert "not held in memory" in spec.notes[0] and "workers" not in spec.notes[0] and spec.count == 89
     many = survey_dataset(Path(config.path), {**options_of(config), "workers": 2})
     assert "in its own thread" in many.notes[0]
     a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("CrossEntropyLoss"))
@@ -161,8 +161,8 @@ def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_
     config = file("Stream", keep="disk")
     spec = look(config)
     many = survey_dataset(Path(config.path), {**options_of(config), "workers": 2})
-    assert "their own order" in many.notes[0] and "left aside" in many.notes[1]
-    with pytest.raises(DataError, match="Take shuffle away"):
+    assert "their own order" in many.notes[0] and "is ignored" in many.notes[1]
+    with pytest.raises(DataError, match="Disable shuffle"):
         load(config)
     config = replace(config, shuffle=False)
     a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("MSELoss"))
@@ -218,13 +218,13 @@ def test_an_iterable_dataset_that_shuffles_itself_is_refused_at_its_first_wrong_
     failed = events[-1]
     assert isinstance(failed, Failed) and failed.kind == "data"
     assert [event.step for event in events if isinstance(event, StepDone)] == [1, 2], "those were in their order"
-    assert failed.message.startswith("Sample 8 comes with another label")
-    assert "in another order" in failed.message and "a generator with a seed" in failed.message
+    assert failed.message.startswith("Sample 8 has another label")
+    assert "in another order" in failed.message and "a seeded generator" in failed.message
 
 
 def test_a_dataset_whose_first_label_is_another_each_time_is_refused_when_it_is_read(iterable):
     lines = ("def __iter__(self):", "    for _ in range(9):", "        yield torch.zeros(3), random.random()")
-    with pytest.raises(DataError, match="Sample 0 comes with another label.*keep the samples in memory"):
+    with pytest.raises(DataError, match="Sample 0 has another label.*keep the samples in memory"):
         look(iterable(*lines))
 
 
@@ -260,10 +260,10 @@ def test_each_sample_comes_with_the_label_that_was_read_before(kind):
     assert part[torch.arange(4)][:, 0].tolist() == [8, 9, 10, 11]
     own.order = [*range(9), 10, 9, 11]
     assert part[torch.tensor([0])][:, 0].tolist() == [8]
-    with pytest.raises(SampleLost, match="Sample 9 comes with another label"):
+    with pytest.raises(SampleLost, match="Sample 9 has another label"):
         part[torch.tensor([1])]
     own.order = range(10)
-    with pytest.raises(SampleLost, match="Sample 11 does not come any more"):
+    with pytest.raises(SampleLost, match="Sample 11 no longer exists"):
         part.ahead([])[torch.tensor([3])]
 
 

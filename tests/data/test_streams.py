@@ -1,4 +1,4 @@
-"""Pictures that stay on the disk: the samples, the draws and the losses of those that are kept in memory."""
+"""Pictures that stay on disk: the samples, the draws and the losses of those that are kept in memory."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_pictures_removed_while_it_runs_are_named(folder: Path) -> None:
             shutil.rmtree(folder)
     failed = events[-1]
     assert isinstance(failed, Failed) and failed.kind == "data" and failed.step == 2
-    assert "cannot be read any more" in failed.message and failed.message.count(".png") == 1
+    assert "can no longer be read" in failed.message and failed.message.count(".png") == 1
     assert "newest checkpoint" in failed.cure
 
 
@@ -123,10 +123,10 @@ def test_what_does_not_fit_in_memory_stays_on_the_disk(folder: Path, monkeypatch
     monkeypatch.setattr(survey, "fits", lambda size: size < 5_000)  # room for some of them
     shutil.copytree(folder, folder.parent / "again")
     spec = look(config(folder.parent / "again"))
-    assert spec.arguments["workers"] == 0 and "stay on the disk" in spec.notes[0]
+    assert spec.arguments["workers"] == 0 and "stay on disk" in spec.notes[0]
     from app.data.spec import DataError
 
-    with pytest.raises(DataError, match="Leave them on the disk"):
+    with pytest.raises(DataError, match="Leave them on disk"):
         look(config(folder.parent / "again", keep="memory"))
 
 

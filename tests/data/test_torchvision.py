@@ -140,7 +140,7 @@ def test_a_file_that_is_cut_off_is_told(at_hand):
     root = at_hand("torchvision.STL10")
     file = root / "stl10_binary" / "train_X.bin"
     file.write_bytes(file.read_bytes()[:-7])
-    with pytest.raises(DataError, match="Download them anew"):
+    with pytest.raises(DataError, match="Download them again"):
         load(DataConfig("torchvision.STL10"), root)
 
 
@@ -192,5 +192,5 @@ def test_an_archive_writes_nothing_but_what_is_wanted(tmp_path, server):  # noqa
     archive = Archive("a.tar.gz", md5(content), len(content), TAR, ("wanted",))
     fetch([archive], [url], tmp_path / "in" / "it", lambda *_: None, never)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file() and mirror not in path.parents] == ["wanted"]
-    with pytest.raises(DownloadError, match="gone is not in it"):
+    with pytest.raises(DownloadError, match="gone is missing in it"):
         fetch([replace(archive, members=("gone",))], [url], tmp_path / "b", lambda *_: None, never)

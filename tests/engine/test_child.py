@@ -177,7 +177,7 @@ def test_a_best_checkpoint_that_was_written_just_before_it_died_is_found(tmp_pat
     events = list(run_process.train(job(dying, epochs=3), folder=tmp_path))
     failed = events[-1]
     assert isinstance(failed, Failed) and "aborted" in failed.message
-    assert failed.cure == f"The newest checkpoint is {tmp_path / 'best.pt'}: the run can go on from there."
+    assert failed.cure == f"The newest checkpoint is {tmp_path / 'best.pt'}: the run can be resumed from it."
 
 
 def test_a_step_that_does_not_end_is_ended_some_time_after_stop(tmp_path):

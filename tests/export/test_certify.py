@@ -124,7 +124,7 @@ def test_what_does_not_run_is_told_in_words(here: None, tmp_path: Path) -> None:
     gone = certify(NORMED, state, Files(tmp_path / "nowhere.py", tmp_path / "weights.pt"))
     assert not gone.passed and "cannot be read" in gone.message
     broken = replace(NORMED, inputs=(InputSpec("x", (2, 8, 8)),))
-    assert "The net itself gives no outputs: RuntimeError" in certified(broken, tmp_path).message
+    assert "The network itself returns no outputs: RuntimeError" in certified(broken, tmp_path).message
 
 
 def test_the_process_knows_nothing_of_the_program_and_has_an_end(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_net_that_draws_in_eval_mode_and_gives_several_things(here: None, tmp_
     assert certificate.passed, certificate.lines
     assert certificate.checks[0].count == 3
     other = certified(source, tmp_path, source.text.replace("'word'", "'another'"))
-    assert not other.passed and "other things" in other.message
+    assert not other.passed and "other objects" in other.message
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_net_that_draws_in_eval_mode_and_gives_several_things(here: None, tmp_
 )
 def test_numbers_that_are_not_finite_prove_nothing(here: None, tmp_path: Path, line: str, words: str) -> None:
     certificate = certified(net(["self.linear1 = nn.Linear(64, 3)"], [line]), tmp_path)
-    assert not certificate.passed and words in certificate.message and "proves nothing" in certificate.message
+    assert not certificate.passed and words in certificate.message and "nothing is proven" in certificate.message
     assert all(one.passed or one.odd for one in certificate.checks) and certificate.checks[0].equal
 
 

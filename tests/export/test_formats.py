@@ -59,7 +59,7 @@ def test_a_file_takes_any_batch_and_gives_the_same(tmp_path: Path, kind: Kind, m
 def test_a_net_for_one_batch_says_so_and_one_that_draws_is_not_compared(here: None, tmp_path: Path) -> None:
     written = write_format(FIXED, state_of(FIXED), tmp_path / "net.onnx", "ONNX")
     assert written.passed and not written.any_batch and written.random, written
-    assert "batches of one" in written.message and "draws random numbers" in written.message
+    assert "batches of one" in written.message and "uses random numbers" in written.message
 
 
 def test_a_file_of_another_net_does_not_pass(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_file_of_another_net_does_not_pass(here: None, tmp_path: Path, monkeyp
 
 def test_what_cannot_be_followed_leaves_no_file(here: None, tmp_path: Path) -> None:
     source = net(["self.fc1 = nn.Linear(64, 3)"], ["y = self.fc1(x.flatten(1))", "return y if y.sum() > 0 else -y"])
-    with pytest.raises(FormatError, match="net.pt2 cannot be made: .*data-dependent"):
+    with pytest.raises(FormatError, match="net.pt2 cannot be created: .*data-dependent"):
         write_format(source, state_of(source), tmp_path / "net.pt2", "PT2")
     with pytest.raises(Stopped):
         write_format(PAIR, state_of(PAIR), tmp_path / "net.pt2", "PT2", cancelled=lambda: True)
@@ -99,9 +99,9 @@ def test_the_command_writes_and_certifies(here: None, tmp_path: Path, capsys: py
     assert cli.run(["export", str(DIGITS), "--code", str(code), "--certify", "--pt2", str(pt2)]) == 0
     told = capsys.readouterr().out
     assert f"{pt2}\npassed: mlp.pt2 takes batches of any size" in told and "gradients in train mode" in told
-    assert "weights lay in a temporary folder" in told and "--weights FILE keeps it" in told
+    assert "weights were in a temporary folder" in told and "--weights FILE keeps it" in told
     kept = json.loads((tmp_path / "mlp.certificate.json").read_text("utf-8"))
-    assert kept["passed"] and kept["weights"] == "untrained, drawn with seed 0"
+    assert kept["passed"] and kept["weights"] == "untrained, initialised with seed 0"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mlp.certificate.json", "mlp.pt2", "mlp.py"]
 
 
@@ -117,5 +117,5 @@ def test_a_certificate_that_fails_is_written_too_and_ends_with_1(
     assert "failed: The exported files do not run in a clean Python process: NameError" in capsys.readouterr().out
     assert not json.loads((tmp_path / "mlp.certificate.json").read_text("utf-8"))["passed"]
     assert cli.run(["export", str(DIGITS), "--pt2", str(tmp_path / "mlp.pt2")]) == 1
-    assert "mlp.pt2 cannot be made: NameError" in capsys.readouterr().err
+    assert "mlp.pt2 cannot be created: NameError" in capsys.readouterr().err
     assert cli.run(["export", str(DIGITS), "--pt2", str(tmp_path / "mlp.pt")]) == 2

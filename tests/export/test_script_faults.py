@@ -96,4 +96,4 @@ def test_data_that_cannot_be_read(kind: str, suffix: str, ended: Ended, tmp_path
     words = ended()
     assert words.startswith(f"{file} cannot be read: ")
     if kind == "uneven":
-        assert "do not go with" in words
+        assert "do not match" in words

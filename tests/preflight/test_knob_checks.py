@@ -22,15 +22,15 @@ PLATEAU = Schedule(Choice("ReduceLROnPlateau"))
 UNHELD = DataConfig(validation_fraction=0.0)
 
 WRONG: dict[str, tuple[dict[str, Any], DataConfig, str, str]] = {
-    "accumulation with LBFGS": ({"optimizer": LBFGS, "accumulate": 2}, DataConfig(), "error", "goes without"),
-    "AMP with LBFGS": ({"optimizer": LBFGS, "amp": "bfloat16"}, DataConfig(), "error", "goes without"),
-    "no_decay with LBFGS": ({"optimizer": LBFGS, "no_decay": True}, DataConfig(), "error", "no groups"),
-    "groups with LBFGS": ({"optimizer": LBFGS, "groups": (Group("fc"),)}, DataConfig(), "error", "no groups"),
+    "accumulation with LBFGS": ({"optimizer": LBFGS, "accumulate": 2}, DataConfig(), "error", "does not support"),
+    "AMP with LBFGS": ({"optimizer": LBFGS, "amp": "bfloat16"}, DataConfig(), "error", "does not support"),
+    "no_decay with LBFGS": ({"optimizer": LBFGS, "no_decay": True}, DataConfig(), "error", "parameter groups"),
+    "groups with LBFGS": ({"optimizer": LBFGS, "groups": (Group("fc"),)}, DataConfig(), "error", "parameter groups"),
     "a cycle that is too short": ({"schedule": ONE_CYCLE}, DataConfig(), "error", "ends before the run"),
-    "a plateau nobody sees": ({"schedule": PLATEAU}, UNHELD, "warning", "never comes"),
+    "a plateau nobody sees": ({"schedule": PLATEAU}, UNHELD, "warning", "needs a validation loss"),
     "patience without validation": ({"patience": 3}, UNHELD, "warning", "patience=3 ends the run"),
-    "a layer that is gone": ({"recompute": ("gone", "fc")}, DataConfig(), "error", "no layer gone"),
-    "a group of nothing": ({"groups": (Group("fc"), Group("gone"))}, DataConfig(), "warning", "gone holds nothing"),
+    "a layer that is gone": ({"recompute": ("gone", "fc")}, DataConfig(), "error", "recompute names gone"),
+    "a group of nothing": ({"groups": (Group("fc"), Group("gone"))}, DataConfig(), "warning", "gone is empty"),
 }
 
 

@@ -95,7 +95,7 @@ def test_a_net_made_for_other_data_is_offered_other_data_first() -> None:
         assert choose.chooses_data and not choose.data and others
         assert synthetic.label == "Synthetic data 3×16×16, 1,000 classes"
         assert apply_cure(wrong.graph, catalog(), choose) == wrong.graph
-        assert said(replace(wrong, data=replace(wrong.data, **synthetic.data))) == (), "the net itself stays"
+        assert said(replace(wrong, data=replace(wrong.data, **synthetic.data))) == (), "the network itself stays"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_net_that_cannot_learn_is_said_and_cured() -> None:
 
 def test_a_net_without_parameters_is_told_what_it_lacks() -> None:
     found = project(("nn.Flatten", "flatten", {}), ("nn.AdaptiveAvgPool1d", "pool", {"output_size": 10}))
-    assert "nothing to learn" in said(found)[0].message
+    assert "nothing to train" in said(found)[0].message
 
 
 def on_data(data: DataConfig, *layers: Any, shape: tuple[int, ...], dtype: str = "float32", **training: Any) -> Project:
@@ -205,7 +205,7 @@ def test_one_class_alone_is_said(tmp_path: Path) -> None:
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="y"))
     look(data)
     (problem,) = said(on_data(data, ("nn.Linear", "fc", {"out_features": 1}), shape=(1,)))
-    assert problem.severity == "warning" and problem.message == "t.csv has one class alone"
+    assert problem.severity == "warning" and problem.message == "t.csv has only one class"
 
 
 def test_a_text_wants_numbers_in_and_a_value_for_each_character(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_data_that_cannot_be_are_told_before_a_run() -> None:
     (problem,) = said(replace(project(*MLP), data=DataConfig("file.csv")))
     assert "no file is chosen" in problem.reason
     (problem,) = said(replace(project(*MLP, loss=Choice("MSELoss")), data=DataConfig(class_weights=True)))
-    assert "MSELoss cannot weigh the classes" in problem.message
+    assert "MSELoss does not support class weights" in problem.message
 
 
 @pytest.mark.parametrize(

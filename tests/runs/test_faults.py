@@ -49,7 +49,7 @@ def test_an_exception_at_a_step_is_told_and_the_run_goes_on_from_its_checkpoint(
     source = failing("ValueError('seven is enough')")
     kept, told = failed(source, tmp_path, save_every=5)
     assert told.message == "Step 8 failed with ValueError: seven is enough" and "seven is enough" in told.traceback
-    assert told.cure == "The weights of the last whole step are kept."
+    assert told.cure == "The weights of the last completed step are kept."
     assert [each.step for each in resume.checkpoints(kept)] == [5]
     # From there on the 8th forward is that of step 13.
     again, events = kept_run(tmp_path, job(source, epochs=2, save_every=5), go_on=kept)
@@ -62,7 +62,7 @@ def test_out_of_memory_says_how_to_do_with_less(tmp_path: Path) -> None:
     error = "torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 20.00 GiB')"
     kept, told = failed(failing(error), tmp_path, save_every=3)
     assert told.kind == "memory" and "Step 8 ran out of memory: CUDA out of memory" in told.message
-    assert told.cure == "Make the batch smaller: batch_size is 64, try 32."
+    assert told.cure == "Reduce batch_size: it is 64, try 32."
     assert [each.step for each in resume.checkpoints(kept)] == [6, 3]
 
 
@@ -89,9 +89,9 @@ def test_a_folder_that_becomes_unwritable_is_told_once_and_the_run_goes_on(tmp_p
     kept.checkpoints.write_text("a file where the folder of the checkpoints would be")
     recorder, events = kept_run_into(kept, a_job)
     problems = [event.problem for event in events if isinstance(event, Saved)]
-    assert problems and all("checkpoints" in text and "The run goes on without it." in text for text in problems)
+    assert problems and all("checkpoints" in text and "The run continues without it." in text for text in problems)
     assert recorder.kept.state == "done" and losses(events) == losses(run(a_job))
-    with pytest.raises(ValueError, match="has no checkpoint that can be read, so it cannot go on"):
+    with pytest.raises(ValueError, match="has no readable checkpoint, so it cannot be resumed"):
         resume.newest(recorder.kept)
 
 
@@ -136,7 +136,7 @@ def test_a_disk_that_is_full_is_told_and_the_run_goes_on(tmp_path: Path) -> None
     first, no_checkpoint, second, nothing = done.stdout.splitlines()
     plain = losses(run(job(epochs=2, threads=1)))
     assert first == second == f"Finished {plain}"
-    assert "The run goes on without it." in no_checkpoint and "The run goes on, and is not kept." in nothing
+    assert "The run continues without it." in no_checkpoint and "The run continues without being saved." in nothing
     for kept in store.listed(tmp_path):
         assert not kept.checkpoints.exists() or not list(kept.checkpoints.iterdir()), "no half file is left"
 
@@ -155,7 +155,7 @@ def test_no_space_left_is_the_word_of_a_full_disk(tmp_path: Path, monkeypatch: p
     kept = store.begin(tmp_path, project(a_job))
     (kept.folder / store.STEPS).symlink_to("/dev/full")
     recorder, events = kept_run_into(kept, a_job)
-    assert "No space left on device. The run goes on, and is not kept." in recorder.problem
+    assert "No space left on device. The run continues without being saved." in recorder.problem
     assert isinstance(events[-1], Finished) and losses(events) == losses(run(a_job))
 
     def full(_file: int) -> None:
@@ -164,7 +164,9 @@ def test_no_space_left_is_the_word_of_a_full_disk(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("app.util.atomic.os.fsync", full)
     events = list(train(a_job, folder=tmp_path / "checkpoints"))
     told = [event.problem for event in events if isinstance(event, Saved)]
-    assert told and all("could not be written: No space left on device. The run goes on without it." in t for t in told)
+    assert told and all(
+        "could not be written: No space left on device. The run continues without it." in t for t in told
+    )
     assert losses(events) == losses(run(a_job)) and not list((tmp_path / "checkpoints").iterdir())
 
 
@@ -205,6 +207,6 @@ def test_data_on_the_disk_that_go_while_a_run_goes_on_are_named_and_what_was_lea
         if isinstance(event, StepDone) and event.step == 4:
             shutil.rmtree(tmp_path / "pictures")
     last = events[-1]
-    assert isinstance(last, Failed) and last.kind == "data" and "cannot be read any more" in last.message
+    assert isinstance(last, Failed) and last.kind == "data" and "can no longer be read" in last.message
     found = checkpoint.newest(tmp_path / "checkpoints")
     assert found is not None and checkpoint.load(found)["position"]["step"] >= 4

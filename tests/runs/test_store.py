@@ -198,5 +198,5 @@ def test_a_table_keeps_every_bit_and_forgets_half_rows(tmp_path: Path) -> None:
     with pytest.raises(tables.TableError, match="other columns"):
         tables.append(path, ("step", "accuracy"), [[1.0, 2.0]])
     path.write_bytes(b"\x00\x01")
-    with pytest.raises(tables.TableError, match="no table"):
+    with pytest.raises(tables.TableError, match="not a run table"):
         tables.read(path)

@@ -124,8 +124,8 @@ def test_a_deep_sigmoid_net_vanishes_at_every_step_and_the_layer_is_named(every_
     assert left[found.layer] < 1e-3
     behind = reach.layers[reach.layers.index(found.layer) + 1 :]
     assert behind and all(left[layer] >= 1e-3 for layer in behind)
-    assert found.text.startswith(f"Vanishes first at {found.layer}: at step {found.last} what leaves it is ")
-    assert found.text.endswith(f"So it was at every measured step, from step 1 to {found.last}.")
+    assert found.text.startswith(f"Vanishes first at {found.layer}: at step {found.last} its gradient norm is ")
+    assert found.text.endswith(f"found at every measured step, from step 1 to {found.last}.")
 
 
 def test_a_badly_scaled_net_explodes_and_a_healthy_one_says_nothing(every_step):
@@ -144,7 +144,7 @@ def test_a_gradient_that_is_not_finite_is_told_apart_from_none():
     history.add(GainFigures(2, 2.0, ("a", "b", "c"), (1.0, 1.0, 2.0), (math.nan, 1.0, 1.0)))
     (found,) = lost_over(history.seen.tables["reach"])
     assert (found.kind, found.layer, found.times) == ("non_finite", "b", 1)
-    assert found.text.endswith("So it was at 1 of 2 measured steps; at the newest it is not.")
+    assert found.text.endswith("found at 1 of 2 measured steps; not at the newest.")
 
 
 @pytest.mark.parametrize("settings", [{"amp": "bfloat16"}, {"accumulate": 2}, {"recompute": ("conv2",)}])

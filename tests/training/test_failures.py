@@ -90,7 +90,7 @@ def test_of_a_batch_that_is_gone_nothing_is_claimed():
     from app.training.monitoring.nonfinite import not_finite
 
     error = not_finite(stepper_of(linear_net()), linear_net(), float("nan"), 7, later=torch.rand(9, 1, 8, 8))
-    assert error.node is None and "of 9 other samples every layer's output is finite" in str(error)
+    assert error.node is None and "for 9 other samples every layer's output is finite" in str(error)
 
 
 TWO_LINEAR = ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"]
@@ -102,7 +102,7 @@ def test_what_leaves_the_numbers_of_float16_alone_names_its_layer():
     assert not isinstance(run(job(source, epochs=1))[-1], Failed)
     event = failed(job(source, amp="float16"))
     assert (event.kind, event.node) == ("not finite", "linear1")
-    assert "in float16, where numbers end at 65504" in event.message
+    assert "in float16, whose largest value is 65504" in event.message
 
 
 def test_of_mixed_samples_those_are_run_again_that_the_net_was_given():
@@ -121,7 +121,7 @@ def test_dropout_falls_as_it_fell_behind_a_mixing():
 
 def test_a_loss_that_alone_is_not_finite_blames_no_layer():
     event = failed(job(linear_net("x = x * 1e19"), loss=Choice("MSELoss"), optimizer=adam(lr=1e-30)))
-    assert event.node is None and "Every layer's output is finite; it is the loss itself" in event.message
+    assert event.node is None and "Every layer's output is finite; the loss itself" in event.message
 
 
 def test_out_of_memory_suggests_a_smaller_batch():
@@ -136,7 +136,7 @@ def test_out_of_memory_suggests_a_smaller_batch():
 
 def test_the_cpu_runs_out_of_memory_in_its_own_words():
     event = failed(job(linear_net("x = x + torch.empty(2**58)[:1]")))
-    assert event.kind == "memory" and event.node == "f2" and "batch_size is 64" in event.cure
+    assert event.kind == "memory" and event.node == "f2" and "Reduce batch_size: it is 64" in event.cure
 
 
 def test_an_exception_at_a_later_step_keeps_the_steps_before_it():
@@ -164,7 +164,7 @@ def test_an_input_of_another_shape_than_the_data_says_both():
     ("source", "words"),
     [
         (net(["self.linear1 = nn.Linear(64, 7)"], ["return self.linear1(x.flatten(1))"]), "out_features to 10"),
-        (net(["self.conv1 = nn.Conv2d(1, 10, 3)"], ["return self.conv1(x)"]), "one number for each of the 10"),
+        (net(["self.conv1 = nn.Conv2d(1, 10, 3)"], ["return self.conv1(x)"]), "one value for each of the 10"),
         (net(["self.linear1 = nn.Linear(64, 10)"], ["return (self.linear1(x.flatten(1)),)"]), "a tuple"),
         (net(["self.linear1 = nn.Linear(64, 10)"], ["return x.flatten(1)[:, :10]"]), "nothing to train"),
     ],

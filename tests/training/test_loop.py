@@ -184,7 +184,7 @@ def test_a_device_that_is_absent_falls_back_with_a_word():
     if torch.cuda.device_count() > 6:
         pytest.skip("this machine has cuda:6")
     started = next(train(job(device="cuda:6")))
-    assert started.device == "cpu" and "cuda:6 is not present" in started.device_note
+    assert started.device == "cpu" and "cuda:6 is not available" in started.device_note
 
 
 def test_the_flush_fetches_what_waits_on_a_device(small_losses):

@@ -79,7 +79,7 @@ def test_a_report_is_a_file_of_bytes():
     raw = json.loads(memory_report.before(job(), "cpu").to_json())
     assert raw["estimated"] and raw["step"]["batch"] == 64 and raw["allocator"] is None
     assert raw["step"]["total"]["parameters"] == sum(row["parameters"] for row in raw["step"]["layers"])
-    assert raw["gpu"]["reason"] == "cpu tells neither utilisation nor temperature"
+    assert raw["gpu"]["reason"] == "cpu reports neither utilisation nor temperature"
     assert memory_report.score(90, 100) == pytest.approx(-0.1)
 
 
@@ -108,7 +108,7 @@ def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest():
         nvmlDeviceGetTemperature=lambda _handle, _kind: 61,
     )
     assert gpu._read(library, None) == GpuReading("Some GPU", 43, 61)
-    assert gpu.read("mps").reason == "mps tells neither utilisation nor temperature"
+    assert gpu.read("mps").reason == "mps reports neither utilisation nor temperature"
     assert Allocator(50, 100, 80, 25).fragmentation == 0.25 and Allocator(0, 0, 0, 0).fragmentation == 0.0
 
 
@@ -129,7 +129,7 @@ def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_avai
     )
     dialog.show_report(on_cuda, "The estimate was off.")
     assert dialog.empty.isEnabled() and dialog.summary.text().endswith("64. The estimate was off.")
-    assert "25.00 % of what is reserved is free in pieces" in device_words(on_cuda)
+    assert "25.00 % of the reserved memory is fragmented" in device_words(on_cuda)
     assert "Some GPU: 43 % busy, 61 °C." in device_words(on_cuda)
     dialog.show_report(memory_report.MemoryReport("cpu", None, True, None, gpu.read("cpu"), None))
     assert "cannot be estimated" in dialog.summary.text() and dialog.table.rowCount() == 0

@@ -77,7 +77,7 @@ def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
     dialog.show_profile(StepProfile("cpu", 64, 2.5, 2000.0, None, (OpTime("aten::addmm", 2, 500.0, None),), 3))
     texts = [[dialog.table.item(row, column).text() for column in range(5)] for row in range(2)]
     assert texts == [["All", "", "2.000", "–", "100.00 %"], ["aten::addmm", "2", "0.500", "–", "25.00 %"]]
-    assert dialog.table.isColumnHidden(ON_DEVICE) and "3 more operations" in dialog.summary.text()
+    assert dialog.table.isColumnHidden(ON_DEVICE) and "3 more" in dialog.summary.text()
     dialog.show_profile(StepProfile("cuda:0", 64, 2.5, 2000.0, 100.0, (OpTime("aten::addmm", 2, 500.0, 80.0),), 0))
     assert not dialog.table.isColumnHidden(ON_DEVICE) and dialog.table.item(1, ON_DEVICE).text() == "0.080"
     assert dialog.table.item(1, 4).text() == "80.00 %" and "not listed" not in dialog.summary.text()
@@ -108,8 +108,8 @@ def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):
     control.write(path)
     qtbot.waitUntil(path.exists, timeout=60_000)
     assert json.loads(path.read_text())["traceEvents"]
-    qtbot.waitUntil(lambda: dialog.told.text() == f"The trace of this step was written to {path}")
+    qtbot.waitUntil(lambda: dialog.told.text() == f"The trace of this step was saved to {path}")
     control.write(tmp_path / "nowhere" / "trace.json")
-    qtbot.waitUntil(lambda: dialog.told.text().startswith("The trace was not written: "))
+    qtbot.waitUntil(lambda: dialog.told.text().startswith("The trace could not be saved: "))
     assert dialog.profile is not None and dialog.told.isVisible()
     dialog.accept()

@@ -178,7 +178,7 @@ def test_early_stopping_and_limits_end_a_run_with_their_reason() -> None:
     assert run(job(max_steps=7))[-1].note == "the limit of 7 steps was reached"
     assert run(job(max_minutes=1e-9))[-1].steps == 1
     early = run(job(epochs=50, patience=2, optimizer=Choice("SGD", FrozenMap(lr=0.0))))[-1]
-    assert (early.epoch, early.note) == (3, "the validation loss has not become smaller for 2 epochs")
+    assert (early.epoch, early.note) == (3, "the validation loss has not improved for 2 epochs")
 
 
 def test_one_batch_is_learnt_by_heart() -> None:
@@ -199,7 +199,7 @@ def test_a_batch_that_is_not_finite_is_left_out_if_that_is_asked_for() -> None:
     events = run(job(BAD_NET, epochs=1, batch_size=8, not_finite="skip"))
     skipped = [event for event in events if isinstance(event, Skipped)]
     assert skipped and isinstance(events[-1], Finished) and events[-1].steps == len(skipped) + len(losses(events))
-    assert "first to leave the finite numbers" in skipped[0].message
+    assert "first non-finite values" in skipped[0].message
 
 
 def test_the_learning_rate_can_be_changed_while_it_runs() -> None:

@@ -166,4 +166,4 @@ def test_a_metric_of_another_task_is_refused_once_a_file_was_read(tmp_path):
 
     data = csv(tmp_path)
     a_job = job(net_for(look(data)), data=data, metrics=("mae",))
-    assert "says nothing" in app_lines(a_job)[-1]
+    assert "does not apply" in app_lines(a_job)[-1]

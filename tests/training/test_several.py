@@ -145,7 +145,7 @@ def test_each_class_target_is_weighed_by_its_own_counts(tmp_path: Path) -> None:
     assert (weights[0] * counts).tolist() == pytest.approx([len(read.train) / 3] * 3)
     assert weights[1] is None and weights[2] is None  # values, and a loss that takes no weights of classes
     assert class_weights.words(OF_HEADS) == (
-        "Classes are weighed in the loss of colour; not in that of size (SmoothL1Loss), kind (BCEWithLogitsLoss)."
+        "Class weights apply to the loss of colour; not in that of size (SmoothL1Loss), kind (BCEWithLogitsLoss)."
     )
 
 
@@ -153,7 +153,7 @@ def test_samples_that_are_ids_cannot_be_mixed(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("one and two and three " * 20)
     data = DataConfig("file.text", path=str(tmp_path / "words.txt"), shuffle=False)
     failed = run(Job(HEADS, data, job(mixup=0.3, epochs=1).training))[-1]
-    assert isinstance(failed, Failed) and "mixup mixes samples as numbers" in failed.message
+    assert isinstance(failed, Failed) and "mixup blends samples as numbers" in failed.message
 
 
 @pytest.mark.parametrize("name", SEVERAL)
@@ -219,7 +219,7 @@ def test_a_head_for_training_alone_is_left_out_in_evaluation(run_script: Any) ->
     assert ended is None and lines == app_lines(a_job)
     first_aux = (OutputLoss("aux", loss), OutputLoss("out", loss))
     failed = run(replace(a_job, training=replace(a_job.training, losses=first_aux)))[-1]
-    assert isinstance(failed, Failed) and "output always given" in failed.message
+    assert isinstance(failed, Failed) and "always returned" in failed.message
 
 
 def test_evaluation_is_of_the_first_output_and_the_loss_of_all(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_schedule_of_another_length_is_fitted_to_the_run() -> None:
 
 
 def test_a_plateau_moves_per_epoch_alone() -> None:
-    with pytest.raises(ChoiceError, match="moves per epoch"):
+    with pytest.raises(ChoiceError, match="steps per epoch"):
         check_schedule(Schedule(Choice("ReduceLROnPlateau"), "step"), Choice("SGD"))
 
 
@@ -89,7 +89,7 @@ def test_a_range_test_beside_a_run_changes_none_of_its_numbers() -> None:
 def test_a_range_test_can_be_stopped_and_refuses_what_is_no_range() -> None:
     found = rate_test(job(), batches=1000, cancelled=lambda: True)
     assert found.rates == () and found.ended == "stopped" and found.suggested is None
-    with pytest.raises(JobError, match="above the first"):
+    with pytest.raises(JobError, match="increasing"):
         rate_test(job(), 1.0, 0.1)
 
 

@@ -55,8 +55,8 @@ def test_a_table_is_read_once_it_is_chosen(qtbot, section, tmp_path, monkeypatch
     with qtbot.waitSignal(section.facts_changed):
         qtbot.mouseClick(section.pick, Qt.MouseButton.LeftButton)
     settled(qtbot, section)
-    assert "60 samples of 4 float32, 2 classes. 48 to learn from, 12 to validate." in section.state.text()
-    assert "name is left out: it has 60 different texts." in section.state.text()
+    assert "60 samples of 4 float32, 2 classes. 48 for training, 12 for validation." in section.state.text()
+    assert "name is ignored: it has 60 different texts." in section.state.text()
     assert section.balance.text() == "By class: cat 45, dog 15."
     roles = {name: field.value() for name, field in section.columns.roles.items()}
     assert roles == {"length": INPUT, "kind": INPUT, "name": LEFT_OUT, "species": TARGET}
@@ -78,9 +78,9 @@ def test_the_target_goes_from_one_column_to_another(qtbot, section, tmp_path):
 def test_bad_rows_are_told_and_what_comes_of_them(qtbot, section, tmp_path):
     section.show_config(DataConfig("file.csv", path=file(tmp_path, BAD)))
     settled(qtbot, section)
-    assert "4 cannot be read and are in the way of a run: row 3: 2 fields instead of 3" in section.state.text()
+    assert "4 cannot be read and are blocking the run: row 3: 2 fields instead of 3" in section.state.text()
     section.bad.edited.emit("bad", "skip", None)
-    assert "are left out: row 3" in section.state.text()
+    assert "are skipped: row 3" in section.state.text()
 
 
 def test_a_file_that_cannot_be_used_says_why(qtbot, section, tmp_path):
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_used_says_why(qtbot, section, tmp_path):
     assert "has one column" in section.state.text() and not section.show_batch.isVisible()
     section.show_config(DataConfig("file.csv", path=str(tmp_path / "gone.csv")))
     settled(qtbot, section)
-    assert "gone.csv is not there" in section.state.text()
+    assert "gone.csv does not exist" in section.state.text()
 
 
 def test_pictures_are_shown_with_their_classes(qtbot, section, tmp_path):
@@ -114,7 +114,7 @@ def test_an_option_that_cannot_be_is_refused_at_its_field(section):
 def test_other_data_take_no_options_along(section):
     section.show_config(DataConfig("made.moons", options=FrozenMap(noise=0.3)))
     section.source.edited.emit("sklearn.iris")
-    assert section._config == DataConfig("sklearn.iris") and "Balanced: 50 of each class." == section.balance.text()
+    assert section._config == DataConfig("sklearn.iris") and "Balanced: 50 per class." == section.balance.text()
 
 
 def test_the_parts_are_counted_as_they_will_be():
@@ -183,8 +183,8 @@ def test_net_and_data_stand_side_by_side_with_a_cure(qtbot, section):
     graph = net([("input", "x", {"shape": (1, 9, 9)}), ("nn.Flatten", "flatten", {}),
                  ("nn.Linear", "fc", {"out_features": 7}), ("output", "y", {})])  # fmt: skip
     section.fit.show_fit(preflight.fit(Project(graph=graph), analyse(graph)))
-    assert section.fit.data.text() == "N×1×8×8 float32, and the loss wants N×10: a value for each class."
-    assert section.fit.net.text() == "N×1×9×9 float32, and it gives N×7."
+    assert section.fit.data.text() == "N×1×8×8 float32, and the loss expects N×10: one value per class."
+    assert section.fit.net.text() == "N×1×9×9 float32, and it returns N×7."
     labels = ["Set shape to 1×8×8", "Set out_features=10", "Synthetic data 1×9×9, 7 classes"]
     assert [button.text() for button in section.fit.buttons] == labels
     with qtbot.waitSignal(section.fit.cure_requested) as asked:

@@ -196,9 +196,9 @@ def test_no_command_of_that_name(qtbot: QtBot, actions: list[QAction]) -> None:
 
 
 def test_export_returns_what_was_chosen(qtbot: QtBot, tmp_path: Path) -> None:
-    dialog = ExportDialog(tmp_path / "net", "untrained, drawn with seed 0")
+    dialog = ExportDialog(tmp_path / "net", "untrained, initialised with seed 0")
     show(qtbot, dialog)
-    assert dialog.weights.text() == "Weights untrained, drawn with seed 0."
+    assert dialog.weights.text() == "Weights untrained, initialised with seed 0."
     assert dialog.note.text() == "The folder will be made."
     dialog.boxes["pt"].setFocus()
     qtbot.keyClick(dialog.boxes["pt"], Qt.Key.Key_Space)

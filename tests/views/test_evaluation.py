@@ -222,7 +222,7 @@ def test_metrics_are_chosen_among_those_that_fit_the_data(qtbot):
     section.set_data(DataConfig())
     section.show_config(TrainingConfig(metrics=("f1", "mae")))
     assert "perplexity" not in section.toggles and section.toggles["f1"].value()
-    assert "says nothing" in section.toggles["mae"].toolTip() and section.summary == "F1, MAE"
+    assert "does not apply" in section.toggles["mae"].toolTip() and section.summary == "F1, MAE"
     with qtbot.waitSignal(section.edited) as told:
         section.toggles["auroc"].click()
     assert told.args[:2] == ["metrics", ("f1", "auroc", "mae")]

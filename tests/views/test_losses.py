@@ -63,7 +63,7 @@ def test_several_outputs_are_said_and_one_click_gives_each_a_loss_that_fits() ->
     assert [name for name, _ in done.metrics] == ["loss_digit", "loss_again"]
     wrong = (OutputLoss("again", Choice("CrossEntropyLoss")), OutputLoss("gone", Choice("MSELoss")))
     found = preflight.problems(replace(cured, training=replace(cured.training, losses=wrong)), analysis)
-    assert [one.message for one in found] == ["again is N×1×8×8", "The net has no output gone"]
+    assert [one.message for one in found] == ["again is N×1×8×8", "The network has no output gone"]
 
 
 def test_class_weights_want_one_loss_of_several_that_takes_them() -> None:
@@ -72,7 +72,7 @@ def test_class_weights_want_one_loss_of_several_that_takes_them() -> None:
     project = replace(project, training=replace(project.training, losses=rows, mixup=0.2))
     analysis = analyse(project.graph)
     (problem,) = preflight.problems(project, analysis)
-    assert problem.message == "No loss can weigh the classes"
+    assert problem.message == "No loss supports class weights"
     cured = replace(project, training=replace(project.training, **problem.cures[0].settings))
     assert [row.loss.name for row in cured.training.losses] == ["CrossEntropyLoss", "MSELoss"]
     assert preflight.problems(cured, analysis) == ()
@@ -102,7 +102,7 @@ def test_a_table_of_several_targets_wants_to_know_which(tmp_path: Path) -> None:
     graph = net([("input", "x", {"shape": (2,)}), ("nn.Linear", "fc", {"out_features": 1}), ("output", "y", {})])
     project = Project(graph=graph, data=config, training=TrainingConfig(epochs=1, device="cpu"))
     (problem,) = preflight.problems(project, analyse(graph))
-    assert "compares with one target" in problem.message and "kind, size" in problem.reason
+    assert "takes one target" in problem.message and "kind, size" in problem.reason
     assert problem.cures[0].settings["losses"] == (OutputLoss("y", Choice("MSELoss"), 1.0, "size"),)
     assert len(load(config).info.targets) == 2
 
@@ -142,7 +142,7 @@ def test_each_output_has_a_row_with_loss_weight_and_target(form: Any, qtbot: Any
     assert [row.output for row in document.project.training.losses] == ["again", "digit"]
     assert "those of again" in made.loss.told.text()
     document.apply("Weigh", replace(document.project, data=DataConfig(class_weights=True)))
-    assert "Classes are weighed in the loss of digit; not in that of again (L1Loss)." in made.loss.told.text()
+    assert "Class weights apply to the loss of digit; not in that of again (L1Loss)." in made.loss.told.text()
     made.loss.outputs["digit"].none.click()
     assert [row.output for row in document.project.training.losses] == ["again"]
     assert made.loss.missing.text() == "Give digit a loss" and made.loss.missing.isVisible()

@@ -34,7 +34,7 @@ class DownloadCancelled(DataError):
 
 class ChecksumMismatch(DataError):
     def __init__(self, name: str, expected: str, found: str) -> None:
-        super().__init__(f"{name} arrived damaged: its md5 is {found}, not {expected}")
+        super().__init__(f"{name} is damaged: its MD5 is {found}, not {expected}")
 
 
 def download(
@@ -66,7 +66,7 @@ def fetch(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DownloadError(f"{folder} cannot be made: {error.strerror}. Choose another folder.") from error
+        raise DownloadError(f"{folder} cannot be created: {error.strerror}. Choose another folder.") from error
     meter = _Meter(archives, progress)
     for archive in archives:
         if not all((folder / file).is_file() for file in archive.files):
@@ -154,7 +154,7 @@ def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> 
                 _write(source, folder / name, cancelled)
                 missing.discard(name)
     if missing:
-        raise tarfile.TarError(f"{', '.join(sorted(missing))} is not in it")
+        raise tarfile.TarError(f"{', '.join(sorted(missing))} is missing in it")
 
 
 def _write(source: IO[bytes] | gzip.GzipFile, target: Path, cancelled: Cancelled) -> None:

@@ -25,13 +25,13 @@ class NotTrusted(DataError):
     """The file of a Dataset class that nobody has looked at yet."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path.name} is not trusted yet, so nothing of it was run. Look at it, then trust it.")
+        super().__init__(f"{path.name} is not trusted yet, so none of its code was run. Review it, then trust it.")
 
 
 def file_of(path: Path) -> LayerFile:
     """The file as it is now. Raises DataError."""
     if not (path.stem.isascii() and path.stem.isidentifier()) or path.suffix != ".py":
-        raise DataError(f"{path.name} cannot be imported: its name must be one of Python's, such as my_data.py.")
+        raise DataError(f"{path.name} cannot be imported: its name must be a Python identifier, such as my_data.py.")
     try:
         regular_files.check(path)
         with path.open(encoding="utf-8") as file:
@@ -39,7 +39,7 @@ def file_of(path: Path) -> LayerFile:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{str(path).replace(chr(0), '␀')} cannot be read: {error}") from error
     if len(text) > LONGEST:
-        raise DataError(f"{path.name} is longer than {LONGEST:,} characters, which no such file is.")
+        raise DataError(f"{path.name} is longer than {LONGEST:,} characters, which is too long.")
     return LayerFile.of(path.stem, text, str(path))
 
 
@@ -68,7 +68,7 @@ def class_name(path: Path, wanted: str) -> str:
     if wanted and wanted not in names:
         raise DataError(f"{path.name} has no Dataset “{wanted}”. It has: {', '.join(names) or 'none'}.")
     if not wanted and len(names) != 1:
-        raise DataError(f"{path.name} has {len(names)} classes of Dataset: say which ({', '.join(names) or 'none'}).")
+        raise DataError(f"{path.name} has {len(names)} Dataset classes: choose one ({', '.join(names) or 'none'}).")
     return wanted or names[0]
 
 

@@ -48,7 +48,7 @@ def read_csv(
                 for name, (place, texts) in targets.items():
                     text = row[place].strip()
                     if texts is not None and text not in ids[name]:
-                        raise ValueError(f"column {place + 1} is no class, but {text!r}")
+                        raise ValueError(f"column {place + 1} is not a class, but {text!r}")
                     known[name] = cell_values(text, None, place)[0] if texts is None else ids[name][text]
             except ValueError as error:
                 bad.append(f"row {table.line_num}: {error}")
@@ -78,7 +78,7 @@ def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[floa
     try:
         value = float(text)
     except ValueError:
-        words = f"{text!r}, no number" if text else "empty"
+        words = f"{text!r}, not a number" if text else "empty"
         raise ValueError(f"column {place + 1} is {words}") from None
     if not math.isfinite(value):
         raise ValueError(f"column {place + 1} is {text}")
@@ -111,9 +111,9 @@ def read_tensors(
         given[name] = tensor_of(found[name], name) if values is None else class_ids(found[name], values)
     for known in given.values():
         if samples.ndim == 0 or known.ndim == 0 or len(samples) != len(known):
-            raise ValueError(f"{tuple(samples.shape)} inputs do not go with {tuple(known.shape)} labels")
+            raise ValueError(f"{tuple(samples.shape)} inputs do not match {tuple(known.shape)} labels")
     if not samples.numel():
-        raise ValueError(f"inputs of shape {tuple(samples.shape)} hold no sample")
+        raise ValueError(f"inputs of shape {tuple(samples.shape)} contain no sample")
     samples = samples if samples.dtype in (torch.uint8, torch.int64) else samples.to(kind_of(samples))
     good = samples.flatten(1).isfinite().all(1) if samples.ndim > 1 else samples.isfinite()
     for name, known in given.items():
@@ -137,7 +137,7 @@ def tensor_of(values: Any, name: str) -> Tensor:
     """A NumPy array or tensor of real numbers as a tensor. Raises ValueError for anything else."""
     what = f"“{name}”" if name else "the file"
     if not hasattr(values, "dtype"):
-        raise ValueError(f"{what} is no array")
+        raise ValueError(f"{what} is not an array")
     kind = "" if isinstance(values, Tensor) else values.dtype.kind
     if kind == "c" or (isinstance(values, Tensor) and values.is_complex()):
         raise ValueError(f"{what} holds complex numbers; save real and imaginary parts as two channels of real ones")
@@ -198,12 +198,12 @@ def open_picture(file: Path) -> Any:
     from PIL import Image
 
     if file.exists() and not file.is_file():  # a pipe would be waited for
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     try:
         return Image.open(file)
     except Image.DecompressionBombError:
         most = 2 * int(Image.MAX_IMAGE_PIXELS or 0)
-        raise ValueError(f"it has more than {most:,} pixels; have a smaller copy in its place") from None
+        raise ValueError(f"it has more than {most:,} pixels; replace it by a smaller copy") from None
 
 
 def read_picture(file: Path, size: Sequence[int], colour: bool) -> Tensor:
@@ -224,7 +224,7 @@ def read_text(path: Path, characters: str, context: int) -> tuple[Tensor, Tensor
         try:
             ids += [numbers[letter] for letter in raw.decode("utf-8")]
         except (UnicodeDecodeError, KeyError):
-            bad.append(f"line {line}: it is no text in UTF-8")
+            bad.append(f"line {line}: it is not UTF-8 text")
     pieces = max((len(ids) - 1) // context, 0)
     text = torch.tensor(ids[: pieces * context + 1], dtype=torch.int64)
     return text[:-1].reshape(pieces, context), text[1:].reshape(pieces, context), bad

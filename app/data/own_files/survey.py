@@ -51,16 +51,16 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
     notes = []
     targets = [target, *(_place(name, names) for name in options["more_targets"])]
     if len(set(targets)) < len(targets):
-        raise DataError(f"A column of {path.name} is named twice as a target: {names[target]}. Take one away.")
+        raise DataError(f"A column of {path.name} is named twice as a target: {names[target]}. Remove one.")
     if not chosen:
         long = [p for p, texts in kinds.items() if p not in targets and texts is not None and len(texts) > MOST_TEXTS]
         chosen = [place for place in range(len(names)) if place not in targets and place not in long]
-        notes += [f"{names[p]} is left out: it has {len(kinds[p] or ()):,} different texts." for p in long]
+        notes += [f"{names[p]} is ignored: it has {len(kinds[p] or ()):,} different texts." for p in long]
     both = next((place for place in targets if place in chosen), None)
     if both is not None:
-        raise DataError(f"{names[both]} is the target and an input of {path.name}. Take one of the two away.")
+        raise DataError(f"{names[both]} is the target and an input of {path.name}. Remove one of the two.")
     if not chosen:
-        raise DataError(f"{path.name} has no column to learn from besides {names[target]}.")
+        raise DataError(f"{path.name} has no input column besides {names[target]}.")
     kinds_of = {
         place: _classes(
             names[place], cells[place], options["task"] if place == target else _wanted(names[place], options)
@@ -70,7 +70,7 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
     classes = kinds_of[target]
     columns = tuple(_named(names, kinds, chosen))
     if len(columns) > WIDEST:
-        raise DataError(f"{path.name} makes {len(columns):,} values a row. Leave out columns with many texts.")
+        raise DataError(f"{path.name} makes {len(columns):,} values per row. Remove columns with many different texts.")
     arguments = {
         "separator": _separator(path, options),
         "header": options["header"],
@@ -115,10 +115,10 @@ def _columns(path: Path, options: Mapping[str, Any]) -> tuple[list[str], list[li
     width = len(rows[0])
     names = [name.strip() for name in rows.pop(0)] if options["header"] else [f"column {n + 1}" for n in range(width)]
     if width < 2:
-        raise DataError(f"{path.name} has one column; a table needs an input and a target. Is the separator right?")
+        raise DataError(f"{path.name} has one column; a table needs an input and a target. Check the separator.")
     if len(set(names)) < width:
         double = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"Two columns of {path.name} are called “{double}”. Give each a name of its own.")
+        raise DataError(f"Two columns of {path.name} are called “{double}”. Give each a unique name.")
     whole = [row for row in rows if len(row) == width]
     return names, [[row[place].strip() for row in whole] for place in range(width)]
 
@@ -180,8 +180,8 @@ def check_class_count(what: str, count: int, samples: int) -> None:
     """Raise DataError for more classes than can be told apart one by one."""
     if count > CLASSES_LIMIT:
         raise DataError(
-            f"{what} has {count:,} different classes in {samples:,} samples; at most {CLASSES_LIMIT:,} are taken. "
-            "Choose another target, or have its numbers taken as values to predict (as floats)."
+            f"{what} has {count:,} different classes in {samples:,} samples; at most {CLASSES_LIMIT:,} are supported. "
+            "Choose another target, or read its numbers as values to predict (as floats)."
         )
 
 
@@ -192,13 +192,13 @@ def check_class_ids(what: str, labels: Tensor) -> None:
         raise DataError(f"The labels of {what} go down to {low}; class ids count from 0.")
     if labels.ndim > 1:
         if most > VOCABULARY_LIMIT:
-            raise DataError(f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} ids are taken.")
+            raise DataError(f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} are supported.")
         return
     different = len(labels.unique())
     if most > CLASSES_LIMIT or most > max(1000, 10 * different):
         raise DataError(
-            f"The labels of {what} go up to {most - 1:,}, but only {different:,} of these class ids occur. Have the "
-            f"dataset give ids from 0 to {different - 1:,}."
+            f"The labels of {what} go up to {most - 1:,}, but only {different:,} of these class ids occur. Make the "
+            f"dataset return ids from 0 to {different - 1:,}."
         )
 
 
@@ -235,7 +235,7 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
         guess = next((name for word in usual for name in names if name.lower() == word), "")
         found[role] = tuple(dict.fromkeys(several)) or (guess or (names[place] if len(names) == 2 else ""),)
     if not all(found["inputs"] + found["labels"]) or found["inputs"][0] in found["labels"]:
-        raise DataError(f"Say which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
+        raise DataError(f"Choose which of {', '.join(names[:20])} in {path.name} are inputs and which are labels.")
     return _labelled(path, found["inputs"][0], found["labels"])
 
 
@@ -295,7 +295,7 @@ def _tensor_names(path: Path) -> list[str]:
         try:
             held = tensor_files.load(path)
         except tensor_files.UnreadableTensors as error:
-            raise DataError(f"No file of tensors: {error}") from error
+            raise DataError(f"Not a tensor file: {error}") from error
         items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list | tuple) else ()
         return [str(name) for name, value in items if isinstance(value, torch.Tensor)]
     import zipfile
@@ -306,7 +306,7 @@ def _tensor_names(path: Path) -> list[str]:
         with np.load(path, allow_pickle=False) as arrays:
             return list(arrays.files)
     except (zipfile.BadZipFile, EOFError, AttributeError, ValueError) as error:
-        raise DataError(f"{path.name} is no .npz file of arrays: {error}.") from error
+        raise DataError(f"{path.name} is not an .npz file of arrays: {error}.") from error
 
 
 def task_of(inputs: Tensor, labels: Tensor) -> str:
@@ -320,26 +320,26 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
     """The folders of a folder, which are the classes. Raises DataError, OSError."""
     classes = tuple(sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
     if not classes:
-        raise DataError(f"{path} has no folders. Put the pictures of each class into a folder of its name.")
+        raise DataError(f"{path} has no folders. Put the images of each class into a folder named after it.")
     if len(options["size"]) != 2:
         raise DataError(f"size is {options['size']!r}; it must be a height and a width.")
     count = sum(file.is_file() for name in classes for file in (path / name).rglob("*"))
     one = (3 if options["colour"] else 1) * options["size"][0] * options["size"][1]
     if not fits(5 * one):  # as bytes and as float32
         raise DataError(
-            f"One picture of {path.name} needs {5 * one / 1e9:,.1f} GB at this size, more than half of the memory of "
-            "this machine. Make size smaller."
+            f"One image of {path.name} needs {5 * one / 1000000000.0:,.1f} GB at this size, more than half of the "
+            "memory of this machine. Reduce size."
         )
     size = count * one
     arguments: dict[str, Any] = {"classes": classes, "size": options["size"], "colour": options["colour"]}
     notes: tuple[str, ...] = ()
     if options["keep"] == "disk" or (options["keep"] == "auto" and not fits(size)):
         arguments |= {"workers": options["workers"], "timeout": options["timeout"], "pin": options["pin_memory"]}
-        notes = ("They stay on the disk, and each is read when its batch comes.",)
+        notes = ("They stay on disk, and each is read when its batch needs it.",)
     elif not fits(size):
         raise DataError(
-            f"The pictures of {path.name} need {size / 1e9:,.1f} GB at this size, more than half of the memory of "
-            "this machine. Leave them on the disk (keep), or make size smaller."
+            f"The images of {path.name} need {size / 1000000000.0:,.1f} GB at this size, more than half of the memory "
+            "of this machine. Leave them on disk (keep), or reduce size."
         )
     return Survey(arguments, CLASSES, classes, notes=notes)
 
@@ -368,18 +368,18 @@ def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
     notes = (_WITHOUT_WORKERS,) if in_order and options["workers"] else ()
     if options["keep"] == "memory":
         return Survey(arguments, notes=notes)
-    note = "Its samples are not kept: each is had when its batch comes."
+    note = "Its samples are not held in memory: each is loaded when its batch needs it."
     if in_order:
-        note += " They come in their own order: the first are learnt from, the last are held out, none is shuffled."
+        note += " They keep their own order: the first are for training, the last for validation, without shuffling."
     elif options["workers"]:
         note += _WORKERS_ONCE
     return Survey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note, *notes))
 
 
-_WITHOUT_WORKERS = "workers is left aside: each of them would give all samples of an iterable dataset."
+_WITHOUT_WORKERS = "workers is ignored: each of them would return all samples of an iterable dataset."
 _WORKERS_ONCE = (
-    " workers look them through before the run. In the run they are had one after another in its own thread: what they "
-    "draw then comes in the order of the batches, so that a run can be repeated, and go on, bit for bit."
+    " workers read them once before the run. During the run they are loaded one after another in its own thread: "
+    "random draws follow the order of the batches, so that a run can be repeated and resumed bit for bit."
 )
 
 

@@ -53,9 +53,9 @@ class Check:
     def finding(self) -> str:
         """What was found, in words."""
         if self.skipped:
-            return f"not compared: the net itself stops with {self.skipped}"
+            return f"not compared: the network itself fails with {self.skipped}"
         if self.what != "outputs" and self.count == self.empty:
-            return "none: no output depends on what can learn" if self.count else "the net has none"
+            return "none: no output depends on trainable parameters" if self.count else "the network has none"
         if self.words:
             return f"{self.worst} {self.words}"
         if self.odd:
@@ -125,7 +125,7 @@ class Certificate:
 def _plain(check: Check) -> dict[str, Any]:
     return {
         "what": check.what, "mode": check.mode, "dtype": check.dtype, "passed": check.passed,
-        "with": "the source model" if check.source else "the net of the project", "not finite": check.odd,
+        "with": "the source model" if check.source else "the project's network", "not finite": check.odd,
         "compared": check.count - check.empty, "without gradient": check.empty, "bit for bit": check.equal,
         "largest relative difference": check.largest, "allowed": check.allowed, "worst": check.worst,
         "finding": check.finding,

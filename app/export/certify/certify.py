@@ -69,7 +69,7 @@ def certify(
     if imported is not None:
         facts["source model"] = imported.origin.model
         if changed := imported.changed():
-            return Certificate(False, f"The source model cannot be compared with: {changed}.", facts=FrozenMap(facts))
+            return Certificate(False, f"No comparison with the source model: {changed}.", facts=FrozenMap(facts))
     with TemporaryFolder() as name:
         folder = Path(name)
         try:
@@ -84,7 +84,7 @@ def certify(
                 question["source"] = imported.question()
             answer = clean_process.ask(Path(measure.__file__), question, folder, tell, cancelled, limit)
         except NotRunning as error:
-            found = Certificate(False, f"The net itself gives no outputs: {error}")
+            found = Certificate(False, f"The network itself returns no outputs: {error}")
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             found = Certificate(False, f"The exported files cannot be read: {measure.told(error)}")
         except clean_process.Broken as error:
@@ -154,20 +154,20 @@ def _verdict(live: Live, answer: dict[str, Any], imported: Imported | None) -> C
     of_source = source_checks(given)
     wrong = next((one for one in (*of_source, *checks) if not one.passed), None)
     if wrong is not None:
-        message = f"The exported files give other {wrong.title}: {wrong.finding}."
+        message = f"The exported files produce different {wrong.title}: {wrong.finding}."
         if wrong.source:
             model = imported.origin.model if imported else ""
             message = f"The exported class is not the source model {model}: {wrong.title}: {wrong.finding}."
         elif wrong.odd and not wrong.words:
-            message = (f"The net does not give finite {wrong.title}: {wrong.odd}, which proves nothing. State the "
-                       "range of its inputs, or mend the net.")  # fmt: skip
+            message = (f"The network does not produce finite {wrong.title}: {wrong.odd}, so nothing is "
+                       "proven. Set the range of its inputs, or fix the network.")  # fmt: skip
         return Certificate(False, message, (*checks, *of_source))
-    message = f"A clean Python process with torch {answer['torch']} gives the same outputs, bit for bit"
+    message = f"A clean Python process with torch {answer['torch']} produces the same outputs, bit for bit"
     learnt = [one.mode for one in checks if one.what == "gradients" and not one.skipped and one.count > one.empty]
     if learnt:
         message += f", and the same gradients in {' and in '.join(learnt)} mode"
     if live.double_refused:
-        message += f"; the net does not run in float64 ({live.double_refused})"
+        message += f"; the network does not run in float64 ({live.double_refused})"
     if skipped := [one for one in checks if one.skipped]:
         named = " and ".join(dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped))
         message += f"; {named} could not be compared: {skipped[0].skipped}"
@@ -194,7 +194,7 @@ def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[Check]:
         wanted = ("gradients",) if found else ("outputs", "gradients")
         return checks + [Check(what, mode, dtype, True, skipped=stage.refused) for what in wanted]
     if "refused" in found:
-        words = f"cannot be had: {found['refused']}"
+        words = f"not available: {found['refused']}"
         return [*checks, Check("gradients", mode, dtype, False, False, None, allowed, "they", words)]
     checks.append(_check("gradients", mode, dtype, allowed, found["gradients"]))
     if mode == "train" or not found["buffers"]["equal"]:

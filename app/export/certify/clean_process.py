@@ -123,5 +123,5 @@ def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, pat
 def _last_line(told: str, code: int) -> str:
     lines = [line.strip() for line in told.strip().splitlines() if line.strip()]
     if code < 0:
-        return f"it was ended by signal {-code}" + (", as happens when the memory is full" if code == -9 else "")
+        return f"it was ended by signal {-code}" + (", which happens if memory runs out" if code == -9 else "")
     return lines[-1] if lines else f"it ended with code {code}"

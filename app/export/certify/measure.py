@@ -212,7 +212,7 @@ def compare(mine: Tensors, expected: Tensors) -> Record:
     floor = FLOOR * max((_size(value) for value in expected.values() if value is not None), default=0.0)
     for name in sorted(names):
         if (name in mine) != (name in expected):
-            words, apart, equal = "is missing" if name in expected else "is there and should not be", 0.0, False
+            words, apart, equal = "is missing" if name in expected else "should not exist", 0.0, False
         else:
             words, apart, equal = _apart(mine[name], expected[name], floor)
         found["equal"] = found["equal"] and equal
@@ -248,11 +248,11 @@ def _apart(a: torch.Tensor | None, b: torch.Tensor | None, floor: float) -> tupl
     numbers = ~(a.isnan() & b.isnan()) & (a != b)
     a, b = a[numbers], b[numbers]
     if not (a.isfinite() & b.isfinite()).all():
-        return "is not finite where it should be, or is where it should not", 0.0, False
+        return "differs in which values are finite", 0.0, False
     if not a.numel():  # 0 and -0, or two kinds of NaN
         return "", 0.0, False
     if not scale:
-        return "should be 0 throughout and is not", 0.0, False
+        return "should be 0 everywhere and is not", 0.0, False
     return "", float((a - b).abs().max()) / scale, False
 
 
@@ -373,7 +373,9 @@ def _stage(ask: Record, stage: Record, net: torch.nn.Module, inputs: Mapping[str
     if "refused" in record and "refused" not in expected:
         found["refused"] = record["refused"]
     if record["others"] != expected["others"]:
-        found["outputs"].update(equal=False, largest=None, worst="output", words="holds other things beside tensors")
+        found["outputs"].update(
+            equal=False, largest=None, worst="output", words="contains other objects besides tensors"
+        )
     return found
 
 

@@ -96,7 +96,7 @@ class Measurement:
 
         Raises NotRunning if it takes none of them, Stopped.
         """
-        self._tell("Running the net here: outputs")
+        self._tell("Running the network here: outputs")
         net, files, random, reason = self._made(), {}, False, ""
         for batch in batches:
             with self._quiet():
@@ -127,7 +127,7 @@ class Measurement:
     def _outputs(self, inputs: tuple[Tensor, ...] | None) -> tuple[nn.Module, dict[str, Tensor], measure.Record]:
         names = [spec.name for spec in self._source.inputs]
         for batch in BATCHES if inputs is None else (0,):
-            self._tell("Running the net here: outputs")
+            self._tell("Running the network here: outputs")
             net = self._made()
             with self._quiet():
                 measure.seed_everything(self._seed)
@@ -141,7 +141,7 @@ class Measurement:
 
     def _step(self, net: nn.Module, given: dict[str, Tensor], kind: str, *, double: bool, fresh: bool = False) -> Stage:
         words = f"gradients in {kind} mode"
-        self._tell(f"Running the net here: {words}")
+        self._tell(f"Running the network here: {words}")
         file = self._folder / f"{kind}-{'double' if double else 'own'}.pt"
         with self._quiet():
             try:

@@ -102,7 +102,7 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
         found.append(f"{processes} process{'es' * (processes > 1)} instead of {before['processes']}")
     if not found:
         return ""
-    return f"It goes on with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
+    return f"It resumes with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
 
 
 def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tuple[Position, str]:
@@ -120,7 +120,7 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tupl
         restore_generators(state["generators"])
     except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
-            f"{path.name} was taken with other settings: {error}. Restore the project of that run."
+            f"{path.name} was saved with other settings: {error}. Restore the project of that run."
         ) from error
     return at, " ".join(filter(None, (unverified(state, path), changed(state.get("ran_on", {}), ran_on()))))
 
@@ -129,7 +129,7 @@ def check_source(state: dict[str, Any], path: Path, source: str) -> None:
     """Raises CheckpointError for a checkpoint of another net."""
     if state["source"] != source:
         raise CheckpointError(
-            f"{path.name} was taken of another net: its code differs from this one's. Restore the project of that "
+            f"{path.name} belongs to another network: its code differs from this one's. Restore the project of that "
             "run, or start a new run from its weights."
         )
 
@@ -142,7 +142,7 @@ def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
         save(folder / name, state)
         prune(folder)
     except OSError as error:
-        return f"{folder / name} could not be written: {error.strerror or error}. The run goes on without it."
+        return f"{folder / name} could not be written: {error.strerror or error}. The run continues without it."
     return ""
 
 
@@ -186,12 +186,12 @@ def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> P
         try:
             found.append((_position(file)["step"], file.name, file))
         except CheckpointError as error:
-            tell(f"A checkpoint is passed over: {error}")
+            tell(f"A checkpoint is skipped: {error}")
     for _, _, file in sorted(found, reverse=True):
         try:
             load(file)
         except CheckpointError as error:
-            tell(f"A checkpoint is passed over: {error}")
+            tell(f"A checkpoint is skipped: {error}")
         else:
             return file
     return None
@@ -202,8 +202,8 @@ def left(folder: Path | None, resumed: Path | None = None) -> str:
     found = newest(folder) if folder is not None and folder.is_dir() else None
     found = found or (resumed if resumed is not None and resumed.exists() else None)
     if found is None:
-        return "No checkpoint had been taken, so what it learnt is lost; save_every takes one every so many steps."
-    return f"The newest checkpoint is {found}: the run can go on from there."
+        return "No checkpoint had been saved, so its progress is lost; set save_every to save one every N steps."
+    return f"The newest checkpoint is {found}: the run can be resumed from it."
 
 
 def _named(folder: Path) -> list[Path]:
@@ -216,7 +216,9 @@ def load_chosen(path: Path) -> dict[str, Any]:
         return load(path)
     except Damaged as error:
         other = newest(path.parent)
-        cure = f"{other} is whole: take that one." if other is not None else "No other one beside it is whole."
+        cure = (
+            f"{other} is intact: use that one." if other is not None else "No other checkpoint in its folder is intact."
+        )
         raise Damaged(f"{error} {cure}") from error
 
 
@@ -227,7 +229,7 @@ def load(path: Path) -> dict[str, Any]:
         raise Damaged(f"{path} is damaged: {wrong}.")
     missing = [name for name in _PARTS if name not in state]
     if missing or state["tapedeck_checkpoint"] != WITHOUT_CHECKSUMS and checksums.NAME not in state:
-        raise Damaged(f"{path} is damaged: it lacks {', '.join(missing) or 'its checksums'}.")
+        raise Damaged(f"{path} is damaged: {', '.join(missing) or 'checksums'} missing.")
     _check_position(state, path)
     return state
 
@@ -270,16 +272,16 @@ def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
         raise kind(f"{error}") from error
     version = state.get("tapedeck_checkpoint") if isinstance(state, dict) else None
     if version not in (WITHOUT_CHECKSUMS, VERSION):
-        raise CheckpointError(f"{path} is no checkpoint of a run" + (f" (version {version})." if version else "."))
+        raise CheckpointError(f"{path} is not a checkpoint of a run" + (f" (version {version})." if version else "."))
     return dict(state)
 
 
 def _check_position(state: dict[str, Any], path: Path) -> None:
     at, known = state.get("position"), {one.name for one in fields(Position)}
     if not isinstance(at, dict) or not {"step", "done", "epoch", "batch"} <= set(at) <= known:
-        raise Damaged(f"{path} is damaged: it does not say where the run stood.")
+        raise Damaged(f"{path} is damaged: the position of the run is missing.")
     if not all(isinstance(at[name], int) for name in ("step", "done", "epoch", "batch")):
-        raise Damaged(f"{path} is damaged: it does not say where the run stood.")
+        raise Damaged(f"{path} is damaged: the position of the run is missing.")
 
 
 def generators() -> dict[str, Any]:

@@ -48,6 +48,6 @@ def difference(state: dict[str, Any]) -> str:
         return ""
     named = [path.replace("/", ".") for path in wrong if path][:3]
     if not named:
-        return "its numbers and texts are not those that were written (their SHA-256 differs)"
+        return "its numbers and texts changed since it was written (SHA-256 mismatch)"
     more = f" and {len(wrong) - len(named)} more" if len(wrong) > len(named) else ""
-    return f"{', '.join(named)}{more} is not what was written (the SHA-256 differs)"
+    return f"{', '.join(named)}{more} changed since it was written (SHA-256 mismatch)"

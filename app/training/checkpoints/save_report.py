@@ -21,7 +21,7 @@ class SaveReport:
             if not self.failing:
                 return ""
             self.failing = False
-            return f"Checkpoints are written again: the newest is of step {event.step:,}."
+            return f"Checkpoints are being saved again: the newest is from step {event.step:,}."
         if not event.step:  # of the whole record of the run
             self.unkept = event.problem
             return event.problem
@@ -33,7 +33,7 @@ class SaveReport:
         """Return what is to be said when the run has ended; "" if all was written."""
         found = [self.unkept] if self.unkept else []
         if self.failed:
-            what = f"{self.failed:,} checkpoint{'s' * (self.failed > 1)} could not be written"
-            have = f"the newest that was is of step {self._newest:,}" if self._newest else "none was"
+            what = f"{self.failed:,} checkpoint{'s' * (self.failed > 1)} could not be saved"
+            have = f"the newest saved one is from step {self._newest:,}" if self._newest else "none has been saved"
             found.append(f"{what}; {have}.")
         return " ".join(found)

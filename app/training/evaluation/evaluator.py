@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PARTS = ("validation", "test", "training")
 FLIP, SHIFT = "flip", "shift"
-AUGMENTATIONS = {FLIP: "mirrored left to right", SHIFT: "shifted up, down, left and right"}
+AUGMENTATIONS = {FLIP: "flipped horizontally", SHIFT: "shifted up, down, left and right"}
 TOP = 5  # of the likeliest classes that are kept of a sample
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # names of classes that nobody would see
 MOST_CLASSES = 10_000  # whose pairs are counted: 800 MB
@@ -100,7 +100,7 @@ class Evaluator:
         found = {"training": self.data.train, "validation": self.data.val, "test": self.data.test}[part]
         if not len(found):
             name = {"validation": "validation_fraction", "test": "test_fraction"}.get(part, "")
-            raise EvaluationError(f"No sample is kept for {part}. Set {name} under Training > Data.")
+            raise EvaluationError(f"No samples are held out for {part}. Set {name} under Training > Data.")
         return found
 
     def read(self, part: str, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ class Evaluator:
                 raise EvaluationError(f"There is no augmentation “{name}”; choose among {', '.join(AUGMENTATIONS)}.")
         shape = self.data.info.input_shape
         if augment and (self.task.kind != CLASSES or len(shape) != 3):
-            raise EvaluationError(f"Test-time augmentation is for pictures with classes; these are {shape}.")
+            raise EvaluationError(f"Test-time augmentation needs images with class labels; these samples are {shape}.")
 
     def _batches(self, samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
         """As a run reads them. What is drawn for them leaves no trace in the generators."""
@@ -239,7 +239,7 @@ class _Collected:
 
         if columns > MOST_CLASSES:
             raise EvaluationError(
-                f"The net has {columns:,} classes; an evaluation counts every pair of them, and takes at most "
+                f"The net has {columns:,} classes; an evaluation counts every pair of them and supports at most "
                 f"{MOST_CLASSES:,}."
             )
         pairs = torch.bincount(labels * columns + called, minlength=columns * columns).reshape(columns, columns)
@@ -293,8 +293,8 @@ def _put_in(model: Any, weights: Mapping[str, Tensor]) -> None:
     own = model.state_dict()
     told = misfits({key: TensorInfo.of(value) for key, value in weights.items()},
                    {key: TensorInfo.of(value) for key, value in own.items()})  # fmt: skip
-    told |= {key: "the weights have none of that name" for key in own if key not in weights}
+    told |= {key: "the weights have no tensor of that name" for key in own if key not in weights}
     if told:
         first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:3])
-        raise EvaluationError(f"The weights are of another net: {first}. Choose weights of this one.")
+        raise EvaluationError(f"The weights belong to another network: {first}. Choose weights of this network.")
     model.load_state_dict(dict(weights))

@@ -66,7 +66,7 @@ def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Tensor)
         tip = f"Sample {number}, class {found.name(int(true[0]))}, {loss}\n" + "\n".join(rows)
     elif found.kind == TOKENS:
         title, detail = f"{columns['right'][number]:.0%} right", loss
-        tip = f"Sample {number}: what follows each token, and below it what the net says\n"
+        tip = f"Sample {number}: the token that follows each token, and below it the prediction\n"
         join = "" if all(len(name) == 1 for name in found.classes) else " "
         tip += "\n".join(join.join(found.name(int(token)) for token in row) for row in (true, called))
     else:

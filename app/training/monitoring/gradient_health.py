@@ -47,13 +47,13 @@ def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> 
     first, last = int(reach.steps[samples[0]]), int(reach.steps[newest])
     value, layer = values[row, newest], reach.layers[row]
     rule = {
-        "non_finite": "a gradient that leaves it is NaN or infinite",
-        "vanishes": f"what leaves it is {value:.2g} of what reached the last layer, less than {VANISHED:g}",
-        "explodes": f"what leaves it is {value:.2g} times what reached the last layer, more than {EXPLODED:g}",
+        "non_finite": "its gradient is NaN or infinite",
+        "vanishes": f"its gradient norm is {value:.2g} of that at the last layer, less than {VANISHED:g}",
+        "explodes": f"its gradient norm is {value:.2g} times that at the last layer, more than {EXPLODED:g}",
     }[kind]
     word = "Not finite" if kind == "non_finite" else kind.capitalize()
     when = "every measured step" if samples.size == count else f"{samples.size:,} of {count:,} measured steps"
     since = f", from step {first:,} to {last:,}" if samples.size > 1 else ""
-    now = "" if newest == count - 1 else "; at the newest it is not"
-    text = f"{word} first at {layer}: at step {last:,} {rule}. So it was at {when}{since}{now}."
+    now = "" if newest == count - 1 else "; not at the newest"
+    text = f"{word} first at {layer}: at step {last:,} {rule}; found at {when}{since}{now}."
     yield Lost(kind, layer, first, last, int(samples.size), text)

@@ -38,7 +38,9 @@ def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
     for row in reversed(range(len(layers))):
         if middle[row] > EXPLODED:
             value = "infinite" if np.isinf(middle[row]) else f"{middle[row]:.2g}"
-            text = f"The gradient explodes: its norm is {value} at {_named(layers[row])}, seen from the loss the first."
+            text = (
+                f"The gradient explodes: its norm is {value} at {_named(layers[row])}, the first layer from the loss."
+            )
             return Verdict("exploding", layers[row], text)
     for row in reversed(range(len(layers))):
         behind = middle[row + 1 :][known[row + 1 :]]
@@ -48,12 +50,12 @@ def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
             return Verdict("vanishing", layers[row], f"No gradient reaches {_named(layers[row])}: its norm is 0.")
         if behind.size and middle[row] < VANISHED * behind.max():
             text = (
-                f"The gradient vanishes on its way back: {middle[row]:.2g} at {_named(layers[row])}, "
-                f"{behind.max() / middle[row]:,.0f} times less than behind it."
+                f"The gradient vanishes: {middle[row]:.2g} at {_named(layers[row])}, "
+                f"{behind.max() / middle[row]:,.0f} times less than in the layers after it."
             )
             return Verdict("vanishing", layers[row], text)
     return None
 
 
 def _named(layer: str) -> str:
-    return layer or "the net itself"
+    return layer or "the network itself"

@@ -26,33 +26,34 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
     """
     head = f"The loss of step {step} is {value}"
     fed = stepper.fed if later is None else (later, None)
-    assert fed is not None, "a step's loss is looked at after its forward"
+    assert fed is not None, "the loss is read after the forward pass"
     inputs, state = fed
     if not inputs.isfinite().all():
-        held = "the batch holds" if later is None else "the data hold"
-        return NotFinite(f"{head}: {held} numbers that are not finite.")
+        held = "the batch contains" if later is None else "the data contain"
+        return NotFinite(f"{head}: {held} non-finite values.")
     spoilt = next((name for name, tensor in stepper.model.named_parameters() if not _is_finite(tensor)), None)
     if spoilt:
         node = _owner(spoilt, source)
-        return NotFinite(f"{head}: the weights of {spoilt} were not finite any more after the step before.", node)
+        return NotFinite(f"{head}: the weights of {spoilt} became non-finite in the previous step.", node)
     found = first_not_finite(stepper, source, inputs, state)
     amp = stepper.config.amp
     where = f" in {amp}" if amp else ""
     if found is not None:
-        ends = ", where numbers end at 65504" if amp == "float16" else ""
-        first = f"{found.operation} was the first to leave the finite numbers{where}{ends}, {found.line}"
+        ends = ", whose largest value is 65504" if amp == "float16" else ""
+        first = f"{found.operation} produced the first non-finite values{where}{ends}, {found.line}"
         return NotFinite(f"{head}: {first}.", found.node)
     if later is not None:
         return NotFinite(
-            f"{head}. It was read after the step, whose batch is gone; of {len(later)} other samples every layer's "
-            f"output is finite{where}. With not_finite set to skip a loss is read at its step, and the layer is named."
+            f"{head}. It was read after the step, when its batch was gone; for {len(later)} other samples every "
+            f"layer's output is finite{where}. With not_finite set to skip, the loss is read at every step and the "
+            "layer is named."
         )
     if state is None:
         return NotFinite(
-            f"{head}. Run once more{where}, every layer's output is finite; it is the loss itself that leaves its "
-            "range, or what falls otherwise each time, such as dropout."
+            f"{head}. When repeated{where}, every layer's output is finite; the loss itself overflows, or a random "
+            "operation such as dropout differs."
         )
-    return NotFinite(f"{head}. Every layer's output is finite{where}; it is the loss itself that leaves its range.")
+    return NotFinite(f"{head}. Every layer's output is finite{where}; the loss itself overflows.")
 
 
 def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None) -> Origin | None:
@@ -128,7 +129,7 @@ def _line(source: Source) -> tuple[str | None, str]:
     while frame is not None and frame.f_code.co_filename != source.filename:
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None:
-        return None, "outside the net's text"
+        return None, "outside the network's source"
     text = source.text.splitlines()[frame.f_lineno - 1].strip()
     return source.node_at(frame.f_lineno), f"in the line “{text}”"
 

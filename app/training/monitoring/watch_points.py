@@ -27,11 +27,11 @@ class WatchPoints:
     def problem(self) -> str:
         """What is wrong with the numbers; "" if nothing is."""
         if self.gradient_norm is not None and not (math.isfinite(self.gradient_norm) and self.gradient_norm > 0):
-            return f"The bound of the gradient norm is {self.gradient_norm:g}; it must be above 0."
+            return f"The gradient norm limit is {self.gradient_norm:g}; it must be above 0."
         if self.dead is not None and not 0 < self.dead <= 1:
-            return f"The share of dead units is {self.dead:g}; it must be above 0 and at most 1."
+            return f"The fraction of dead units is {self.dead:g}; it must be above 0 and at most 1."
         if self.memory is not None and self.memory <= 0:
-            return f"The line of the memory is {self.memory:,} bytes; it must be above 0."
+            return f"The memory limit is {self.memory:,} bytes; it must be above 0."
         return ""
 
 

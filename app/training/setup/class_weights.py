@@ -33,7 +33,7 @@ def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
     given = f"none of the losses does ({', '.join(row.loss.name for row in losses)})" if losses else (
         f"the loss is {loss.name}"
     )  # fmt: skip
-    return f"It weighs the classes of {' or '.join(WEIGHED)} that has no weight of its own; {given}."
+    return f"Class weights need {' or '.join(WEIGHED)} without a weight parameter; {given}."
 
 
 def words(losses: Sequence[OutputLoss]) -> str:
@@ -48,7 +48,7 @@ def words(losses: Sequence[OutputLoss]) -> str:
         for row in losses if not takes_weights(row.loss)
     ]  # fmt: skip
     plain = f"; not in that of {', '.join(left)}" if left else ""
-    return f"Classes are weighed in the loss of {', '.join(weighed)}{plain}." if weighed else ""
+    return f"Class weights apply to the loss of {', '.join(weighed)}{plain}." if weighed else ""
 
 
 def weigh_classes(stepper: Stepper, job: Job, info: DataInfo, device: str) -> None:

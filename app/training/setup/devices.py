@@ -56,4 +56,4 @@ def resolve(name: str, present: tuple[Device, ...] | None = None) -> Resolved:
     wanted = re.sub(r"^cuda$", "cuda:0", name)
     if any(device.id == wanted for device in present):
         return Resolved(wanted)
-    return Resolved("cpu", f"{name} is not present here, so the run is on the CPU.")
+    return Resolved("cpu", f"{name} is not available here, so the run uses the CPU.")

@@ -111,11 +111,11 @@ def header(start: StartWeights) -> dict[str, TensorInfo]:
         stat = Path(start.path).stat()
         held = _header(start.path, stat.st_mtime_ns, stat.st_size)
     except FileNotFoundError as error:
-        raise StartError(f"The file with the start weights is not there: {start.path}. {CURE}") from error
+        raise StartError(f"The file with the start weights does not exist: {start.path}. {CURE}") from error
     except OSError as error:
         raise StartError(f"{start.path} cannot be read: {error.strerror or error}. {CURE}") from error
     except (ValueError, RecursionError) as error:
-        raise StartError(f"{start.path} is no whole safetensors file: {error}. {CURE}") from error
+        raise StartError(f"{start.path} is not a complete safetensors file: {error}. {CURE}") from error
     gone = [key for key in start.keys if key not in held]
     if gone:
         raise StartError(f"{start.path} has no {', '.join(gone[:4])}. {CURE}")
@@ -164,10 +164,10 @@ def read_header(path: Path, size: int | None = None) -> dict[str, TensorInfo]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, LONGEST_HEAD):
-            raise ValueError("it ends too early")
+            raise ValueError("it is truncated")
         raw = json.loads(file.read(length))
     if not isinstance(raw, dict):
-        raise ValueError("its head is no table")
+        raise ValueError("its header is not a JSON object")
     found, end = {}, 0
     for key, one in raw.items():
         if key != "__metadata__":
@@ -184,9 +184,9 @@ def _info(key: str, one: Any) -> TensorInfo:
         dtype, width = DTYPES.get(name, (str(name).lower(), 0))
         good = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise ValueError(f"its head says nothing of {key}") from error
+        raise ValueError(f"its header lacks {key}") from error
     if not good or (width and prod(shape) * width != end - begin):
-        raise ValueError(f"its head does not fit {key}")
+        raise ValueError(f"its header does not match {key}")
     return TensorInfo(shape, dtype, end - begin)
 
 
@@ -200,7 +200,7 @@ def misfits(given: Mapping[str, TensorInfo], own: Mapping[str, TensorInfo]) -> d
     for key, theirs in given.items():
         ours = own.get(key)
         if ours is None:
-            found[key] = "the net has none of that name"
+            found[key] = "the network has no tensor of that name"
         elif ours.shape != theirs.shape or not convertible(theirs.dtype, ours.dtype):
             found[key] = f"{theirs} there, {ours} here"
     return found
@@ -221,4 +221,4 @@ def misfit_words(start: StartWeights, told: Mapping[str, str]) -> str:
     first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:4])
     more = f" and {len(told) - 4} more" if len(told) > 4 else ""
     name, does = start.name or Path(start.path).name, "does" if len(told) == 1 else "do"
-    return f"{len(told)} of the start weights of {name} {does} not fit the net: {first}{more}."
+    return f"{len(told)} of the start weights of {name} {does} not fit the network: {first}{more}."

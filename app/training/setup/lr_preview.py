@@ -64,17 +64,17 @@ def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule
     words = ""
     if name == "StepLR":
         params = {"step_size": max(moves // 3, 1)}
-        words = f"step_size was set to a third of {run}."
+        words = f"step_size was set to 1/3 of {run}."
     elif name == "MultiStepLR":
         params = {"milestones": tuple(sorted({max(moves // 2, 1), max(3 * moves // 4, 1)}))}
-        words = f"milestones were set to a half and three quarters of {run}."
+        words = f"milestones were set to 1/2 and 3/4 of {run}."
     elif name == "ExponentialLR":
         params = {"gamma": float(f"{0.01 ** (1 / moves):.4g}") if moves > 1 else 0.1}
-        words = f"gamma was set so that the rate falls to about a hundredth over {run}."
+        words = f"gamma was set so that the rate falls to about 1/100 over {run}."
     elif name == "CosineAnnealingLR":
         params, words = {"T_max": moves}, f"T_max was set to {run}."
     elif name == "CosineAnnealingWarmRestarts":
-        params, words = {"T_0": max(moves // 3, 1)}, f"T_0 was set to a third of {run}."
+        params, words = {"T_0": max(moves // 3, 1)}, f"T_0 was set to 1/3 of {run}."
     elif name == "PolynomialLR":
         params, words = {"total_iters": moves}, f"total_iters was set to {run}."
     elif name == "OneCycleLR":
@@ -136,12 +136,12 @@ def preview(config: TrainingConfig, length: Span) -> Preview:
 
     schedule = config.schedule
     if schedule is None:
-        return Preview(words="The rate stays as it is.")
+        return Preview(words="The learning rate is constant.")
     if schedule.choice.name == PLATEAU:
-        return Preview(words="It waits for the validation loss, so nobody can say beforehand when the rate falls.")
+        return Preview(words="It depends on the validation loss, so the rate cannot be previewed.")
     moves = length.moves(schedule.per)
     if moves is None:
-        return Preview(words="How many steps the run has is known once its data are here.")
+        return Preview(words="The number of steps is known once the data have been read.")
     parameter = torch.zeros(1, 1, requires_grad=True)
     optimizer = make_optimizer(config.optimizer, [parameter])
     moving = make_schedule(schedule, optimizer)

@@ -28,14 +28,14 @@ def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
         for name, tensor in _kept(module):
             if tensor.grad_fn is not None:
                 text = (
-                    f"{where}{name} is kept with its graph, and so is everything that it was computed from. "
-                    f"Keep {name}.detach(), or the number {name}.item()."
+                    f"{where}{name} is stored with its autograd graph, which keeps everything that it was computed "
+                    f"from in memory. Store {name}.detach(), or the number {name}.item()."
                 )
                 found.append(Mistake(path, name, text))
             elif tensor.numel() and _place(tensor) in owners:
                 text = (
-                    f"{where}{name} is no copy of {owners[_place(tensor)]} but the same memory: it changes with every "
-                    f"step. Keep {name}.clone()."
+                    f"{where}{name} is not a copy of {owners[_place(tensor)]} but shares its memory: it changes with "
+                    f"every step. Store {name}.clone()."
                 )
                 found.append(Mistake(path, name, text))
     return tuple(found)

@@ -89,9 +89,9 @@ def made_info(job: Job) -> DataInfo:
     """What the data would say of themselves, without reading them. Raises JobError, DataError."""
     spec: SourceSpec = spec_of(job.data)
     if len(job.source.inputs) != 1:
-        raise JobError(f"A dry run makes data for one input, and the net has {len(job.source.inputs)}.")
+        raise JobError(f"A dry run creates synthetic data for one input, and the network has {len(job.source.inputs)}.")
     if not spec.is_read:
-        raise JobError("What the labels are is known once the file has been looked at: choose one under Data.")
+        raise JobError("The labels are known once the file has been read: choose one under Data.")
     size = job.training.batch_size
     return DataInfo(
         spec.key, spec.label, spec.shape, spec.dtype, spec.classes, size, size, spec.task,

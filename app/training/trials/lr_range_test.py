@@ -55,9 +55,9 @@ def rate_test(
     """
     check_numbers(job)
     if not 0 < lowest < highest or not math.isfinite(highest):
-        raise JobError(f"The rates go from {lowest:g} to {highest:g}; both must be above 0, the last above the first.")
+        raise JobError(f"The rates go from {lowest:g} to {highest:g}; both must be above 0 and increasing.")
     if batches < 2 * BEGINNING:
-        raise JobError(f"{batches} batches are too few; take {2 * BEGINNING} or more.")
+        raise JobError(f"{batches} batches are too few; use {2 * BEGINNING} or more.")
     plain = replace(job.training, schedule=None, ema=None, accumulate=1, compile=False)
     job = replace(job, training=plain)
     device = resolve(plain.device).id
@@ -67,7 +67,7 @@ def rate_test(
     with aside(plain.seed):
         stepper = stepper_of(job, data.info, device)
     if not stepper.rate > 0:
-        raise JobError(f"{plain.optimizer.name} has no learning rate above 0 to begin with; set its lr.")
+        raise JobError(f"{plain.optimizer.name} has no initial learning rate above 0; set its lr.")
     stepper.model.train()
     reader = data.train.batches(_chunks(data.info.train_count, plain.batch_size, plain.seed, device))
     rates: list[float] = []
@@ -93,7 +93,7 @@ def rate_test(
             smoothed.append(mean)
             tell(number + 1, batches)
             if number >= 2 * BEGINNING and mean > TOO_HIGH * max(min(smoothed), 1e-8):
-                ended = f"The loss ran away at a rate of {rate:.2g}."
+                ended = f"The loss diverged at a rate of {rate:.2g}."
                 break
     finally:
         if isinstance(reader, Generator):

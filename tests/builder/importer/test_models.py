@@ -370,7 +370,7 @@ def own_file(tmp_path: Path) -> Path:
 def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(own_file: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "p.tape"
     assert run(["import", f"{own_file}:Mine", "--input", "1x3", "-o", str(out)]) == 1
-    assert "give --trust" in capsys.readouterr().err and not (tmp_path / "mark").exists() and not out.exists()
+    assert "pass --trust" in capsys.readouterr().err and not (tmp_path / "mark").exists() and not out.exists()
     arguments = ["import", f"{own_file}:Mine", "--input", "1x3", "--args", '{"width": 9}', "--trust", "--keep-weights"]
     assert run([*arguments, "-o", str(out)]) == 0
     assert (tmp_path / "mark").exists() and "36 parameters" in capsys.readouterr().out

@@ -233,7 +233,7 @@ def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(shown, run):
     for step, loss in enumerate([0.0, -3.0, math.nan, math.inf, 0.5], start=70):
         run.history.add(StepDone(4, step, loss, 64, 1.0 + step))
     shown.redraw()
-    assert "values up to 0 left out" in shown.loss.heading.texts[1]
+    assert "non-positive values omitted" in shown.loss.heading.texts[1]
     shown.set_log(False)
     assert shown.loss.plot.view.viewRange()[1][0] < -3
     shown.grab()

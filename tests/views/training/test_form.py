@@ -173,7 +173,7 @@ def test_a_warmup_that_a_schedule_cannot_have_is_refused_in_words(
     document.apply("choose", replace(document.project, training=training))
     into(qtbot, line(form.schedule.when.editor("warmup")), "5")
     problem = form.schedule.when.rows["warmup"].problem
-    qtbot.waitUntil(lambda: "takes no warmup" in problem.text())
+    qtbot.waitUntil(lambda: "does not support warmup" in problem.text())
     assert document.project.training.schedule == schedule
 
 
@@ -201,13 +201,13 @@ def test_what_is_frozen_is_named_as_left_out(form: TrainingForm, document: Docum
     node = next(node for node in graph.nodes.values() if node.name == "fc1")
     document.apply("freeze", replace(document.project, graph=graph.with_node(replace(node, frozen=True))))
     form.set_analysis(analyse(document.project.graph))
-    assert form.groups.frozen.text() == "Left out, because it is frozen: fc1."
+    assert form.groups.frozen.text() == "Ignored, because it is frozen: fc1."
 
 
 def test_an_optimizer_without_groups_says_so(qtbot: QtBot, form: TrainingForm, document: Document) -> None:
     training = replace(document.project.training, optimizer=Choice("LBFGS"))
     document.apply("choose", replace(document.project, training=training))
-    qtbot.waitUntil(lambda: "takes no groups" in form.groups.words.text())
+    qtbot.waitUntil(lambda: "does not support parameter groups" in form.groups.words.text())
     assert not form.groups.add.isEnabled()
 
 

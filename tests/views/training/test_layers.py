@@ -132,7 +132,7 @@ def test_the_inside_of_a_layer_is_shown_with_what_it_was_made_from(qtbot):
     assert card.heading.texts[1] == "conv1: 5×4×4; 2 more"
     assert card.words.text() == "of 100, label 3; with fresh weights, seed 0"
     card.what.set_value("filters")
-    assert card.grid.count == 0 and card.heading.texts[1] == "no filters to picture"
+    assert card.grid.count == 0 and card.heading.texts[1] == "no filters to display"
     with qtbot.waitSignal(card.wanted) as told:
         card.sample.setFocus()
         qtbot.keyClick(card.sample, Qt.Key.Key_Up)

@@ -189,7 +189,7 @@ def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, con
 def test_standing_batch_by_batch_is_said_once(console):
     console.tell([Paused(1, 1), Paused(1, 2)])
     console.tell([Paused(1, 3), Resumed(1, 3), Paused(1, 9)])
-    assert console.texts == ["Paused after step 1.", "Goes on after step 3.", "Paused after step 9."]
+    assert console.texts == ["Paused after step 1.", "Resumed after step 3.", "Paused after step 9."]
 
 
 def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):

@@ -63,7 +63,7 @@ def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWind
         else:
             window.cure_network(errors[0].cures[0])
     settled(qtbot, window)
-    assert window.run_control.blocked == "" and form.data.fit.words.text() == "They fit."
+    assert window.run_control.blocked == "" and form.data.fit.words.text() == "They match."
     assert window.document.project.training.loss.name == "MSELoss"
     form.numbers.edited.emit("epochs", 2, None)
     window.run_control.run()

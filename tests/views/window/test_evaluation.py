@@ -49,7 +49,7 @@ def trained(qtbot: QtBot, window: MainWindow) -> Run:
 def test_newest_weights_start_weights_and_a_checkpoint(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
     page, control = window.evaluation, window.evaluation_control
     evaluated(qtbot, window)
-    assert page.found.weights == "start weights, for there was no run yet"
+    assert page.found.weights == "start weights, since there is no run yet"
     first = page.found.loss
     made = trained(qtbot, window)
     evaluated(qtbot, window)

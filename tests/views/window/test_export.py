@@ -113,7 +113,7 @@ def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(
     qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_extra, "PACKAGES", ("onnx_of_nowhere",))
-    dialog = ExportDialog(tmp_path, "untrained, drawn with seed 0")
+    dialog = ExportDialog(tmp_path, "untrained, initialised with seed 0")
     qtbot.addWidget(dialog)
     dialog.show()
     assert not dialog.boxes["onnx"].isEnabled() and "pip install tapedeck[onnx]" in dialog.words["onnx"].text()

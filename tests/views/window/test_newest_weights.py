@@ -90,7 +90,7 @@ def test_a_capture_has_them_and_says_so_until_the_net_is_another(qtbot: QtBot, w
     before = room.tape
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: room.tape is not before, timeout=60_000)
-    assert "weights untrained, drawn with seed 0" in room.head.accessibleName()
+    assert "weights untrained, initialised with seed 0" in room.head.accessibleName()
 
 
 def test_export_and_save_weights_write_them_and_name_them(

@@ -112,8 +112,8 @@ def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_neve
         assert np.array_equal(there.steps["loss"], whole), "and it is kept as one"
         again.runs.choose(done)
         again.runs.go_on.click()
-        qtbot.waitUntil(lambda: "has come to its end" in again.banner.reason())
-        assert "Run 2 goes on." in again.console.texts
+        qtbot.waitUntil(lambda: "is finished" in again.banner.reason())
+        assert "Run 2 resumes." in again.console.texts
     finally:
         closed(again)
 
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_run_is_kept_elsewhere(
     assert window.session.current.recorder.kept.folder.is_relative_to(window.settings.runs_folder)
     (kept,) = listed(qtbot, window, 1)
     assert kept.folder == window.session.current.recorder.kept.folder
-    assert any("kept elsewhere" in text for text in told)
+    assert any("saved in another folder" in text for text in told)
 
 
 def test_settings_that_a_file_does_not_state_are_dashes(tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtb
     ready(qtbot, window)
     window.runs_control.go_on(first)
     qtbot.waitUntil(lambda: len(window.session.runs) == 2)
-    assert window.banner.isVisible() and window.banner.title() == "Not the newest checkpoint was taken"
-    assert f"{last.path} is empty. The run goes on from best.pt." in window.banner.reason()
+    assert window.banner.isVisible() and window.banner.title() == "An older checkpoint was used"
+    assert f"{last.path} is empty. The run resumes from best.pt." in window.banner.reason()
     wait_for(qtbot, window, "done")
 
 
@@ -262,7 +262,7 @@ def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_ca
     assert "step-00000001.pt could not be written: No space left on device" in window.banner.reason()
     fails[0] = False
     qtbot.waitUntil(lambda: not window.banner.isVisible())
-    assert any("Checkpoints are written again" in text for text in told)
+    assert any("Checkpoints are being saved again" in text for text in told)
     window.run_control.stop()
     wait_for(qtbot, window, "stopped")
     assert window.banner.isVisible() and window.banner.title() == "Not everything of this run could be kept"

@@ -70,21 +70,21 @@ def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: MainWindow)
     window.actions_by_key["run"].trigger()
     qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
     window.actions_by_key["dry-run"].trigger()
-    assert window.banner.isVisible() and "A run goes on" in window.banner.reason()
+    assert window.banner.isVisible() and "A run is in progress" in window.banner.reason()
     window.session.stop()
     qtbot.waitUntil(lambda: not window.banner.isVisible(), timeout=60_000)
 
 
 def test_a_rate_that_is_none_is_refused_in_words(qtbot: QtBot, window: MainWindow) -> None:
     window.run_control.set_rate(0.1)
-    assert window.banner.isVisible() and window.banner.title() == "No run goes on"
+    assert window.banner.isVisible() and window.banner.title() == "No run is in progress"
     rates = window.training_form.live_rate
     rates.show_rate(0.5)
     rates.field.set_value(0.0)
     heard: list[float] = []
     rates.wanted.connect(heard.append)
     rates.apply()
-    assert rates.field.invalid() == "A learning rate is above 0." and not heard
+    assert rates.field.invalid() == "A learning rate must be above 0." and not heard
 
 
 def test_a_rate_is_found_and_used_as_one_step(qtbot: QtBot, window: MainWindow) -> None:
@@ -118,7 +118,7 @@ def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: MainWindow) -> N
     window.actions_by_key["dry-run"].trigger()
     qtbot.waitUntil(lambda: window.findChild(DryRunDialog) is not None, timeout=60_000)
     dialog = window.findChild(DryRunDialog)
-    assert dialog.heading.text() == "Everything goes together"
+    assert dialog.heading.text() == "Everything fits together"
     dialog.accept()
     assert not window.session.runs
 
@@ -156,7 +156,7 @@ def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: 
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
     window.actions_by_key["dry-run"].trigger()
     qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
-    assert window.banner.title().startswith("The dry run stopped: Muon") and "2D" in window.banner.title()
+    assert window.banner.title().startswith("The dry run failed: Muon") and "2D" in window.banner.title()
 
 
 def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, window: MainWindow) -> None:
@@ -172,7 +172,7 @@ def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, w
     assert [line.now.text() for line in rates.lines] == [
         "Learning rate of the main group: 0.0100 now", "Learning rate of fc1: 3e−4 now"
     ]  # fmt: skip
-    assert "Each parameter group keeps its rate until its own is set." in rates.why.text()
+    assert "Other parameter groups keep their rates." in rates.why.text()
     field = rates.lines[1].field
     qtbot.mouseClick(field, LEFT, pos=QPoint(8, 10))
     qtbot.keyClick(field, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)

@@ -89,8 +89,7 @@ def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
     inputs[1, 2] = np.nan
     peek = BatchPeek(3, inputs, np.array([0, 1, 2]), None, None, ("a", "b"), "classes", "ValueError: no")
     assert notes(peek) == (
-        "All 3 samples, 4 each. 1 of them hold numbers that are not finite. "
-        "The net gives nothing for them: ValueError: no"
+        "All 3 samples, 4 each. 1 of them contain non-finite values. The network failed on them: ValueError: no"
     )
     dialog = BatchDialog(peek, "Paused.")
     qtbot.addWidget(dialog)
@@ -124,5 +123,5 @@ def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(qtbot
     window.network_selection.set([node], None)
     page = window.layer_page
     qtbot.waitUntil(lambda: page.inside.inside is not None)
-    assert page.layer == "conv1" and page.inside.inside.weights == "weights untrained, drawn with seed 0"
+    assert page.layer == "conv1" and page.inside.inside.weights == "weights untrained, initialised with seed 0"
     assert page.inside.grid.count == page.inside.inside.channels.count

@@ -181,7 +181,7 @@ class LossChart(Chart):
     def _say_scale(self) -> None:
         scale = "log scale" if self._log else "linear"
         if self._left_out:
-            scale += ", values up to 0 left out"
+            scale += ", non-positive values omitted"
         self.heading.set(note=f"{self._name}, {scale}" if self._name else scale)
 
     def entries(self, index: int | None) -> Sequence[Entry]:
@@ -220,7 +220,7 @@ class AccuracyChart(Chart):
 
     def redraw(self) -> None:
         shares = has_accuracy(self.history)
-        self.heading.set("Accuracy" if shares else "Metrics", "%" if shares else "of the validation samples")
+        self.heading.set("Accuracy" if shares else "Metrics", "%" if shares else "of validation samples")
         self.plot.left.set_kind("percent" if shares else "number")
         epochs = self.history.epochs
         x = self.scale.of(epochs["step"], epochs["seconds"])

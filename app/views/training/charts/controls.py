@@ -36,13 +36,13 @@ class CurveControls(QWidget):
         self._slider.setRange(0, len(STEPS) - 1)
         self._slider.setValue(STEPS.index(START))
         self._slider.setFixedWidth(84)
-        self._slider.setAccessibleName("Smoothing of the loss")
-        self._slider.setToolTip("How much of the past is in the smoothed loss: an exponential moving average")
+        self._slider.setAccessibleName("Loss smoothing")
+        self._slider.setToolTip("Weight of past values in the smoothed loss (exponential moving average)")
         self._weight = label("", "caption")
         self._weight.setMinimumWidth(self._weight.fontMetrics().horizontalAdvance("0.00") + 4)
         self._mode = Segmented([("step", "Step"), ("epoch", "Epoch"), ("time", "Time")], "Horizontal axis")
-        self._follow = Button("Follow the run", "link")
-        self._follow.setToolTip("Show the whole run again and grow with it (or double-click a chart)")
+        self._follow = Button("Follow run", "link")
+        self._follow.setToolTip("Show the whole run and keep following it (or double-click a chart)")
         self._follow.hide()
         self._export = icon_button("export", "Export the curves")
         self._export.clicked.connect(self._ask_format)
@@ -112,5 +112,5 @@ class CurveControls(QWidget):
         try:
             export.save(self._page, path, kind)
         except OSError as error:
-            text = f"“{path}” was not written: {error.strerror or error}. Choose another folder."
+            text = f"“{path}” could not be written: {error.strerror or error}. Choose another folder."
             QMessageBox.warning(self, "Export the curves", text)

@@ -102,7 +102,7 @@ class Curves(QWidget):
         for splitter in (self.cards, side, middle):
             splitter.setChildrenCollapsible(False)
             splitter.setHandleWidth(1)
-        hint = "Loss, accuracy, gradient norms and memory are drawn here while a run goes on."
+        hint = "Loss, accuracy, gradient norms and memory are plotted here while a run trains."
         self.empty = EmptyState("curves", "No run yet", hint, "Run")
         self._pages = QWidget()
         self._stack = QStackedLayout(self._pages)

@@ -179,9 +179,9 @@ class GradientMap(Chart):
         self._hovered: int | None = None
         names = [(key, QUANTITIES[key].name) for key in quantities]
         self.choice = ChoiceField(names, self._quantity, pairs=True)
-        self.choice.setAccessibleName("What the map shows")
+        self.choice.setAccessibleName("Quantity in the map")
         self.choice.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
-        self.choice.setToolTip("What is shown of each layer")
+        self.choice.setToolTip("Quantity shown for each layer")
         self.choice.edited.connect(self.set_quantity)
         self.tools.addWidget(self.choice)
         self.words = label("", "caption", "warn")

@@ -28,7 +28,7 @@ class Bars(QWidget):
         self._called = ""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(180, 120)
-        self.setAccessibleName("Answer of the net")
+        self.setAccessibleName("Model output")
         theme.manager().changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
@@ -127,7 +127,7 @@ class Seen(QWidget):
         super().__init__(parent)
         self._image: QImage | None = None
         self.setFixedSize(side, side)
-        self.setAccessibleName("What the net sees")
+        self.setAccessibleName("Model input")
         theme.manager().changed.connect(self.update)
 
     def show_picture(self, pixels: Picture | None) -> None:

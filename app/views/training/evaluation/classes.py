@@ -16,11 +16,11 @@ Index = QModelIndex | QPersistentModelIndex
 ROOM, LEAST = 22, 44  # beside the words of a header, which its arrow needs; the class column
 COLUMNS = ("Class", "Precision", "Recall", "F1", "Support")
 MEANINGS = (
-    "The class, as the data call it",
-    "Of what is called this class, the share that is of it",
-    "Of what is of this class, the share that is called so",
-    "The harmonic mean of precision and recall",
-    "Samples of this class",
+    "Class name in the data",
+    "Fraction of predictions of this class that are correct",
+    "Fraction of samples of this class that are predicted correctly",
+    "Harmonic mean of precision and recall",
+    "Number of samples of this class",
 )
 
 

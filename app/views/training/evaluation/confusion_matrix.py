@@ -117,7 +117,7 @@ class ConfusionMatrix(QWidget):
         true, called = cell
         count, row = int(found.confusion[cell]), int(found.confusion[true].sum())
         share = f" ({numbers.share(count, row)} of it)" if row else ""
-        what = "rightly called so" if true == called else f"called {found.name(called)}"
+        what = "classified correctly" if true == called else f"predicted as {found.name(called)}"
         return f"{figures.count(count)} of class {found.name(true)} {what}{share}"
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -109,7 +109,7 @@ class EvaluationControl(QObject):
                 return run.job, lambda: (thread.weights(), name)
         analysis = window.live.analysis
         if analysis is None or not window.live.up_to_date:
-            raise LookupError("The drawing is still being checked. Try again in a moment.")
+            raise LookupError("The network is still being checked. Try again in a moment.")
         if window.live.errors:
             first = window.live.errors[0]
             raise LookupError(f"The network cannot run yet: {first.message}. {first.reason}")
@@ -147,7 +147,7 @@ class EvaluationControl(QObject):
         try:
             job, weights = self._source()
         except LookupError as error:
-            self._page.refuse("There is nothing to evaluate yet", str(error))
+            self._page.refuse("Nothing to evaluate yet", str(error))
             return
         stop = self._stop = threading.Event()
         old, threads = self._evaluator, _threads()
@@ -192,7 +192,7 @@ class EvaluationControl(QObject):
         self._settle()
         if isinstance(answer, Failure):
             if not isinstance(answer.error, Cancelled):
-                self._page.refuse("The net was not evaluated", str(answer.error))
+                self._page.refuse("Evaluation failed", str(answer.error))
             return
         self._evaluator = answer.evaluator
         self._page.trying.set_survey(answer.survey)
@@ -241,7 +241,7 @@ class EvaluationControl(QObject):
             self._page.trying.show_answer(answer)
 
     def _not_tried(self, failure: Failure) -> None:
-        self._page.refuse("The net did not take this", str(failure.error))
+        self._page.refuse("The network rejected this input", str(failure.error))
 
     # --- Out
 
@@ -262,7 +262,7 @@ class EvaluationControl(QObject):
         try:
             atomic.write_text(path, found.to_csv() if what == "samples" else found.classes_csv())
         except OSError as error:
-            self._window.refuse(f"{path.name} was not written", error.strerror or str(error))
+            self._window.refuse(f"{path.name} could not be written", error.strerror or str(error))
             return
         self._window.say(f"Wrote {path.name}", str(path.parent))
 
@@ -280,7 +280,7 @@ def _newest_kept(folder: Path) -> tuple[Any, str]:
     """The weights of the newest run in a folder of runs, and what they are called. Raises CheckpointError, OSError."""
     newest = resume.newest_weights(folder)
     if newest is None:
-        return None, "start weights, for there was no run yet"
+        return None, "start weights, since there is no run yet"
     return checkpoint_weights(newest[0]), newest[1]
 
 
@@ -293,7 +293,7 @@ def _read_weights(path: Path) -> Any:
         try:
             return checkpoint_weights(path)
         except CheckpointError as error:
-            if "is no checkpoint of a run" not in str(error):
+            if "is not a checkpoint of a run" not in str(error):
                 raise
     return load_weights(path)
 

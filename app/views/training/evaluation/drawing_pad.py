@@ -131,7 +131,7 @@ class Pad(QWidget):
         if self._empty:
             painter.setPen(QColor("#8A919D"))  # on black in either theme
             painter.setFont(theme.font("label"))
-            words = "Draw here,\nor drop a picture"
+            words = "Draw here,\nor drop an image"
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, words)
         painter.end()
 

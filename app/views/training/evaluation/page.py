@@ -48,9 +48,11 @@ class Figures(QWidget):
         while (item := self._grid.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
-        rows = [("Loss", figures.figure(found.loss), "The mean over samples, as a run measures it after an epoch.")]
+        rows = [("Loss", figures.figure(found.loss), "Mean over the samples, as measured after each epoch of a run.")]
         if found.accuracy is not None:
-            rows.append(("Accuracy", f"{figures.percent(found.accuracy)} %", "The share that is called what it is."))
+            rows.append(
+                ("Accuracy", f"{figures.percent(found.accuracy)} %", "Fraction of samples classified correctly.")
+            )
         for name, value in found.metrics:
             score = SCORES[name]
             rows.append((score.label, f"{value:.4f}" if score.share else figures.figure(value), score.doc))
@@ -63,7 +65,9 @@ class Figures(QWidget):
         self._heading.setText(f"{figures.count(found.count)} {found.part} samples")
         words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g}\N{NO-BREAK SPACE}s."
         if found.augment:
-            words += f" Classes by the mean of {found.views} views of each picture; the loss is of the picture itself."
+            words += (
+                f" Classes from the mean over {found.views} augmented views of each image; loss on the original image."
+            )
         self._note.setText(words)
 
     def texts(self) -> list[str]:
@@ -94,7 +98,7 @@ class EvaluationPage(QWidget):
         self._make_results()
         self.banner = Banner("error", "")
         self.banner.hide()
-        hint = "The net is held against samples that it did not learn from: metrics, confusion, worst samples."
+        hint = "Evaluates the network on held-out samples: metrics, confusion matrix, worst samples."
         self.empty = EmptyState("check", "Nothing evaluated yet", hint, "Evaluate")
         body = QWidget()
         self._stack = QStackedLayout(body)
@@ -113,14 +117,14 @@ class EvaluationPage(QWidget):
     # building
 
     def _make_tools(self) -> None:
-        self.view = Segmented([("results", "Results"), ("try", "Try the net")], "What is shown")
+        self.view = Segmented([("results", "Results"), ("try", "Try the model")], "View")
         self.weights = Button("Newest weights", icon="layers")
-        self.weights.setToolTip("Which weights the net has here")
+        self.weights.setToolTip("Weights to evaluate")
         self.weights_menu = QMenu(self.weights)
         self.weights.setMenu(self.weights_menu)
         self.part = Segmented([(part, part.capitalize()) for part in PARTS], "Samples")
         self.augment = Button("No augmentation")
-        self.augment.setToolTip("Test-time augmentation: the class of a picture by the mean over changed copies of it")
+        self.augment.setToolTip("Test-time augmentation: predicts from the mean over augmented copies of an image")
         menu = QMenu(self.augment)
         self.augment_actions = {}
         for name in AUGMENTATIONS:
@@ -148,7 +152,7 @@ class EvaluationPage(QWidget):
         row.addWidget(self.export)
 
     def _make_results(self) -> None:
-        self.order = Segmented([(WRONG, "Misclassified"), (WORST, "Greatest loss")], "Which samples")
+        self.order = Segmented([(WRONG, "Misclassified"), (WORST, "Highest loss")], "Samples to list")
         self._heading = label("", "caption", "text2")
         self._all = Button("Show all", "link")
         top = QHBoxLayout()
@@ -212,7 +216,7 @@ class EvaluationPage(QWidget):
 
     def _show_view(self, key: str) -> None:
         trying = key == "try"
-        self.run.setText("Take weights anew" if trying else "Evaluate")
+        self.run.setText("Reload weights" if trying else "Evaluate")
         self.run.set_kind("secondary" if trying else "primary")
         for widget in (self.part, self.augment, self.export):
             widget.setVisible(not trying)
@@ -246,7 +250,7 @@ class EvaluationPage(QWidget):
             self.classes.classes.set_rows(found.class_rows())
             self.classes.setVisible(not values)
             self._export_classes.setVisible(not values)
-            self.order.set_option_enabled(WRONG, not values, "Values are never quite right or wrong")
+            self.order.set_option_enabled(WRONG, not values, "Regression values have no right or wrong")
             if values or not len(found.wrong()):
                 self.order.set_value(WORST)
             self.show_order()
@@ -264,7 +268,7 @@ class EvaluationPage(QWidget):
         wrong = self.order.value() == WRONG
         numbers = self.found.wrong() if wrong else self.found.worst()
         count = figures.count(len(numbers))
-        words = f"{count} of {figures.count(self.found.count)}" if wrong else f"{count}, the greatest loss first"
+        words = f"{count} of {figures.count(self.found.count)}" if wrong else f"{count}, highest loss first"
         self._want(numbers, words)
 
     def show_cell(self, true: int, called: int) -> None:
@@ -274,7 +278,7 @@ class EvaluationPage(QWidget):
         self._cell = (true, called)
         numbers = self.found.cell(true, called)
         name, said = self.found.name(true), self.found.name(called)
-        words = f"{figures.count(len(numbers))} of class {name}, called {said}"
+        words = f"{figures.count(len(numbers))} of class {name}, predicted as {said}"
         self._all.show()
         self._want(numbers, words)
 
@@ -284,7 +288,7 @@ class EvaluationPage(QWidget):
             return
         order, columns = self.found.wrong(), self.found.columns
         there = ((columns["true"][order] == number) | (columns["called"][order] == number)).any(1)
-        words = f"{figures.count(int(there.sum()))} mistaken for or taken for {self.found.name(number)}"
+        words = f"{figures.count(int(there.sum()))} confused with {self.found.name(number)}"
         self._all.show()
         self._want(order[there], words)
 

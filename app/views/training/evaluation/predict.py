@@ -40,7 +40,7 @@ class TryPage(QWidget):
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.clear = Button("Clear", "flat", "trash")
         self.invert = Toggle("Invert", parent=self)
-        self.invert.setToolTip("Swap dark and light, for ink on paper where the net learnt from white on black")
+        self.invert.setToolTip("Invert brightness, for dark ink on paper if the network was trained on white on black")
         self.fields: list[NumberField] = []
         self._form = QScrollArea()
         self._lay_out()
@@ -57,7 +57,7 @@ class TryPage(QWidget):
         inside.addWidget(self.pad, 0, Qt.AlignmentFlag.AlignTop)
         beside = QVBoxLayout()
         beside.setSpacing(6)
-        beside.addWidget(label("What the net sees", "caption", "text2"))
+        beside.addWidget(label("Model input", "caption", "text2"))
         beside.addWidget(self.seen)
         tools = QHBoxLayout()
         tools.setSpacing(6)
@@ -78,8 +78,8 @@ class TryPage(QWidget):
         self._kinds.addWidget(draw)
         self._kinds.addWidget(self._form)
         self._inputs.setMaximumWidth(FORM + 190)
-        hint = "The net and its data are read once; then draw, drop a picture or type numbers."
-        self.empty = EmptyState("flask", "Nothing to try yet", hint)
+        hint = "Loads the model and its data once; then draw, drop an image or type numbers."
+        self.empty = EmptyState("flask", "No input yet", hint)
         main = QWidget()
         row = QHBoxLayout(main)
         row.setContentsMargins(14, 10, 14, 8)
@@ -108,7 +108,7 @@ class TryPage(QWidget):
         pictured, row = is_picture(survey.shape), len(survey.shape) == 1
         if not pictured and not row:
             shape = "×".join(map(str, survey.shape))
-            self.empty.set_text("There is no way to make such an input by hand", f"The net takes {shape} numbers.")
+            self.empty.set_text("This input cannot be entered by hand", f"The network takes {shape} numbers.")
             self._stack.setCurrentWidget(self.empty)
             return
         self._stack.setCurrentWidget(self._main)
@@ -124,7 +124,9 @@ class TryPage(QWidget):
         form = QFormLayout(body)
         form.setContentsMargins(0, 0, 10, 0)
         form.setSpacing(6)
-        words = "As the net gets them, at first the means of the training samples; the range beside each is theirs."
+        words = (
+            "Preprocessed inputs; initial values are the means of the training samples, with their range beside each."
+        )
         form.addRow(label(words, "caption", "text3", wrap=True))
         self.fields = []
         for number in range(survey.shape[0]):
@@ -145,12 +147,12 @@ class TryPage(QWidget):
     def take_picture(self, path: Path) -> None:
         """Try a picture file."""
         if self._survey is None or not is_picture(self._survey.shape):
-            self.refused.emit("The picture was not tried", "The net does not take pictures.")
+            self.refused.emit("The image could not be used", "The network does not take images.")
             return
         try:
             self._picture = read_picture(path)
         except OSError as error:
-            self.refused.emit("The picture was not tried", str(error))
+            self.refused.emit("The image could not be used", str(error))
             return
         self._name, self._given = path.name, None
         self._tell()
@@ -211,7 +213,7 @@ class TryPage(QWidget):
         if survey is None or not is_picture(survey.shape):
             return
         if self._given is not None:
-            self.words.setText(f"{self._name}, as the net gets it.")
+            self.words.setText(f"{self._name}, as the network receives it.")
             return
         height, width = survey.shape[-2:]
         size = f"{height}×{width}"

@@ -50,7 +50,7 @@ class ChoiceSection(Folding):
         self.name.setAccessibleName(title)
         self.name.edited.connect(self._named)
         self.place = QVBoxLayout()
-        self.words = label("PyTorch is loading; the parameters come with it.", "label", "text3", wrap=True)
+        self.words = label("PyTorch is loading; parameters appear when it is ready.", "label", "text3", wrap=True)
         self.body_layout.addWidget(self.name)
         self.body_layout.addWidget(self.words)
         self.body_layout.addLayout(self.place)

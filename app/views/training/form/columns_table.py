@@ -60,15 +60,15 @@ class ColumnsTable(QWidget):
                 widget.deleteLater()
         self._names = names
         self.roles, self.kinds = {}, {}
-        for column, text in enumerate(("column", "is", "taken as")):
+        for column, text in enumerate(("column", "is", "read as")):
             self._grid.addWidget(label(text, "caption", "text3"), 0, column)
         for line, name in enumerate(names, 1):
             self.roles[name] = ChoiceField((INPUT, TARGET, ALSO, LEFT_OUT))
             self.kinds[name] = ChoiceField((AUTO, NUMBER, KIND))
             self.roles[name].setMinimumWidth(ROLE)  # so that three columns have room beside one another
             self.kinds[name].setMinimumWidth(KIND_OF)
-            self.roles[name].setAccessibleName(f"What the column {name} is for")
-            self.kinds[name].setAccessibleName(f"What the column {name} is taken as")
+            self.roles[name].setAccessibleName(f"Role of column {name}")
+            self.kinds[name].setAccessibleName(f"Type of column {name}")
             self.roles[name].edited.connect(lambda role, name=name: self._role_chosen(name, role))
             self.kinds[name].edited.connect(lambda _kind: self._tell())
             words = label(name, "code", "text2")

@@ -36,7 +36,7 @@ class FitBox(QWidget):
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(2)
         grid.setColumnStretch(1, 1)
-        for line, (text, value) in enumerate((("Data give", self.data), ("The net takes", self.net))):
+        for line, (text, value) in enumerate((("Data provide", self.data), ("The network takes", self.net))):
             grid.addWidget(label(text, "caption", "text3"), line, 0, Qt.AlignmentFlag.AlignTop)
             grid.addWidget(value, line, 1)
         self._column = QVBoxLayout(self)
@@ -55,7 +55,7 @@ class FitBox(QWidget):
         self.data.setText(fit.data)
         self.net.setText(fit.net)
         set_property(self.words, "tone", "error" if fit.problems else "text3")
-        self.words.setText(" ".join(f"{one.message}." for one in fit.problems) or "They fit.")
+        self.words.setText(" ".join(f"{one.message}." for one in fit.problems) or "They match.")
 
     def _offer(self, cures: tuple[Cure, ...]) -> None:
         """A button a cure, made anew only where the cures are others."""

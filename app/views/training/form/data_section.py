@@ -35,19 +35,21 @@ if TYPE_CHECKING:
     from app.data.preview import Preview
 
 _SPLIT = (
-    Param("validation_fraction", "float", DataConfig.validation_fraction, minimum=0, doc="Share of samples held out."),
-    Param("test_fraction", "float", DataConfig.test_fraction, minimum=0, doc="Share of samples kept for a test."),
-    Param("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Decides which samples are held out."),
+    Param("validation_fraction", "float", DataConfig.validation_fraction, minimum=0,
+          doc="Fraction of samples held out for validation."),
+    Param("test_fraction", "float", DataConfig.test_fraction, minimum=0,
+          doc="Fraction of samples held out for testing."),
+    Param("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Seed of the random split."),
 )
 _LOADING = (
-    Param("shuffle", "bool", DataConfig.shuffle, doc="Draw a new order of the samples for every epoch."),
-    Param("drop_last", "bool", DataConfig.drop_last, doc="Leave out a last batch that is not full."),
+    Param("shuffle", "bool", DataConfig.shuffle, doc="Shuffles the samples in every epoch."),
+    Param("drop_last", "bool", DataConfig.drop_last, doc="Drops the last batch if it is incomplete."),
     Param("class_weights", "bool", DataConfig.class_weights,
-          doc="Weigh rare classes in the loss as much as common ones; of several losses in each that can."),
+          doc="Weights classes in the loss by inverse frequency, in every loss that supports it."),
 )  # fmt: skip
 _BAD = (
     Param("bad", "choice", DataConfig.bad, choices=("stop", "skip"),
-          doc="What happens to samples that cannot be read: the run does not start, or goes without them."),
+          doc="Unreadable samples: refuse to start the run, or skip them."),
 )  # fmt: skip
 _KINDS = {"int", "float", "bool", "choice", "str", "literal"}
 _NAMED = {"target"}  # chosen in the table of columns
@@ -86,7 +88,7 @@ class DataSection(Section):
         self.download.clicked.connect(lambda: self.download_requested.emit(self._config.source))
         self.pick = Button("Choose file …", icon="folder")
         self.pick.clicked.connect(self._pick)
-        self.trust = Button("Look at it …", "primary", icon="eye")
+        self.trust = Button("Review …", "primary", icon="eye")
         self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
         self.fit = FitBox()
         self.columns = ColumnsTable()
@@ -158,7 +160,7 @@ class DataSection(Section):
         spec, problem = self._known()
         self.split.setVisible(bare is not None and not bare.own_split)
         self.own_split.setVisible(bare is not None and bare.own_split)
-        self.own_split.setText("The validation samples are those that the authors of the data chose.")
+        self.own_split.setText("Uses the validation split chosen by the authors of the data.")
         self.loading.setVisible(bare is not None)
         self.bad.setVisible(bare is not None and bool(bare.picks))
         missing = bare is not None and not is_present(config.source, self._root)
@@ -171,7 +173,7 @@ class DataSection(Section):
         self._say(bare, spec, problem, missing)
         self._show_transforms(bare)
         if waits and not problem:
-            self.state.setText(f"{Path(config.path).name} is not trusted yet, so nothing of it was run.")
+            self.state.setText(f"{Path(config.path).name} is not trusted yet, so none of its code was run.")
         elif bare is not None and bare.picks and config.path and spec is not None and not spec.is_read and not problem:
             self.look()
 
@@ -185,7 +187,7 @@ class DataSection(Section):
 
     def _say(self, bare: SourceSpec | None, spec: SourceSpec | None, problem: str, missing: bool) -> None:
         if bare is None or spec is None:
-            self.words.setText("The project names data that are not known here. Choose others.")
+            self.words.setText("The project uses a data source that this version does not know. Choose another one.")
             self.state.setText("")
             self.balance.hide()
             return
@@ -195,10 +197,10 @@ class DataSection(Section):
         self.pick.setToolTip(self._config.path)
         sentences = [description.facts(spec, self._config)] if spec.is_read else []
         if bare.picks and self._config.path and not spec.is_read and not problem:
-            sentences.append(f"{Path(self._config.path).name} is not read yet.")
+            sentences.append(f"{Path(self._config.path).name} has not been read yet.")
         if bare.download_bytes:
-            here = f"Downloaded, in {self._root}."
-            sentences.append("Not downloaded; nothing is fetched unless you ask." if missing else here)
+            here = f"Downloaded to {self._root}."
+            sentences.append("Not downloaded yet; nothing is downloaded without asking." if missing else here)
         sentences += [*spec.notes, description.bad(spec, self._config.bad)]
         picking = bool(bare.picks) and not self._config.path
         set_property(self.state, "tone", "error" if problem and not picking else "text3")
@@ -266,7 +268,7 @@ class DataSection(Section):
     def _pick(self) -> None:
         spec, start = SOURCES[self._config.source], self._config.path or str(Path.home())
         if spec.picks == "folder":
-            name = QFileDialog.getExistingDirectory(self, "Folder of pictures", start)
+            name = QFileDialog.getExistingDirectory(self, "Image folder", start)
         else:
             kinds = f"{spec.label.removesuffix(' …')} ({spec.pattern});;All files (*)"
             name, _ = QFileDialog.getOpenFileName(self, "Choose data", start, kinds)
@@ -350,7 +352,7 @@ class DataSection(Section):
         failed = isinstance(answer, Failure)
         if failed and isinstance(answer.error, ReadingStopped):
             self.show_batch.show()
-            self.state.setText("Reading was stopped. Show a batch to begin it again.")
+            self.state.setText("Reading was stopped. Show a batch to restart it.")
             return
         self.show_config(config)
         if not failed:

@@ -61,7 +61,7 @@ class DownloadDialog(Dialog):
         self._source, self._root, self._fetch = source, root, fetch
         self._fetcher: _Fetcher | None = None
         self.words = label(
-            f"{megabytes(spec.download_bytes)} from {spec.host}, kept in {root}. Nothing else is fetched.",
+            f"{megabytes(spec.download_bytes)} from {spec.host}, saved in {root}. Nothing else is downloaded.",
             "body", "text2", wrap=True,
         )  # fmt: skip
         self.bar = QProgressBar()
@@ -88,7 +88,7 @@ class DownloadDialog(Dialog):
         self.bar.show()
         self.state.setProperty("tone", "text3")
         self.state.style().polish(self.state)
-        self.state.setText("Asking the server …")
+        self.state.setText("Connecting to the server …")
         self.state.show()
         self._fetcher = _Fetcher(self._fetch, self._source, self._root, self)
         self._fetcher.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
@@ -99,7 +99,9 @@ class DownloadDialog(Dialog):
         if self._fetcher is not None:
             done, total, name = self._fetcher.progress
             self.bar.setValue(round(1000 * done / total) if total else 0)
-            self.state.setText(f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Asking the server …")
+            self.state.setText(
+                f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Connecting to the server …"
+            )
 
     def _ended(self, failure: Failure | None) -> None:
         self._timer.stop()

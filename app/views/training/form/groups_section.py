@@ -100,7 +100,7 @@ class GroupsSection(KnobSection):
         self._layers = layers
         outer = list(islice(layers.frozen(), FEW + 1))
         names = ", ".join(outer[:FEW]) + (" and others" if len(outer) > FEW else "")
-        self.frozen.setText(f"Left out, because it is frozen: {names}." if outer else "")
+        self.frozen.setText(f"Ignored, because it is frozen: {names}." if outer else "")
         self.frozen.setVisible(bool(outer))
         self._mark()
 
@@ -173,9 +173,9 @@ class GroupsSection(KnobSection):
         schedule = self._training.schedule
         words = problem
         if not words and not self._training.groups:
-            words = "A layer in a group has a learning rate or a weight decay of its own; the first that fits counts."
+            words = "Overrides learning rate or weight decay for some layers; the first matching group applies."
         elif not words and schedule is not None and schedule.choice.name in RATES:
-            words = f"{schedule.choice.name} sets the rate of every group: an lr of its own does nothing."
+            words = f"{schedule.choice.name} sets the rate of every group, so a group's own lr has no effect."
         self.words.setText(words)
         self.words.setVisible(bool(words))
         self.add.setEnabled(not problem)
@@ -184,7 +184,7 @@ class GroupsSection(KnobSection):
         """Ask which layer gets a group of its own."""
         taken = {group.path for group in self._training.groups}
         left = (one for one in self._layers or () if one.trains and not one.frozen and one.path not in taken)
-        nothing = "No other layer has parameters to train."
+        nothing = "No other layer has trainable parameters."
         return pick_layer("Layers with parameters", left, self.add, self._add, nothing)
 
     def _add(self, layer: Layer) -> None:

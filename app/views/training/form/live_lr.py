@@ -15,11 +15,11 @@ from app.views.ui.widgets import Button, NumberField
 from app.views.ui.widgets.painting import label
 
 WHY = (
-    "The optimizer reads its rate at every step, so that alone can change. Batches, order, weights and the optimizer's "
-    "state were made when the run began. The curves mark the step, and train.py gives other numbers from there on."
+    "Only the learning rate can change during a run, since the optimizer reads it at every step. The curves mark the "
+    "step; from that step, results differ from train.py."
 )
-SCHEDULED = " A schedule goes on in proportion from the rate that is set."
-GROUPS = " Each parameter group keeps its rate until its own is set."
+SCHEDULED = " A schedule continues in proportion to the new rate."
+GROUPS = " Other parameter groups keep their rates."
 
 
 class RateLine(QWidget):
@@ -36,7 +36,7 @@ class RateLine(QWidget):
         self.field.edited.connect(self._edited)
         self.field.returnPressed.connect(self.apply)
         self.button = Button("Set")
-        self.button.setToolTip("Go on with this rate (Enter)")
+        self.button.setToolTip("Apply this rate (Enter)")
         self.button.clicked.connect(self.apply)
         row = QHBoxLayout()
         row.setSpacing(8)
@@ -80,7 +80,7 @@ class RateLine(QWidget):
             self._typed = False
             self.wanted.emit(float(rate))
         else:
-            self.field.set_invalid("A learning rate is above 0.")
+            self.field.set_invalid("A learning rate must be above 0.")
 
 
 class LiveRate(QWidget):

@@ -22,7 +22,7 @@ from app.views.ui.widgets import Button, ChoiceField
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
 
-_WEIGHT = (Param("weight", "float", 1.0, minimum=0, doc="What this loss is multiplied with in the sum."),)
+_WEIGHT = (Param("weight", "float", 1.0, minimum=0, doc="Weight of this loss in the total loss."),)
 
 
 def _pairs(targets: Sequence[TargetInfo]) -> list[tuple[str, str]]:
@@ -41,10 +41,10 @@ class OutputSection(ChoiceSection):
         self._key = f"training.loss of {row.output}"
         self.row = row
         self.target = ChoiceField(_pairs(targets), pairs=True)
-        self.target.setAccessibleName(f"What {row.output} is compared with")
+        self.target.setAccessibleName(f"Target of {row.output}")
         self.weight = ParamForm(_WEIGHT)
         self.weight.set_docs({"weight": _WEIGHT[0].doc})
-        self.first = Button("Measure accuracy of this output", "link")
+        self.first = Button("Report accuracy of this output", "link")
         self.none = Button("No loss for this output", "link")
         self.body_layout.insertWidget(0, label("compared with", "code", "text2"))
         self.body_layout.insertWidget(1, self.target)
@@ -96,7 +96,7 @@ class LossSection(ChoiceSection):
         self._several = self._weighs = False
         self.outputs: dict[str, OutputSection] = {}
         self.target = ChoiceField([("", "the target"), (INPUT, words(INPUT))], pairs=True)
-        self.target.setAccessibleName("What the output is compared with")
+        self.target.setAccessibleName("Target of the output")
         self.target.edited.connect(self._compare)
         self.compared = label("compared with", "code", "text2")
         self.told = label("", "label", "text3", wrap=True)
@@ -137,7 +137,7 @@ class LossSection(ChoiceSection):
 
     def _named(self, name: str) -> None:
         if self._rows:  # "Reset" of several losses gives back the one
-            self.rows_made.emit((), "Take one loss", None)
+            self.rows_made.emit((), "Use a single loss", None)
         else:
             super()._named(name)
 
@@ -188,11 +188,11 @@ class LossSection(ChoiceSection):
         told = ""
         if one and self._several:
             told = (
-                "The net has several outputs or gives a dictionary, or the data have several targets: each output is "
-                "compared with one target."
+                "The network has several outputs or returns a dictionary, or the data have several targets: each "
+                "output is compared with one target."
             )
         elif rows:
-            told = f"The sum is learnt from, each times its weight. Accuracy and metrics are those of {rows[0].output}."
+            told = f"The total loss is the weighted sum. Accuracy and metrics are those of {rows[0].output}."
             told += f" {balance.words(rows)}" if self._weighs else ""
         self.told.setText(told)
         self.told.setVisible(bool(told))
@@ -227,7 +227,7 @@ class LossSection(ChoiceSection):
 
     def _first(self, output: str) -> None:
         rows = sorted(self._rows, key=lambda row: row.output != output)
-        self.rows_made.emit(tuple(rows), f"Measure accuracy of {output}", None)
+        self.rows_made.emit(tuple(rows), f"Report accuracy of {output}", None)
 
     def _give_missing(self) -> None:
         known = {row.output for row in self._rows}

@@ -16,7 +16,7 @@ from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label, set_property
 
 MOST = 2_000  # layers to choose from
-GONE = "The net has no module of this name any more."
+GONE = "The network no longer has a module with this name."
 
 
 def pick_layer(

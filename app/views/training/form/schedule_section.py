@@ -27,9 +27,9 @@ from app.views.ui.widgets.painting import label, set_property
 NONE = ""
 _WHEN = (
     Param("per", "choice", "epoch", choices=("epoch", "step"),
-          doc="When the schedule moves: after every epoch, or after every step of the optimizer."),
+          doc="When scheduler.step() is called: after every epoch, or after every optimizer step."),
     Param("warmup", "int", 0, minimum=0,
-          doc="For so many of those epochs or steps the rate first rises in a line from a hundredth of its value."),
+          doc="Linear warmup from 1/100 of the rate, over this number of epochs or steps."),
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ class ScheduleSection(ChoiceSection):
     made = Signal(object, str, object)
 
     def __init__(self, background: Background, parent: QWidget | None = None) -> None:
-        names = [(NONE, "None: the rate stays"), *((name, name) for name in SCHEDULERS)]
+        names = [(NONE, "None: constant rate"), *((name, name) for name in SCHEDULERS)]
         super().__init__(
             "Schedule", names, registry.scheduler_params, lambda _choice: None, background, parent,
             opened=False, pairs=True,
@@ -168,7 +168,7 @@ class ScheduleSection(ChoiceSection):
         fitted = lr_preview.fitted(self.schedule, self._length) if self.schedule else None
         if fitted is not None:
             self.said.hide()
-            self.made.emit(fitted, "Make the schedule as long as the run", None)
+            self.made.emit(fitted, "Fit the schedule to the run", None)
 
     def _ask_preview(self) -> None:
         """Have torch say what the rate is, where it was not asked the same before."""
@@ -198,6 +198,6 @@ class ScheduleSection(ChoiceSection):
     def _no_preview(self, failure: Failure) -> None:
         self.plot.hide()
         known = isinstance(failure.error, ChoiceError)
-        self.plot_words.setText(str(failure.error) if known else f"It cannot be drawn: {failure.error}")
+        self.plot_words.setText(str(failure.error) if known else f"It cannot be plotted: {failure.error}")
         set_property(self.plot_words, "tone", "error")
         self.plot_words.show()

@@ -19,75 +19,79 @@ def _param(name: str, kind: str, doc: str, **more: Any) -> Param:
 
 
 RUN = (
-    _param("epochs", "int", "How often the run sees all training samples.", minimum=1),
-    _param("batch_size", "int", "Samples in one step of the optimizer.", minimum=1),
-    _param("seed", "int", "Decides the first weights, the order and the dropout.", minimum=0),
-    _param("max_steps", "int", "Ends the run after so many batches, whatever epochs says; None for no limit.",
+    _param("epochs", "int", "Number of passes over the training samples.", minimum=1),
+    _param("batch_size", "int", "Samples per optimizer step.", minimum=1),
+    _param("seed", "int", "Random seed of initial weights, shuffling and dropout.", minimum=0),
+    _param("max_steps", "int", "Maximum number of batches, regardless of epochs; None for no limit.",
            minimum=1, optional=True),
-    _param("max_minutes", "float", "Ends the run after so many minutes; None for no limit. How many steps that is "
-           "differs from run to run.", minimum=0, optional=True),
-    _param("patience", "int", "Ends the run after so many epochs without a smaller validation loss; 0 for never.",
+    _param("max_minutes", "float", "Maximum duration in minutes; None for no limit. The number of "
+                                   "steps varies between runs.", minimum=0, optional=True),
+    _param("patience", "int", "Early stopping: epochs without a lower validation loss before the run ends; 0 to "
+                              "disable.",
            minimum=0),
-    _param("one_batch", "bool", "Learns the first batch of the data and nothing else. A net that is put together "
-           "rightly brings its loss to almost nothing."),
+    _param("one_batch", "bool", "Overfits the first batch as a sanity check: a correct network drives its loss "
+                                "close to 0."),
 )  # fmt: skip
 
 GRADIENTS = (
-    _param("accumulate", "int", "The optimizer takes a step every so many batches, on the mean of their gradients: "
-           "as large batches would, in less memory.", minimum=1),
-    _param("clip_norm", "float", "Gradients are made shorter together where their norm is above this "
-           "(clip_grad_norm_); None for never.", minimum=0, optional=True),
-    _param("clip_value", "float", "Each number of a gradient is kept between minus this and this "
-           "(clip_grad_value_); None for never.", minimum=0, optional=True),
-    _param("not_finite", "choice", "What happens at a batch whose loss is nan or infinite: the run stops and names the "
-           "first bad layer, or the batch is skipped and told.", choices=("stop", "skip")),
+    _param("accumulate", "int", "Gradient accumulation: batches per optimizer step, averaging their "
+                                "gradients. Acts like a larger batch in less memory.", minimum=1),
+    _param("clip_norm", "float", "Rescales all gradients if their total norm exceeds this "
+                                 "(clip_grad_norm_); None to disable.", minimum=0, optional=True),
+    _param("clip_value", "float", "Clamps every gradient element to [-v, v] (clip_grad_value_); "
+                                  "None to disable.", minimum=0, optional=True),
+    _param("not_finite", "choice", "If the loss is NaN or infinite: stop the run and name the "
+                                   "first bad layer, or skip the batch and report it.", choices=("stop", "skip")),
 )  # fmt: skip
 
 SPEED = (
-    _param("amp", "choice", "Runs the forward in this precision where that is safe (torch.autocast). float16 comes "
-           "with a scaler of the loss (GradScaler).", choices=("bfloat16", "float16"), optional=True),
-    _param("channels_last", "bool", "Keeps pictures with the channels last in memory, which convolutions on some "
-           "devices like better."),
-    _param("compile", "bool", "torch.compile makes code of its own for the forward. The first step takes long, the "
-           "rest may be faster; numbers may differ in the last digits."),
-    _param("threads", "int", "CPU threads for one operation (torch.set_num_threads). 0 takes one for a net too small "
-           "to be shared out, else torch's choice. Another number may change the last digits.", minimum=0),
-    _param("deterministic", "bool", "Refuses operations that may give other numbers each time "
-           "(torch.use_deterministic_algorithms), and lets cuDNN measure nothing (benchmark off)."),
-    _param("anomaly", "bool", "Has backward name the operation of the forward that gave a nan "
-           "(torch.autograd.set_detect_anomaly). Slow."),
-    _param("cudnn_benchmark", "bool", "Has cuDNN try its ways to convolve on the first batch of each size and keep the "
-           "fastest (torch.backends.cudnn.benchmark), on CUDA. Not with deterministic, whose numbers it could change."),
+    _param("amp", "choice", "Mixed precision: runs the forward pass in this dtype where safe (torch.autocast). "
+                            "float16 uses a GradScaler.", choices=("bfloat16", "float16"), optional=True),
+    _param("channels_last", "bool", "Stores images in channels_last memory format, which is faster for convolutions "
+                                    "on some devices."),
+    _param("compile", "bool", "Compiles the forward pass (torch.compile). The first step is slow, later steps may "
+                              "be faster; results may differ in the last digits."),
+    _param("threads", "int", "CPU threads per operation (torch.set_num_threads). 0 uses one thread for "
+                             "small networks, else torch's default. Other values may change the last "
+                             "digits.", minimum=0),
+    _param("deterministic", "bool", "Rejects nondeterministic operations (torch.use_deterministic_algorithms) and "
+                                    "disables cuDNN autotuning."),
+    _param("anomaly", "bool", "Reports the forward operation that produced a NaN in backward "
+                              "(torch.autograd.set_detect_anomaly). Slow."),
+    _param("cudnn_benchmark", "bool", "cuDNN autotuning: benchmarks convolution algorithms for each input size and "
+                                      "uses the fastest (torch.backends.cudnn.benchmark). CUDA only; not together "
+                                      "with deterministic."),
 )  # fmt: skip
 
 REGULAR = (
-    _param("ema", "float", "Decay of a running mean of the weights, such as 0.999, which is validated and kept in "
-           "their place; None for none.", minimum=0, optional=True),
-    _param("mixup", "float", "Mixes pairs of samples by a share drawn from Beta(alpha, alpha), and what they are "
-           "compared with by the same: values as they are, of classes the losses. Alpha; 0 for none.", minimum=0),
+    _param("ema", "float", "Decay of an exponential moving average (EMA) of the weights, such as "
+                           "0.999; the average is validated and saved. None to disable.", minimum=0, optional=True),
+    _param("mixup", "float", "Mixup: blends pairs of samples and their targets with a ratio drawn from "
+                             "Beta(alpha, alpha). Value targets are blended, for classes the losses. 0 "
+                             "to disable.", minimum=0),
 )  # fmt: skip
 
 CHECKPOINTS = (
-    _param("save_every", "int", "Batches between two checkpoints; 0 keeps those of the best epoch and of the last.",
+    _param("save_every", "int", "Batches between checkpoints; 0 keeps only the best and the last epoch.",
            minimum=0),
 )  # fmt: skip
 
 NO_DECAY = (
-    _param("no_decay", "bool", "Parameters of one dimension, which are biases and the scales of norms, go without "
-           "weight decay."),
+    _param("no_decay", "bool", "Excludes one-dimensional parameters (biases, norm scales) from weight decay."),
 )  # fmt: skip
 
 WORDS = {
-    "Gradients": "Between backward and the optimizer's step.",
-    "Precision and speed": "What makes a step faster or smaller, and how it is repeated.",
-    "Regularisation": "Label smoothing is a parameter of the loss, dropout a layer, weight decay the optimizer's.",
-    "Checkpoints": "Everything that a run needs to go on, written beside it.",
+    "Gradients": "Gradient processing between backward and optimizer step.",
+    "Precision and speed": "Speed, memory and reproducibility of a step.",
+    "Regularisation": "Label smoothing is a parameter of the loss, dropout is a layer, weight decay is set on the "
+    "optimizer.",
+    "Checkpoints": "Saves everything needed to resume the run.",
 }
 
 # What a folded section says where nothing differs from the defaults.
 PLAIN = {
     "Run": f"epochs {TrainingConfig.epochs}, batch_size {TrainingConfig.batch_size}",
-    "Gradients": "as they come",
+    "Gradients": "unchanged",
     "Precision and speed": "float32",
     "Checkpoints": "best and last epoch",
 }

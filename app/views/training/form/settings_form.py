@@ -53,7 +53,7 @@ class DeviceField(ChoiceField):
         pairs = [(_DEFAULT_DEVICE, fastest), *((each.id, _device_text(each)) for each in devices)]
         super().__init__(pairs, _DEFAULT_DEVICE, parent=parent, pairs=True)
         self.setAccessibleName("Device")
-        self.set_hint("auto takes the fastest device that is present when the run starts.")
+        self.set_hint("auto selects the fastest device available when the run starts.")
 
 
 def _device_text(device: Device) -> str:
@@ -84,7 +84,9 @@ class SpeedSection(KnobSection):
 
     def __init__(self) -> None:
         super().__init__("Precision and speed", settings_fields.SPEED)
-        words = "The forward of these is run anew in backward: less memory for more time (gradient checkpointing)."
+        words = (
+            "Activations of these modules are recomputed in backward: less memory, more time (gradient checkpointing)."
+        )
         self.recompute = PathList("recompute", words, "recompute of")
         self.recompute.changed.connect(lambda paths: self.edited.emit("recompute", paths, None))
         self.body_layout.addWidget(self.recompute)
@@ -96,8 +98,8 @@ class SpeedSection(KnobSection):
         """Say how CUDA was started, where there is one."""
         now = os.environ.get("CUDA_LAUNCH_BLOCKING")
         self.blocking.setText(
-            f"CUDA_LAUNCH_BLOCKING is {now or 'not set'}. With 1 every kernel is waited for, so that an error names "
-            "its own line, and a run is slower. CUDA reads it when it starts: set it before Tapedeck is started."
+            f"CUDA_LAUNCH_BLOCKING is {now or 'not set'}. With 1, kernels run synchronously, so that an error names "
+            "its own line; runs are slower. CUDA reads it at start-up: set it before starting Tapedeck."
         )
         self.blocking.setVisible(any(device.id.startswith("cuda") for device in devices))
 
@@ -125,8 +127,8 @@ class TrainingForm(QWidget):
     def __init__(self, document: Document, background: Background, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._document = document
-        reason = "It keeps the values it was started with, so that it can be repeated. Edits here are for the next run."
-        self.running = Banner("info", "A run goes on", reason)
+        reason = "It keeps the settings it was started with. Edits here apply to the next run."
+        self.running = Banner("info", "A run is in progress", reason)
         self.live_rate = LiveRate()
         self._banner = QWidget()
         self.data = DataSection()
@@ -169,7 +171,7 @@ class TrainingForm(QWidget):
         self.loss.rows_made.connect(lambda rows, words, merge: self._apply("losses", rows, words, merge))
         self.schedule.made.connect(lambda value, words, merge: self._apply("schedule", value, words, merge))
         for section, text, key in (
-            (self.run, "Dry run on made data", "dry-run"), (self.optimizer, "Find a learning rate…", "find-rate")
+            (self.run, "Dry run on synthetic data", "dry-run"), (self.optimizer, "Find a learning rate…", "find-rate")
         ):  # fmt: skip
             link = Button(text, "link")
             link.clicked.connect(lambda _on=False, key=key: self.asked.emit(key))

@@ -32,8 +32,8 @@ class TransformItem(QWidget):
         self._transform = transform
         kind = KINDS.get(transform.name)
         name = label(transform.name, "code", "text" if kind is not None else "error")
-        name.setToolTip(kind.doc if kind is not None else "There is no such transform here.")
-        up, remove = icon_button("chevron-up", f"Before the one above: {transform.name}"), icon_button(
+        name.setToolTip(kind.doc if kind is not None else "Unknown transform.")
+        up, remove = icon_button("chevron-up", f"Move up: {transform.name}"), icon_button(
             "close", f"Remove {transform.name}"
         )  # fmt: skip
         up.setEnabled(not first)
@@ -143,7 +143,7 @@ class TransformsList(QWidget):
 
     def _pick(self) -> None:
         picks = [Pick(kind.name, kind.name, kind.doc) for kind in KINDS.values() if self._random or not kind.random]
-        picker = Picker("Add a transform", picks, "There is no such transform here.", self.add)
+        picker = Picker("Add a transform", picks, "Unknown transform.", self.add)
         picker.picked.connect(self.put)
         picker.open_below(self.add)
 

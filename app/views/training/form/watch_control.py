@@ -19,7 +19,7 @@ from app.views.ui.deferred_answer import when_done
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
-LOOK = "Look at the batch"
+LOOK = "Show the batch"
 
 
 class WatchControl(QObject):
@@ -68,7 +68,9 @@ class WatchControl(QObject):
     def _show(self, caught: Caught) -> None:
         self._caught, self._title = caught, caught.message
         window = self._window
-        window.banner.set("warning", self._title, "The run stands. Run goes on, Step takes one more batch.", LOOK)
+        window.banner.set(
+            "warning", self._title, "The run is paused. Run resumes it, Step trains one more batch.", LOOK
+        )
         window.banner.show()
         if caught.node is not None and caught.node in window.document.project.graph.nodes:
             window.network_selection.set([caught.node], self)
@@ -92,7 +94,7 @@ class WatchControl(QObject):
         """Open the dialog once the run has answered."""
         self._asked = None
         if found is None or self._caught is None:
-            self._refuse("The run has gone on and let go of it.")
+            self._refuse("The run has resumed and released it.")
             return
         self.dialog = BatchDialog(found, self._caught.message, self._window)
         self.dialog.open()

@@ -16,15 +16,16 @@ from app.views.ui.widgets.painting import label
 
 MEBIBYTE = 1024 * 1024
 PARAMS = (
-    Param("not_finite", "bool", False, doc="Pauses at a loss that is nan or infinite. The batch is left out."),
+    Param("not_finite", "bool", False, doc="Pauses if the loss is NaN or infinite. The batch is skipped."),
     Param("gradient_norm", "float", None, optional=True, minimum=0,
-          doc="Pauses when the gradient norm of a layer is above this; None for never."),
+          doc="Pauses if a layer's gradient norm exceeds this; None to disable."),
     Param("dead", "float", None, optional=True, minimum=0,
-          doc="Pauses when this share of a ReLU's units, such as 0.9, was 0 for a whole batch; None for never."),
+          doc="Pauses if this fraction of a ReLU's units, such as 0.9, is 0 for a whole batch; None to disable."),
     Param("memory_mib", "int", None, optional=True, minimum=1,
-          doc="Pauses above so many MiB, allocated on the device, or resident for a run on the CPU; None for never."),
+          doc="Pauses if memory exceeds this many MiB: allocated on the device, or resident for a CPU run; None to "
+              "disable."),
 )  # fmt: skip
-WORDS = "The run pauses and says where. Gradients, dead units and memory are looked at on the steps that are measured."
+WORDS = "The run pauses and reports where. Gradients, dead units and memory are checked on sampled steps."
 
 
 class WatchSection(Folding):

@@ -15,7 +15,7 @@ from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
-CHOOSE = "Choose a layer: on the canvas, in the map of the curves, or in the list."
+CHOOSE = "Choose a layer on the canvas, in the gradient map, or in the list."
 
 
 class InsideCard(Card):
@@ -26,13 +26,13 @@ class InsideCard(Card):
     def __init__(self) -> None:
         super().__init__("Inside", legend=False)
         self.inside: Inside | None = None
-        self.what = Segmented([("activations", "Activations"), ("filters", "Filters")], "What is shown")
+        self.what = Segmented([("activations", "Activations"), ("filters", "Filters")], "View")
         self.what.changed.connect(lambda _key: self._show())
         self.sample = NumberField(0, minimum=0)
         self.sample.setAccessibleName("Training sample")
         self.sample.setFixedWidth(72)
         self.sample.edited.connect(lambda value: self.wanted.emit(int(value)))
-        self.look = Button("Look again")
+        self.look = Button("Refresh")
         self.look.clicked.connect(lambda: self.wanted.emit(int(self.sample.value())))
         self.tools.addWidget(self.what)
         line = QHBoxLayout()
@@ -87,7 +87,9 @@ class InsideCard(Card):
         found = self.shown
         if found is None:
             self.grid.clear()
-            self.heading.set(note="it is not run" if self.what.value() == "activations" else "no filters to picture")
+            self.heading.set(
+                note="it is not executed" if self.what.value() == "activations" else "no filters to display"
+            )
             return
         self.grid.show_numbers(found.pictures)
         left_out = found.count - len(found.pictures)

@@ -45,11 +45,11 @@ def notes(peek: BatchPeek) -> str:
     shown = f"The first {len(peek.inputs)} of {peek.count}" if peek.count > len(peek.inputs) else f"All {peek.count}"
     texts = [f"{shown} samples, {'×'.join(map(str, peek.inputs.shape[1:])) or 'one number'} each."]
     if bad:
-        texts.append(f"{bad} of them hold numbers that are not finite.")
+        texts.append(f"{bad} of them contain non-finite values.")
     if peek.problem:
-        texts.append(f"The net gives nothing for them: {peek.problem}")
+        texts.append(f"The network failed on them: {peek.problem}")
     else:
-        texts.append("Output and loss are of the net as it is now; dropout falls anew.")
+        texts.append("Output and loss are computed with the current weights; dropout masks are resampled.")
     return " ".join(texts)
 
 
@@ -81,7 +81,7 @@ def _numbers(value: np.ndarray) -> str:
 
 def _range(values: np.ndarray) -> str:
     if not values.size:
-        return "nothing finite"
+        return "no finite value"
     return f"{figures.figure(float(values.min()))} to {figures.figure(float(values.max()))}"
 
 
@@ -121,7 +121,7 @@ def _table(peek: BatchPeek) -> QTableWidget:
         sample = peek.inputs[row]
         finite = np.isfinite(sample)
         short = _numbers(sample) if sample.size <= NUMBERS else _range(sample[finite])
-        texts.append(short if finite.all() else f"{short}, {int((~finite).sum())} not finite")
+        texts.append(short if finite.all() else f"{short}, {int((~finite).sum())} non-finite")
         for column, text in enumerate(texts):
             item = QTableWidgetItem(text)
             item.setFlags(item.flags() & ~Qt.ItemFlag.ItemIsEditable)

@@ -29,7 +29,7 @@ class HistogramChart(Chart):
         self.plot.grid_x = self.plot.grid_y = self.plot.show_epochs = False
         self._heat = HeatLayer(self.plot)
         self.layer = ""
-        self.kind = Segmented(list(KINDS.items()), "Which values are shown")
+        self.kind = Segmented(list(KINDS.items()), "Values to show")
         self.kind.changed.connect(lambda _kind: self.redraw())
         self.tools.addWidget(self.kind)
 

@@ -61,7 +61,7 @@ class MemoryControl(QObject):
         if session.active and session.thread is not None:
             self._ask(session.thread.run_between_steps(TellMemory()))
         elif window.live.analysis is None or not window.live.up_to_date or window.run_control.blocked:
-            self.dialog.say(f"There is nothing to estimate: {window.run_control.blocked or 'the drawing is checked'}.")
+            self.dialog.say(f"Nothing to estimate: {window.run_control.blocked or 'the network is being checked'}.")
         else:
             job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
             window.background.ask(
@@ -86,7 +86,7 @@ class MemoryControl(QObject):
             return ""
         measured = report.allocator.peak if report.allocator is not None else report.step.total.whole
         off = memory_report.score(estimate, measured)
-        what = "the peak" if report.allocator is not None else "what was counted"
+        what = "the peak" if report.allocator is not None else "the counted total"
         return f"The estimate before the run was {size(estimate)}, {figures.figure(100 * off)} % off {what}."
 
     def _fail(self, error: BaseException) -> None:
@@ -95,7 +95,7 @@ class MemoryControl(QObject):
             self.dialog.say(f"{type(error).__name__}: {error}")
 
     def _ask_file(self) -> None:
-        name, _ = QFileDialog.getSaveFileName(self.dialog, "Write the memory to a file", "memory.json", "JSON (*.json)")
+        name, _ = QFileDialog.getSaveFileName(self.dialog, "Save the memory report", "memory.json", "JSON (*.json)")
         if name:
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
@@ -107,16 +107,16 @@ class MemoryControl(QObject):
         try:
             atomic.write_text(path, report.to_json())
         except OSError as error:
-            self._window.refuse("The memory was not written", f"“{path}”: {error.strerror or error}.")
+            self._window.refuse("The memory report could not be saved", f"“{path}”: {error.strerror or error}.")
             return
-        self._window.say("Memory written", str(path))
+        self._window.say("Memory report saved", str(path))
         session = self._window.session
         if report.allocator is not None and session.active and session.thread is not None:
             snapshot = path.with_suffix(".pickle")
             when_done(
                 session.thread.run_between_steps(WriteSnapshot(str(snapshot))), self,
-                lambda _: self._window.say("Snapshot of CUDA's allocator written", str(snapshot)),
-                lambda error: self._window.refuse("The snapshot was not written", f"“{snapshot}”: {error}."),
+                lambda _: self._window.say("CUDA allocator snapshot saved", str(snapshot)),
+                lambda error: self._window.refuse("The snapshot could not be saved", f"“{snapshot}”: {error}."),
             )  # fmt: skip
 
     def _empty(self) -> None:

@@ -13,7 +13,7 @@ from app.views.ui.widgets.painting import label
 
 COLUMNS = ("Layer", "Parameters", "Gradients", "Optimizer", "Activations", "Together")
 KIBIBYTE = 1024
-NO_CACHE = "There is no cache to empty: only CUDA keeps one"
+NO_CACHE = "There is no cache to empty: only CUDA has one"
 
 
 class MemoryDialog(Dialog):
@@ -38,7 +38,7 @@ class MemoryDialog(Dialog):
         header = self.table.horizontalHeader()
         header.setFont(theme.font("caption"))
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
-        words = "Activations are what backward holds of the forward, each storage with the layer that held it first."
+        words = "Activations are tensors saved for backward; each storage is counted for the layer that saved it first."
         for widget in (self.summary, self.device):
             self.body.addWidget(widget)
         self.body.addWidget(self.table, 1)
@@ -46,7 +46,7 @@ class MemoryDialog(Dialog):
         self.empty = self.add_button("Empty the cache", left=True)
         self.empty.setToolTip(NO_CACHE)
         self.empty.clicked.connect(self.empty_wanted)
-        self.write = self.add_button("Write to a file…", left=True)
+        self.write = self.add_button("Save to a file…", left=True)
         self.write.clicked.connect(self.file_wanted)
         self.again = self.add_button("Measure again")
         self.again.clicked.connect(self.measure_wanted)
@@ -105,7 +105,7 @@ def size(count: int) -> str:
 def summary(report: MemoryReport) -> str:
     """The sum, and whether it was measured."""
     if report.step is None:
-        return "This net or this optimizer cannot be estimated without running it: start the run and measure."
+        return "Memory of this network or optimizer cannot be estimated without running it: start a run and measure."
     how = "Estimated, without running anything" if report.estimated else "Measured on a batch of this run"
     return f"{how}: {size(report.step.total.whole)} for a batch of {report.step.batch:,}."
 
@@ -117,13 +117,13 @@ def device_words(report: MemoryReport) -> str:
         a = report.allocator
         texts.append(
             f"CUDA: {size(a.allocated)} allocated, {size(a.reserved)} reserved, {size(a.peak)} at the peak, "
-            f"{figures.percent(a.fragmentation)} % of what is reserved is free in pieces (fragmentation)."
+            f"{figures.percent(a.fragmentation)} % of the reserved memory is fragmented."
         )
     if report.resident is not None:
         texts.append(f"Resident memory of the process: {size(report.resident)}, libraries included.")
     told = report.gpu
     if told.utilisation is None and told.temperature is None:
-        texts.append(f"Utilisation and temperature: not available, {told.reason or 'this GPU does not tell'}.")
+        texts.append(f"Utilisation and temperature: not available, {told.reason or 'not reported by this GPU'}.")
     else:
         busy = "utilisation not available" if told.utilisation is None else f"{told.utilisation} % busy"
         warm = "temperature not available" if told.temperature is None else f"{told.temperature} °C"

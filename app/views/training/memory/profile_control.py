@@ -18,7 +18,7 @@ from app.views.ui.deferred_answer import when_done
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
-NOTHING = "Nothing is being trained: start a run, or pause one, and look again."
+NOTHING = "No run is training: start or pause a run, then try again."
 
 
 class ProfileControl(QObject):
@@ -40,7 +40,7 @@ class ProfileControl(QObject):
         self._measure()
 
     def _ask_file(self) -> None:
-        name, _ = QFileDialog.getSaveFileName(self.dialog, "Write a trace", "trace.json", "JSON (*.json)")
+        name, _ = QFileDialog.getSaveFileName(self.dialog, "Save a trace", "trace.json", "JSON (*.json)")
         if name:
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
@@ -64,13 +64,13 @@ class ProfileControl(QObject):
         self._asked = None
         if self.dialog is not None:
             self.dialog.show_profile(profile)
-            self.dialog.tell(f"The trace of this step was written to {trace}" if trace else "")
+            self.dialog.tell(f"The trace of this step was saved to {trace}" if trace else "")
 
     def _fail(self, trace: str, error: BaseException) -> None:
         self._asked = None
         if self.dialog is None:
             return
         if trace:  # what is shown was measured before, and holds
-            self.dialog.tell(f"The trace was not written: {error}")
+            self.dialog.tell(f"The trace could not be saved: {error}")
         else:
             self.dialog.say(f"{type(error).__name__}: {error}")

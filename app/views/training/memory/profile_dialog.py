@@ -15,8 +15,8 @@ LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 ON_DEVICE = COLUMNS.index("Self device ms")
 WORDS = (
-    "Self is the time in the operation, without the operations that it calls. The optimizer's step is not taken, "
-    "so the numbers of the run stay what they were."
+    "Self time excludes the operations that an operation calls. The optimizer step is skipped, so the run's weights "
+    "do not change."
 )
 
 
@@ -53,8 +53,8 @@ class ProfileDialog(Dialog):
         self.body.addWidget(self.told)
         self.body.addWidget(self.table, 1)
         self.body.addWidget(label(WORDS, "caption", "text3", wrap=True))
-        self.write = self.add_button("Write a trace…", left=True)
-        self.write.setToolTip("Profile once more, into a file that chrome://tracing and ui.perfetto.dev draw")
+        self.write = self.add_button("Save a trace…", left=True)
+        self.write.setToolTip("Profile again and save a trace for chrome://tracing or ui.perfetto.dev")
         self.write.clicked.connect(self.file_wanted)
         self.again = self.add_button("Measure again")
         self.again.clicked.connect(self.measure_wanted)
@@ -112,8 +112,8 @@ def summary(profile: StepProfile) -> str:
     """What was measured, and how much of it the table leaves out."""
     text = (
         f"Forward and backward of a batch of {profile.batch:,} on {profile.device}: "
-        f"{figures.figure(profile.milliseconds)} ms, with what profiling costs."
+        f"{figures.figure(profile.milliseconds)} ms, profiling overhead included."
     )
     if profile.left_out:
-        text += f" {profile.left_out:,} more operations, each smaller, are not listed."
+        text += f" {profile.left_out:,} more, shorter operations are not listed."
     return text

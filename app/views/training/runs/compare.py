@@ -82,7 +82,7 @@ class RunsCompare(QWidget):
         header.setStretchLastSection(True)
         header.setHighlightSections(False)
         self._caption = label("", "caption", "text2")
-        self._which = Segmented([("differing", "What differs"), ("all", "All settings")], "Which settings")
+        self._which = Segmented([("differing", "Differences only"), ("all", "All settings")], "Settings to show")
         self._which.changed.connect(lambda _key: self._show())
         row = QHBoxLayout()
         row.setContentsMargins(12, 4, 8, 4)
@@ -110,7 +110,9 @@ class RunsCompare(QWidget):
         everything = self._which.value() == "all"
         same = [line for line in self._lines if not line.differs] if everything else []
         count = len(differing)
-        words = f"{count} setting{'s' * (count != 1)} differ{'s' * (count == 1)}" if count else "No setting differs"
+        words = (
+            f"{count} setting{'s' * (count != 1)} differ{'s' * (count == 1)}" if count else ("All settings are equal")
+        )
         self._caption.setText(words)
         self.model.set_lines(self._titles, [*differing, *same])
         self.table.resizeColumnsToContents()

@@ -72,9 +72,9 @@ class Console(QWidget):
         inside.setSpacing(0)
         inside.addLayout(tools)
         inside.addWidget(self._view, 1)
-        hint = "What a run does is written here: its device and seed, every epoch, and what went wrong."
+        hint = "Messages of a run appear here: its device and seed, every epoch, and errors."
         self._stack = QStackedLayout(self)
-        self._stack.addWidget(EmptyState("console", "Nothing has happened yet", hint))
+        self._stack.addWidget(EmptyState("console", "No messages yet", hint))
         self._stack.addWidget(log)
 
     def log(self, text: str, tone: str = "text2", detail: str = "") -> None:
@@ -110,7 +110,7 @@ class Console(QWidget):
         """A run starts; what is told from now on is its own."""
         self._epochs = run.job.training.epochs
         self._standing = False
-        self.log(f"Run {run.kept_number} {'goes on' if len(run.history.steps) else 'starts'}.", "text3")
+        self.log(f"Run {run.kept_number} {'resumes' if len(run.history.steps) else 'starts'}.", "text3")
         if run.job.training.start is not None:
             from app.views.weights.weights_control import start_words
 

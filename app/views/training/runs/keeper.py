@@ -93,10 +93,10 @@ class RunsKeeper(QObject):
         try:
             kept = store.begin(folder, project, parent, name)
         except OSError as again:
-            nor = f"Nor can {folder}: {again.strerror or again}. Its weights can be exported."
-            self._word = (self.refused, "This run is not kept", f"{reason} {nor}")
+            nor = f"Neither can {folder}: {again.strerror or again}. Its weights can be exported."
+            self._word = (self.refused, "This run is not saved", f"{reason} {nor}")
             return None
-        self._word = (self.said, "This run is kept elsewhere", f"{reason} It is kept in {kept.folder}.")
+        self._word = (self.said, "This run is saved in another folder", f"{reason} It is saved in {kept.folder}.")
         return kept
 
     def tell(self) -> None:

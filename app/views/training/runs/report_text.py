@@ -41,11 +41,11 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
         case Paused():
             return [Line(f"Paused after step {figures.count(event.step)}." if event.step else "Paused before step 1.")]
         case Resumed():
-            return [Line(f"Goes on after step {figures.count(event.step)}.")]
+            return [Line(f"Resumed after step {figures.count(event.step)}.")]
         case Finished():
             word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
             spent = f"{event.seconds:.1f} s" if event.seconds < 120 else figures.duration(event.seconds)
-            looking = f" Measuring took {figures.percent(event.looking)} % of it." if event.looking else ""
+            looking = f" Telemetry took {figures.percent(event.looking)} % of it." if event.looking else ""
             return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.{looking}", tone)]
         case Caught() | Noticed():
             return [Line(event.message, "warn")]
@@ -54,7 +54,7 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
         case RateSet():
             of = f" of {event.group}" if event.group else ""
             words = f"Learning rate{of} set to {figures.figure(event.rate)} by hand after step"
-            return [Line(f"{words} {figures.count(event.step)}. From here on train.py gives other numbers.", "warn")]
+            return [Line(f"{words} {figures.count(event.step)}. From that step, results differ from train.py.", "warn")]
         case Skipped():
             return [Line(f"Skipped: {_sentences(event.message)}", "warn")]
         case Saved() if event.problem:

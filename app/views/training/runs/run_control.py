@@ -74,7 +74,7 @@ class RunControl(QObject):
         if self._live.torch is None:
             return "PyTorch is loading"
         if not self._live.up_to_date:
-            return "Checking the drawing"
+            return "Checking the network"
         count = len(self._live.errors)
         return f"Fix {count} error{'s' * (count > 1)} to run" if count else ""
 
@@ -87,8 +87,8 @@ class RunControl(QObject):
 
     def pause(self) -> None:
         if self._session.watches:
-            words = "It is paused and stopped where it was started. Stop ends the watching alone."
-            self.refused.emit("This run is somewhere else", words)
+            words = "Pause and stop it where it was started. Stop here only ends watching."
+            self.refused.emit("This run executes elsewhere", words)
         self._session.pause()
 
     def toggle(self) -> None:
@@ -111,7 +111,7 @@ class RunControl(QObject):
     def set_rate(self, rate: float, group: str = "") -> None:
         """Let the run under way go on with another learning rate of a parameter group, "" is the main one."""
         if self._session.thread is None or not self._session.active:
-            self.refused.emit("No run goes on", "The rate of the next run is the optimizer's lr, under Training.")
+            self.refused.emit("No run is in progress", "The next run uses the optimizer's lr, under Training.")
             return
         asked = self._session.thread.run_between_steps(SetRate(rate, group))
         asked.add_done_callback(self._rate_answered)
@@ -119,7 +119,7 @@ class RunControl(QObject):
     def _rate_answered(self, asked: Future[float]) -> None:
         """On the thread of the run."""
         if not asked.cancelled() and (error := asked.exception()) is not None:
-            self.refused.emit("The learning rate is as it was", str(error))
+            self.refused.emit("The learning rate was not changed", str(error))
 
     def choose_device(self, device: str) -> None:
         """Where the next run trains; a run under way stays where it is."""
@@ -156,7 +156,7 @@ class RunControl(QObject):
         from app.runs.resume import going_on
 
         if self._session.active:
-            self.refused.emit(f"{kept.record.title} cannot go on", "A run is under way. Stop it first.")
+            self.refused.emit(f"{kept.record.title} cannot be resumed", "A run is in progress. Stop it first.")
             return
         if self._wants_data(project):
             return
@@ -226,7 +226,7 @@ class RunControl(QObject):
         if history and epochs and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]:
             words += f", validation accuracy {history.epochs['val_accuracy'][-1]:.2%}"
         title = "Training is done" if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
-        self.said.emit(title, words if finished.reason == "done" else "It is kept: Runs can go on with it.")
+        self.said.emit(title, words if finished.reason == "done" else "It is saved and can be resumed under Runs.")
 
 
 def _sheet(project: Project, name: str) -> Sheet | None:

@@ -70,7 +70,7 @@ class RunPanel(QWidget):
         self.table = self._made_table()
         self.compare = RunsCompare()
         self.compare.hide()
-        hint = "Runs are kept beside the project with their settings, curves and checkpoints, and listed here."
+        hint = "Runs are saved beside the project with their settings, curves and checkpoints, and listed here."
         self.empty = EmptyState("runs", "No run yet", hint, "Run")
         self.empty.acted.connect(self.runRequested)
         self._lay_out()
@@ -110,7 +110,7 @@ class RunPanel(QWidget):
         self.fork_menu.aboutToShow.connect(self._fill_fork_menu)
         self.fork.setMenu(self.fork_menu)
         self.restore = Button("Restore project", icon="undo")
-        self.restore.setToolTip("Make the project of this run the open one, as one step that can be undone")
+        self.restore.setToolTip("Replace the open project by this run's project (can be undone)")
         self.restore.clicked.connect(lambda: self._ask(self.restored))
         self.curves = Button("Show curves", icon="curves")
         self.curves.clicked.connect(self.curvesRequested)
@@ -255,9 +255,9 @@ class RunPanel(QWidget):
         self.fork.setEnabled(one is not None and not going)
         self.restore.setEnabled(one is not None)
         self.curves.setEnabled(bool(rows))
-        why = "A run is under way: stop it first" if going else "Choose one run that has ended"
-        same = "Go on from the newest checkpoint: the same run, as if it had never stopped"
-        new = "A new run with the settings of the open project that starts from the weights of a checkpoint"
+        why = "A run is in progress: stop it first" if going else "Choose one run that has ended"
+        same = "Resume this run from its newest checkpoint, as if it had never stopped"
+        new = "Start a new run with the open project's settings from the weights of a checkpoint"
         for button, words in ((self.go_on, same), (self.fork, new)):
             button.setToolTip(words if button.isEnabled() else why)
         hint = f"{len(rows)} runs" if rows else "Choose two to compare them"
@@ -307,7 +307,7 @@ class RunPanel(QWidget):
             if words == "Rename":
                 action.setShortcut(QKeySequence(Qt.Key.Key_F2))
         menu.addSeparator()
-        while_running = menu.addAction("Write TensorBoard files while a run goes on")
+        while_running = menu.addAction("Write TensorBoard files during runs")
         while_running.setCheckable(True)
         while_running.setChecked(self.event_files)
         while_running.toggled.connect(self._set_event_files)

@@ -51,13 +51,13 @@ def prepare(kept: Kept, now: TrainingConfig, data_root: str) -> GoesOn:
     from app.builder.analysis import analyse
 
     if kept.goes_on:
-        raise RunError(f"{kept.record.title} goes on already, in another window or as a command.")
+        raise RunError(f"{kept.record.title} is already running in another window or on the command line.")
     project = store.project_of(kept)
     if kept.record.state == "done":
         project = replace(project, training=resume.further(kept, now))
     if files := custom_layers.waiting(project):
         names = ", ".join(str(one.path) for one in files)
-        raise RunError(f"{names} is not trusted; restore the project to look at it.")
+        raise RunError(f"{names} is not trusted; restore the project to review it.")
     passed_over: list[str] = []
     checkpoint = resume.newest(kept, passed_over.append)
     analysis = analyse(project.graph, custom_layers.ops_of(project))
@@ -177,7 +177,7 @@ class RunsControl(QObject):
     def rename(self, kept: Kept, name: str) -> None:
         """Give a run a name."""
         refresh = self._window.runs_keeper.refresh
-        self._ask("run renamed", "The run keeps its name", store.rename, kept, name, then=lambda _kept: refresh())
+        self._ask("run renamed", "The run was not renamed", store.rename, kept, name, then=lambda _kept: refresh())
 
     def ask_delete(self, kept: list[Kept]) -> None:
         """Delete runs after asking."""
@@ -211,7 +211,7 @@ class RunsControl(QObject):
 
         def read(project: Project) -> None:
             self._window.document.apply(f"Restore the project of {kept.record.title}", project)
-            self._window.say(f"The project of {kept.record.title} is open", "Undo brings back the one before.")
+            self._window.say(f"The project of {kept.record.title} is open", "Undo restores the previous project.")
 
         self._ask("run restored", "The project was not restored", store.project_of, kept, then=read)
 
@@ -227,17 +227,17 @@ class RunsControl(QObject):
         def ready(found: GoesOn) -> None:
             control.go_on(found.kept, found.project, found.job, found.history, found.checkpoint)
             if found.passed_over:
-                words = f"{' '.join(found.passed_over)} The run goes on from {found.checkpoint.name}."
-                self._window.banner.set("warning", "Not the newest checkpoint was taken", words)
+                words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
+                self._window.banner.set("warning", "An older checkpoint was used", words)
                 self._window.banner.show()
 
-        self._ask("run goes on", f"{kept.record.title} cannot go on", prepare, kept, now, root, then=ready)
+        self._ask("run goes on", f"{kept.record.title} cannot be resumed", prepare, kept, now, root, then=ready)
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
         kept = next((row.kept for row in self._window.runs.model.rows if row.kept is not None), None)
         if kept is None:
-            self._window.refuse("There is no run to go on with", "Runs of this project are listed under Runs.")
+            self._window.refuse("There is no run to resume", "Runs of this project are listed under Runs.")
         else:
             self.go_on(kept)
 
@@ -249,7 +249,7 @@ class RunsControl(QObject):
     def ask_export(self, kept: Kept) -> None:
         """Ask for a folder, and write a run as TensorBoard event files."""
         start = str(self._window.settings.export_folder)
-        name = QFileDialog.getExistingDirectory(self._window, "A folder for TensorBoard's event files", start)
+        name = QFileDialog.getExistingDirectory(self._window, "Folder for TensorBoard event files", start)
         if name:
             self.export(kept, Path(name))
 
@@ -258,9 +258,9 @@ class RunsControl(QObject):
         root = str(self._window.settings.data_folder)
 
         def done(target: Path) -> None:
-            self._window.say(f"{kept.record.title} is written for TensorBoard", f"tensorboard --logdir {target}")
+            self._window.say(f"{kept.record.title} was exported for TensorBoard", f"tensorboard --logdir {target}")
 
-        self._ask("run exported", f"{kept.record.title} was not written", exported, kept, folder, root, then=done)
+        self._ask("run exported", f"{kept.record.title} could not be exported", exported, kept, folder, root, then=done)
 
     def fork(self, kept: Kept, checkpoint: Checkpoint) -> None:
         """Start a new run of the open project from the weights of a checkpoint."""

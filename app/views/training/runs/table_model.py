@@ -66,7 +66,7 @@ class Row:
         if ending is not None:
             return ending.message or (ending.note[:1].upper() + ending.note[1:])
         if self.state == "interrupted":
-            return "The program ended while this run went on. It can be continued from its newest checkpoint."
+            return "The program ended during this run. It can be resumed from its newest checkpoint."
         return ""
 
     @property

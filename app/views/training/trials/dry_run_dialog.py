@@ -31,7 +31,7 @@ def facts(tried: DryRun) -> list[tuple[str, str]]:
         ("Loss", " → ".join(map(figure, tried.losses))),
     ]
     if tried.memory is not None:
-        name = "Memory on the device, at most" if tried.scope == "device" else "The process grew by"
+        name = "Peak memory on the device" if tried.scope == "device" else "Process memory growth"
         rows.append((name, bytes_text(tried.memory)))
     return rows
 
@@ -40,11 +40,11 @@ class DryRunDialog(Dialog):
     """The figures of a dry run that went well."""
 
     def __init__(self, tried: DryRun, parent: QWidget | None = None) -> None:
-        super().__init__("Everything goes together", parent, icon="check", color="run")
+        super().__init__("Everything fits together", parent, icon="check", color="run")
         self.setMinimumWidth(440)
         words = (
-            "Forward, loss, backward, the optimizer's step and a batch of validation ran on made data of the input's "
-            "shape. All figures were measured; the losses say nothing of the real data."
+            "Ran forward, loss, backward, an optimizer step and a validation batch on synthetic data of the input's "
+            "shape. All figures are measured; the losses say nothing about the real data."
         )
         self.body.addWidget(label(words, "body", "text2", wrap=True))
         grid = QGridLayout()
@@ -57,7 +57,7 @@ class DryRunDialog(Dialog):
         self.body.addLayout(grid)
         notes = [tried.note] if tried.note else []
         if tried.scope == "process" and tried.memory is not None:
-            notes.append("What the process grew by has the libraries in it that were loaded meanwhile.")
+            notes.append("Process memory growth includes libraries loaded meanwhile.")
         for note in notes:
             self.body.addWidget(label(note, "caption", "text3", wrap=True))
         self.add_button("Close", "primary", default=True).clicked.connect(self.accept)

@@ -20,12 +20,12 @@ from app.views.ui.widgets.painting import label, set_property
 
 LOOK = 80  # ms between two looks at the progress
 WORDS = (
-    "The net is trained on a few batches of its data with a learning rate that grows from batch to batch. A good rate "
-    "lies where the loss falls most steeply, well before it runs away. Nothing of it stays."
+    "Trains a copy of the network on a few batches with a learning rate that grows from batch to batch. A good rate "
+    "is where the loss falls most steeply, well before it diverges. The project does not change."
 )
 GROUPS = (
-    " The rate is that of the main parameter group; groups with a rate of their own grow in the same proportion here, "
-    "and keep theirs in the project."
+    " The rate is that of the main parameter group; groups with their own rate scale in proportion, and keep it in "
+    "the project."
 )
 
 
@@ -143,7 +143,7 @@ class FindRateDialog(Dialog):
         """Show what came of it."""
         self.result_shown = test
         if len(test.rates) < 2:
-            self._say(test.ended or "There was not one batch whose loss is a number.", "warn")
+            self._say(test.ended or "No batch had a finite loss.", "warn")
             return
         self.plot.show_lines(
             test.rates, (Line(test.losses, 0.38, 1.0), Line(test.smoothed, 1.0, 2.0)), log_x=True,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
     from app.views.training.trials.lr_finder_dialog import FindRateDialog
 
-UNDER_WAY = "A run goes on. Stop it first: the two would slow each other and share the memory"
+UNDER_WAY = "A run is in progress. Stop it first: both would compete for processor and memory"
 
 
 def _tried(job: Job) -> DryRun | Failed:
@@ -61,7 +61,7 @@ class TrialControl(QObject):
         """Ask how far the learning rate shall go, and try."""
         from app.views.training.trials.lr_finder_dialog import FindRateDialog
 
-        job = self._job("The range test")
+        job = self._job("The learning rate finder")
         if job is None:
             return None
         dialog = FindRateDialog(job, self._window)
@@ -83,7 +83,7 @@ class TrialControl(QObject):
         job = self._job("The dry run")
         if job is None or self._errand is not None:
             return
-        self._window.say("Dry run", "Two steps on made data…")
+        self._window.say("Dry run", "Two steps on synthetic data…")
         self._errand = Errand(lambda _tell: _tried(job))
         self._errand.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._errand.begin()
@@ -95,12 +95,12 @@ class TrialControl(QObject):
         window = self._window
         window.toasts.clear()
         if isinstance(answer, Failure):
-            window.show_details("The dry run stopped", str(answer.error), answer.traceback)
+            window.show_details("The dry run failed", str(answer.error), answer.traceback)
         elif isinstance(answer, Failed):
             window.show_failure(answer)
             node = window.document.project.graph.nodes.get(answer.node or "")
             where = f"Show {node.name}" if node else "Details"
-            window.banner.set("error", f"The dry run stopped: {answer.message}", answer.cure, where)
+            window.banner.set("error", f"The dry run failed: {answer.message}", answer.cure, where)
         else:
             dialog = DryRunDialog(answer, window)
             dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -111,10 +111,10 @@ class TrialControl(QObject):
         document = self._window.document
         training = document.project.training
         on = not training.one_batch
-        words = "Learn one batch" if on else "Learn all batches"
+        words = "Overfit one batch" if on else "Train on all batches"
         document.apply(words, replace(document.project, training=replace(training, one_batch=on)))
-        told = "The next run sees one batch alone: its loss should fall to almost nothing." if on else ""
-        self._window.say(words, told or "The next run sees all training samples.")
+        told = "The next run trains on one batch only: its loss should fall close to 0." if on else ""
+        self._window.say(words, told or "The next run trains on all training samples.")
 
     def show_rate(self) -> None:
         """Put the caret into the learning rate: of the run that goes on, or the optimizer's."""
