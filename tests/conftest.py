@@ -124,7 +124,9 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
 @pytest.fixture
 def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test hears of what another trusted or ran."""
-    from app.source import layer_files
+    from app.source import layer_files, layer_modules
 
-    for name, empty in (("_allowed", set()), ("_tried", set()), ("_modules", {}), ("_failed", {})):
-        monkeypatch.setattr(layer_files, name, empty)
+    for module, name in ((layer_files, "_allowed"), (layer_files, "_tried")):
+        monkeypatch.setattr(module, name, set())
+    for module, name in ((layer_modules, "_modules"), (layer_modules, "_failed")):
+        monkeypatch.setattr(module, name, {})

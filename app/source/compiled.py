@@ -8,7 +8,7 @@ import types
 from typing import TYPE_CHECKING
 
 from app.source.generated import InputSpec, Source
-from app.source.layer_files import builtins_with
+from app.source.layer_modules import builtins_with
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

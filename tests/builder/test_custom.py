@@ -16,7 +16,7 @@ from app.builder.catalog import custom
 from app.builder.catalog.catalog import catalog
 from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
 from app.builder.literals import DType
-from app.source import layer_files
+from app.source import layer_files, layer_modules
 from app.source.compiled import load_class, make_module
 from app.source.layer_files import LayerFile, LayerFileError, Untrusted
 from app.training.config import TrainingConfig
@@ -190,7 +190,7 @@ def test_nothing_of_a_file_runs_before_it_is_trusted(tmp_path: Path) -> None:
     file = custom.read_file(path).file
     assert file is not None
     with pytest.raises(Untrusted):
-        layer_files.load(file)
+        layer_modules.load(file)
     with pytest.raises(Untrusted):
         load_class(replace(answer.source, text="from my_layers import Scaled\n", files=(file,)))
     with pytest.raises(Untrusted):
@@ -332,11 +332,11 @@ def test_a_file_that_does_not_run_is_an_error_at_its_nodes(tmp_path: Path, line:
 
 
 def test_a_file_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer_files, "PATIENCE", 1.0)
+    monkeypatch.setattr(layer_modules, "PATIENCE", 1.0)
     file = LayerFile.of("slow", "while True: pass\n")
     layer_files.allow(file.sha256)
     with pytest.raises(LayerFileError, match="not done importing after 1 seconds"):
-        layer_files.load(file)
+        layer_modules.load(file)
 
 
 def test_what_a_file_prints_and_draws_is_not_noticed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -344,7 +344,7 @@ def test_what_a_file_prints_and_draws_is_not_noticed(capsys: pytest.CaptureFixtu
     layer_files.allow(file.sha256, tried=True)
     before = torch.random.get_rng_state()
     with torch.device("meta"):
-        module = layer_files.load(file)
+        module = layer_modules.load(file)
     assert module.K.device.type == "cpu"
     assert torch.equal(before, torch.random.get_rng_state())
     assert "hello" not in capsys.readouterr().out

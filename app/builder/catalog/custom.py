@@ -23,7 +23,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
 from app.builder.graph import Graph
 from app.builder.names import identifier
-from app.source import layer_files
+from app.source import layer_files, layer_modules
 from app.source.layer_files import LayerFile, LayerFileError
 
 PREFIX = "custom."
@@ -243,7 +243,7 @@ def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
     file = file_of(spec)
     if file is None:
         return None
-    if layer_files.failure(file):
+    if layer_modules.failure(file):
         return words, "None of its classes can be used until it runs. Change the file; it is read again."
     return f"{name} does not run: {words}", f"That is what {spec.label} of {file.name} says of what arrives at it."
 
@@ -275,7 +275,7 @@ def resolve(target: str) -> Callable[..., Any]:
     if target not in _known or target.startswith(TARGET + _NOT_NOW):
         raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is of a file that is not trusted")
     file, layer = _known[target]
-    found = layer_files.attribute(file, layer.name)
+    found = layer_modules.attribute(file, layer.name)
     if not inspect.isclass(found):
         raise LayerFileError(f"{layer.name} of {file.name} is no class once the file has run")
     return _Applied(found, layer) if layer.kind == "function" else found

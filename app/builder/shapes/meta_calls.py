@@ -20,7 +20,8 @@ from app.builder.literals import DType, Slice
 from app.builder.results import Failed, Ran
 from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
 from app.builder.wired_params import with_part
-from app.source.layer_files import LayerFile, failure, told
+from app.source.layer_files import LayerFile, told
+from app.source.layer_modules import failure
 from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
 

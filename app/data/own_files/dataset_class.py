@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.data.config import DataConfig
 from app.data.spec import DataError
-from app.source import layer_files
+from app.source import layer_files, layer_modules
 from app.source.layer_files import LayerFile, LayerFileError, Untrusted
 from app.util import regular_files
 
@@ -58,7 +58,7 @@ def class_name(path: Path, wanted: str) -> str:
 
     file = file_of(path)
     try:
-        module = layer_files.load(file)
+        module = layer_modules.load(file)
     except Untrusted as error:
         raise NotTrusted(path) from error
     except LayerFileError as error:
@@ -76,7 +76,7 @@ def is_iterable(path: Path, name: str) -> bool:
     """Whether a class of a file that was trusted is of an iterable dataset. Raises DataError."""
     from torch.utils.data import IterableDataset
 
-    return issubclass(layer_files.attribute(file_of(path), name), IterableDataset)
+    return issubclass(layer_modules.attribute(file_of(path), name), IterableDataset)
 
 
 def make(path: Path, name: str) -> Dataset[Any]:
@@ -88,7 +88,7 @@ def _made(file: LayerFile, name: str) -> Dataset[Any]:
     from torch.utils.data import Dataset
 
     try:
-        dataset: Dataset[Any] = layer_files.attribute(file, name)()
+        dataset: Dataset[Any] = layer_modules.attribute(file, name)()
     except (Exception, SystemExit) as error:  # it is a person's own code
         raise DataError(f"{name}() of {file.name} fails: {layer_files.told(error, file)}") from error
     assert isinstance(dataset, Dataset)

@@ -26,7 +26,7 @@ from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import Call
-from app.source import layer_files
+from app.source import layer_modules
 from app.source.layer_files import LayerFileError
 from app.util.frozen import FrozenMap
 
@@ -102,7 +102,7 @@ class OwnClasses:
         assert file.file is not None
         try:
             with _without_neighbours(self.file.path.parent):
-                layer_files.load(file.file)
+                layer_modules.load(file.file)
         except LayerFileError as error:
             return str(error)
         return ""
