@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from PySide6.QtCore import QObject, QThread, Signal
 
 from app.engine.dispatch import control_for, train
-from app.engine.placement import HERE, Place
+from app.engine.placement import OWN_PROCESS, Place
 from app.telemetry.ring import Ring
 from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
@@ -35,8 +35,8 @@ _STATE_EVENTS = (Started, Paused, Resumed, Finished, Failed)
 class TrainingThread(QThread):
     """One run; make a new one for the next. `start()` begins it, from the checkpoint `resume` on if there is one.
 
-    A `recorder` keeps what it tells, and gives it a folder for its checkpoints. `place` is where it is carried out; for
-    another process this thread listens to it. `before` is called on this thread before all else.
+    The run has a process of its own, or is wherever `place` says; this thread listens to it. A `recorder` keeps what it
+    tells, and gives it a folder for its checkpoints. `before` is called on this thread before all else.
 
     `state_changed` carries Started, Paused, Resumed, and at last Finished or Failed, which are in the ring too. Connect
     it to a bound method of a QObject, so that it arrives queued.
@@ -51,7 +51,7 @@ class TrainingThread(QThread):
         *,
         recorder: Recorder | None = None,
         resume: Path | None = None,
-        place: Place = HERE,
+        place: Place = OWN_PROCESS,
         before: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(parent)
@@ -112,9 +112,12 @@ class TrainingThread(QThread):
         self.control.stop()
         return self.wait(milliseconds) if self.isRunning() else True
 
-    def run_between_steps(self, function: Callable[[Live], T]) -> Future[T]:
-        """`function(live)` on the run's thread between two steps, without a trace in its numbers."""
-        return self.control.call(function)
+    def run_between_steps(self, request: Callable[[Live], T]) -> Future[T]:
+        """Have a request of `app.training.run_requests` answered between two steps; the run's numbers stay as they are.
+
+        The future gets RunEnded for a run that cannot be asked.
+        """
+        return self.control.call(request)
 
     def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
         """A copy of the weights on the CPU, while the run goes on, stands, or has ended."""
@@ -122,9 +125,9 @@ class TrainingThread(QThread):
 
     @property
     def leaves_room(self) -> bool:
-        """Whether the window has an interpreter and a processor to itself."""
+        """Whether the window has a processor to itself."""
         taken = (self.job.training.threads or self._threads or 1) * self.place.processes
-        return self.place.watched is not None or 0 < taken < (os.cpu_count() or 1)
+        return self.place.watched is not None or taken < (os.cpu_count() or 1)
 
     @property
     def result(self) -> Result | None:

@@ -1,9 +1,7 @@
 """One run of the example, or of another project, in the real window with everything live, in a process of its own.
 
-    python benchmarks/_window.py FOLDER EPOCHS [gaps] [own] [PROJECT.tape]
+    python benchmarks/_window.py FOLDER EPOCHS [gaps] [PROJECT.tape]
 
-With `own` the run is carried out in a process of its own, as it is unless somebody chose otherwise, else on a thread of
-the window.
 The run's own `model.py` and `train.py` are written into FOLDER as the window exports them, so that the same job can be
 run alone. Prints one JSON object: `epochs`, the run's clock at the end of each epoch; `steps` an epoch; and, with
 `gaps`, `idle` and `training`: the times between two turns of the event loop, in milliseconds. The clock that finds the
@@ -41,10 +39,10 @@ class WindowRun:
 
 
 def measure(
-    folder: Path, epochs: int, *, gaps: bool = False, own: bool = False, project: Path | None = None
+    folder: Path, epochs: int, *, gaps: bool = False, project: Path | None = None
 ) -> WindowRun:
-    """Make one run in a window of a new process; `own`: the run itself in one more."""
-    command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] * gaps), *(["own"] * own)]
+    """Make one run in a window of a new process."""
+    command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] * gaps)]
     command += [str(project)] if project is not None else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -53,7 +51,7 @@ def measure(
     )
 
 
-def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) -> None:
+def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
     from PySide6.QtCore import QObject, Qt, QTimer
 
     from app.export.script.script import training_script
@@ -65,9 +63,7 @@ def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) 
 
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
-    settings = Settings("TapedeckBench", "training")
-    settings.processes = int(own)
-    window = MainWindow(settings)
+    window = MainWindow(Settings("TapedeckBench", "training"))
     window.resize(1600, 1000)
     window.show()
     window.open_path(opened or path("examples", "digits.tape"))
@@ -137,5 +133,5 @@ def main(folder: Path, epochs: int, gaps: bool, own: bool, opened: Path | None) 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     words = sys.argv[3:]
-    given = [Path(each) for each in words if each not in ("gaps", "own")]
-    main(Path(sys.argv[1]), int(sys.argv[2]), "gaps" in words, "own" in words, given[0] if given else None)
+    given = [Path(each) for each in words if each != "gaps"]
+    main(Path(sys.argv[1]), int(sys.argv[2]), "gaps" in words, given[0] if given else None)

@@ -1,8 +1,7 @@
 """How long the event loop is away while a run goes on (aim: 99 % of its turns come within 33 ms).
 
 A timer of 4 ms notes the time between two turns; the same window before the run stands beside it. The run is the
-example's, on the CPU or whatever is fastest, with everything live, in a process of its own and on a thread of the
-window.
+example's, on the CPU or whatever is fastest, with everything live.
 """
 
 from __future__ import annotations
@@ -28,19 +27,16 @@ def waits(gaps: tuple[float, ...], share: float) -> float:
 
 
 def main() -> None:
-    figures = []
-    for own, where in ((True, "in a process of its own"), (False, "on a thread of the window")):
-        with tempfile.TemporaryDirectory() as name:
-            runs = [_window.measure(Path(name), EPOCHS, gaps=True, own=own) for _ in range(ROUNDS)]
-        p99, idle = (tuple(percentile(each, 0.99) for each in gaps) for gaps in zip(*map(_gaps, runs), strict=True))
-        moments = tuple(waits(run.training, 0.99) for run in runs)
-        figures += [
-            Figure(f"p99 gap while a run goes on {where}", "ms", p99, aim=33),
-            Figure("worst gap", "ms", tuple(max(run.training) for run in runs)),
-            Figure("gap that 99 % of random moments stay under", "ms", moments),
-            Figure("p99 gap of the same window before the run", "ms", idle),
-        ]
-    publish("event_loop", figures)
+    with tempfile.TemporaryDirectory() as name:
+        runs = [_window.measure(Path(name), EPOCHS, gaps=True) for _ in range(ROUNDS)]
+    p99, idle = (tuple(percentile(each, 0.99) for each in gaps) for gaps in zip(*map(_gaps, runs), strict=True))
+    moments = tuple(waits(run.training, 0.99) for run in runs)
+    publish("event_loop", [
+        Figure("p99 gap while a run goes on", "ms", p99, aim=33),
+        Figure("worst gap", "ms", tuple(max(run.training) for run in runs)),
+        Figure("gap that 99 % of random moments stay under", "ms", moments),
+        Figure("p99 gap of the same window before the run", "ms", idle),
+    ])  # fmt: skip
 
 
 def _gaps(run: _window.WindowRun) -> tuple[tuple[float, ...], tuple[float, ...]]:

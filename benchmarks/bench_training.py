@@ -1,7 +1,6 @@
 """Steps a second in the window with everything live, against the exported train.py alone (aim: at least 0.95).
 
-Live are the curves, the map of the layers, the gradient strips on the canvas, the counter and the memory. The run is
-carried out in a process of its own, and beside it on a thread of the window's process, as a person may choose. All do
+Live are the curves, the map of the layers, the gradient strips on the canvas, the counter and the memory. All do
 the same job, in turns; the first epoch of each warms up, validation is part of all. Beside them stands the same script
 with a SummaryWriter: the loss of every step, and histograms of all weights every 50 steps.
 
@@ -62,20 +61,17 @@ def measured(name: str, folder: Path, short: bool, rounds: int) -> list[Figure]:
     steps = _window.measure(folder, 2, project=project).steps  # writes train.py, and warms the file cache
     (folder / WRITER).write_text(with_writer((folder / "train.py").read_text("utf-8")), "utf-8")
 
-    def window(own: bool) -> float:
-        return _window.measure(folder, epochs, own=own, project=project).steps_per_second
+    def window() -> float:
+        return _window.measure(folder, epochs, project=project).steps_per_second
 
     def script(which: str = "train.py") -> float:
         return script_steps_per_second(folder, which, epochs, steps)
 
-    figures = []
-    places = ((True, "in a process of its own, seen live"), (False, "on a thread of the window, seen live"))
-    for own, where in places:
-        ours, theirs = in_turns(partial(window, own), script, rounds=rounds)
-        figures.append(Figure(f"{name}: {where}, against train.py alone", "steps/s", ours, theirs, 0.95, True))
+    ours, theirs = in_turns(window, script, rounds=rounds)
+    live = Figure(f"{name}: seen live, against train.py alone", "steps/s", ours, theirs, 0.95, True)
     writer, alone = in_turns(partial(script, WRITER), script, rounds=min(rounds, 3))
     what = f"{name}: train.py with a SummaryWriter against train.py alone"
-    return [*figures, Figure(what, "steps/s", writer, alone)]
+    return [live, Figure(what, "steps/s", writer, alone)]
 
 
 def main(arguments: list[str]) -> None:

@@ -85,7 +85,6 @@ def child(limit: float, where: bool) -> None:
     application = make_application(["tapedeck"])
     theme.apply(application, "dark")
     settings = Settings("TapedeckBench", "monsters")
-    settings.processes = 0
     window = MainWindow(settings)
     window.resize(1280, 800)
     window.show()

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,6 +46,21 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (above / str(number) for number in itertools.count())
 
 
+@pytest.fixture(scope="session")
+def pool_of_processes() -> Iterator[ModuleType]:
+    """Whose fork server ends with the tests."""
+    from app.engine import pool
+
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(autouse=True)
+def fork_server(pool_of_processes: ModuleType) -> None:
+    """One for all tests, from the first that needs a process on: a fresh process loads torch, for seconds."""
+    pool_of_processes.prepare(later=True)
+
+
 @pytest.fixture(autouse=True)
 def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home, settings and caches of the test's own: nothing of the person's is read, nothing of it is touched."""
@@ -56,8 +72,6 @@ def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
         folder = home / variable.lower()
         folder.mkdir()
         monkeypatch.setenv(f"XDG_{variable}_HOME", str(folder))
-    # A window that nobody told where runs are carried out has them on a thread: a process loads PyTorch first.
-    monkeypatch.setattr("app.views.settings.PROCESSES", 0)
     # Qt remembers the folder of its settings from the first use on, so it must be told each time.
     from PySide6.QtCore import QSettings
 

@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from app.cli import failures, run_results
     from app.engine.dispatch import control_for
     from app.preflight import preflight
+    from app.training.control import Control
     from app.training.events import Failed
 
     place = _place(options)
@@ -79,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     folder: Path = options.out
     recorder, resume = _kept(folder, project, job, options.resume)
     job = _as_before(job, project, resume)
-    control = control_for(place)
+    control = Control() if place is None else control_for(place)
     with _interruptible(control):
         out: Output = JsonLines() if options.json else Progress(project.training.epochs)
         history, last = _watch(job, control, out, recorder, resume, place)
@@ -98,10 +99,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _place(options: argparse.Namespace) -> Place:
-    """Where the run is to be carried out."""
-    count = options.processes or 0
-    return Place(count if count > 1 else int(options.own_process))
+def _place(options: argparse.Namespace) -> Place | None:
+    """Where the run is to be carried out; None for this process."""
+    count = options.processes or 1
+    return Place(count) if count > 1 or options.own_process else None
 
 
 def _with_options(project: Project, options: argparse.Namespace) -> Project:
@@ -169,11 +170,21 @@ def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
     return going_on.as_before(job, project, resume) if resume is not None else job
 
 
+def _events(
+    job: Job, control: Control, folder: Path | None, resume: Path | None, place: Place | None
+) -> Iterator[Event]:
+    from app.engine import dispatch
+    from app.training import loop
+
+    if place is None:
+        return loop.train(job, control, folder=folder, resume=resume)
+    return dispatch.train(job, control, place, folder=folder, resume=resume)
+
+
 def _watch(
-    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: Place
+    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: Place | None
 ) -> tuple[Any, Event]:
     """Run the job to its end; returns what was recorded and the last event."""
-    from app.engine.dispatch import train
     from app.runs import store
     from app.training.checkpoints.save_report import SaveReport
     from app.training.events import Saved, Started
@@ -186,7 +197,7 @@ def _watch(
     saves = SaveReport()
     try:
         kept = None if problem else recorder.checkpoints
-        for last in train(job, control, place, folder=kept, resume=resume):
+        for last in _events(job, control, kept, resume, place):
             history.add(last)
             if isinstance(last, Started) and last.changed:
                 _warn(last.changed)

@@ -27,23 +27,33 @@ def start(
 
     A `quiet` one has a pipe for stderr alone. The program's packages are found as they are here. Raises OSError.
     """
-    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
     pipe, window = subprocess.PIPE, getattr(subprocess, "CREATE_NO_WINDOW", 0)
     talk = subprocess.DEVNULL if quiet else pipe
     return subprocess.Popen(
-        [sys.executable, *arguments], stdin=talk, stdout=talk, stderr=pipe, env=environment, cwd=cwd,
+        [sys.executable, *arguments], stdin=talk, stdout=talk, stderr=pipe, env=environment(extra), cwd=cwd,
         start_new_session=os.name == "posix", creationflags=window,
     )  # fmt: skip
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Our environment for a process of ours, where the program's packages are found as they are here, and `extra`."""
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid()), **extra}
 
 
 def die_with_parent() -> None:
     """Have the kernel end this process when the one that started it is gone; where it cannot, the pipe's end tells."""
     parent = os.environ.pop(PARENT, "")
-    if sys.platform != "linux" or not parent:
+    if parent:
+        die_with(int(parent))
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when `parent` is gone, which started it."""
+    if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):  # it went before we asked
+    if os.getppid() != parent:  # it went before we asked
         os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""A run at the place that was chosen for it: the loop itself, or a process that runs it."""
+"""A run at the place that was chosen for it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ def control_for(place: Place) -> Control:
     """The hands for a run at a place."""
     if place.watched is not None:
         return WatchControl()
-    if place.processes == 0:
-        return Control()
     return ChildControl() if place.processes == 1 else LineControl()
 
 
@@ -40,8 +38,5 @@ def train(
         return follow(place.watched, control)
     if isinstance(control, LineControl):
         return train_on_several(job, control, place=place, threads=threads, folder=folder, resume=resume)
-    if isinstance(control, ChildControl):
-        return train_in_child(job, control, threads=threads, folder=folder, resume=resume, place=place)
-    from app.training import loop
-
-    return loop.train(job, control, threads=threads, folder=folder, resume=resume)
+    assert isinstance(control, ChildControl)
+    return train_in_child(job, control, threads=threads, folder=folder, resume=resume, place=place)

@@ -10,7 +10,6 @@ import math
 import os
 import queue
 import re
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,9 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
-from uuid import uuid4
 
-from app.engine import child_process
+from app.engine import child_process, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.placement import Place
 from app.engine.run_process import LOOK, STOP, Elsewhere, loaded
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FOLDER = "processes"  # beside the checkpoints of a run: model.py, train.py and the weights
-MARK = "TAPEDECK_PROCESSES"
 
 
 class LineControl(Control):
@@ -133,9 +130,8 @@ class _Rank:
         self, number: int, arguments: list[str], extra: dict[str, str], ended: Callable[[_Rank], None]
     ) -> None:
         own = {"RANK": str(number), "LOCAL_RANK": str(number)}
-        command = ["-P", "-m", "app.engine.rank", *arguments]
         self._kills = child_process.memory_kills()
-        self.child = child = child_process.start(command, {**extra, **own}, quiet=number > 0)
+        self.child = child = pool.start("rank", {**extra, **own}, quiet=number > 0, arguments=arguments)
         assert child.stderr is not None
         # All of them say the same: the first one's warnings are passed on, and the reason of its end is told later.
         self.stderr = child_process.Told(child.stderr, lambda line: number == 0 and not line.startswith("[rank"))
@@ -176,7 +172,6 @@ class _Group:
         self._ends_at: float | None = None  # when those that are left are ended
         self._lines: queue.SimpleQueue[bytes | _Rank | None] = queue.SimpleQueue()
         self._clock = Clock()
-        self._mark = uuid4().hex
         self._count = 0
         self._late = False
 
@@ -246,7 +241,7 @@ class _Group:
 
     def _start(self, arguments: list[str], place: Place, threads: int | None) -> None:
         self._store = TemporaryFolder()  # mode 0700
-        extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), MARK: self._mark, **on_loopback()}
+        extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), **on_loopback()}
         extra["WORLD_SIZE"] = str(place.processes)
         if place.launch_blocking:
             extra["CUDA_LAUNCH_BLOCKING"] = "1"
@@ -337,7 +332,8 @@ class _Group:
     def _end(self) -> None:
         for rank in self._ranks:
             rank.child.kill()
-        end_marked(self._mark)  # and what they have started
+            if os.name == "posix":
+                child_process.end_group(rank.child.pid)  # and what it has started
 
 
 OTHERS = 2.0  # seconds in which the others may end by themselves when one has failed, or the first has ended
@@ -358,14 +354,3 @@ def reason(told: str) -> str:
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     chosen = ([line for line in lines if line.startswith("[rank")] or lines or ["it said nothing"])[-1]
     return chosen.partition("]: ")[2] if chosen.startswith("[rank") else chosen
-
-
-def end_marked(mark: str) -> None:
-    """End every process that bears our mark in its environment, where they can be looked through."""
-    needle = f"{MARK}={mark}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if needle in (folder / "environ").read_bytes().split(b"\0") and int(folder.name) != os.getpid():
-                os.kill(int(folder.name), signal.SIGKILL)
-        except OSError:
-            continue  # it has gone meanwhile, or is somebody else's

@@ -1,7 +1,6 @@
 """The process in which a model is made and read: a person's own file runs there alone, and the window stays free.
 
-What comes back is a project file, which is data. A `Child` may be started before anybody knows what is wanted, so that
-torch is there when it is; it answers one question and ends.
+What comes back is a project file, which is data. A `Child` answers one question and ends.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from app.engine import child_process
+from app.engine import child_process, pool
 from app.engine.tasks import import_model
 from app.engine.tasks.import_model import CHECKING, ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.project import custom_layers
@@ -83,27 +82,18 @@ class Question:
 
 
 class Child:
-    """A process that reads one model. Started `ahead` it has torchvision too when the question comes; with `listing` it
-    says first which models that has."""
+    """A process that reads one model; with `listing` it says first which models torchvision has. Raises OSError."""
 
-    def __init__(self, listing: bool = False, ahead: bool = False) -> None:
+    def __init__(self, listing: bool = False) -> None:
         self._folder = TemporaryFolder()
         self._path = Path(self._folder.name)
-        self._told = (self._path / "told").open("w+b")
         self._asked, self._end, self._checked = "", 0.0, False
         self._moved: dict[str, str] = {}  # files of the project that were handed over already
         self.comparing = False  # whether what was read last is a drawing that is not compared with its model yet
-        words = ["models"] * listing + ["ahead"] * ahead
-        command = [sys.executable, "-m", "app.engine.import_process", str(self._path), *words]
-        root = Path(__file__).resolve().parents[2]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._told, cwd=root, text=True,
-            env={**os.environ, child_process.PARENT: str(os.getpid())},
-        )  # fmt: skip
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
+        words = [str(self._path), *["models"] * listing]
+        self._process = pool.start("import", cwd=child_process.ROOT, arguments=words)
+        assert self._process.stderr is not None
+        self._told = child_process.Told(self._process.stderr, lambda _line: False)
 
     def models(self) -> tuple[Known, ...]:
         """Which models torchvision has. Raises ImportError if there is none."""
@@ -124,7 +114,7 @@ class Child:
         reader, self._asked, self._end = self._process, str(question.source), time.monotonic() + patience
         assert reader.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, and its words say why
-            reader.stdin.write(f"{question.written()}\n")
+            reader.stdin.write(f"{question.written()}\n".encode())
             reader.stdin.flush()
         drawn = self._path / DRAWN
         self._wait(lambda: drawn.is_file(), patience, cancelled, tell)
@@ -175,7 +165,7 @@ class Child:
 
     def _how(self) -> str:
         """With which status a process ended that found nothing wrong, and what was on its stderr last."""
-        code = self._process.returncode
+        code = self._process.wait()
         if code < 0 and os.name == "posix":
             return f" by {signal.Signals(-code).name}{self._where()}"
         words = self._last_words()
@@ -183,24 +173,26 @@ class Child:
 
     def _where(self) -> str:
         """The line of the model's own code at which a process ended, as its stderr has it."""
-        self._told.seek(0)
         root, torch = str(Path(__file__).resolve().parents[1]), f"{os.sep}torch{os.sep}"
-        lines = _STACK.findall(self._told.read().decode("utf-8", "replace"))
+        lines = _STACK.findall(self._told.text())
         found = next((one for one in lines if not one[0].startswith((root, "<")) and torch not in one[0]), None)
         return f" in {found[2]}, line {found[1]} of {Path(found[0]).name}" if found else ""
 
     def _last_words(self) -> str:
-        self._told.seek(0)
-        lines = self._told.read().decode("utf-8", "replace").strip().splitlines()
+        lines = self._told.text().strip().splitlines()
         return next((line for line in reversed(lines) if line.strip()), "")
 
     def close(self) -> None:
-        """End it, whatever it does."""
-        if self._process.poll() is None:
-            self._process.kill()
-        with contextlib.suppress(BrokenPipeError):
-            self._process.communicate()
-        self._told.close()
+        """End it, whatever it does, and what it has started."""
+        self._process.kill()
+        self._process.wait()
+        if os.name == "posix":
+            child_process.end_group(self._process.pid)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # it wants to write what nobody reads any more
+                    stream.close()
+        self._told.text()
         self._folder.cleanup()
 
 
@@ -236,6 +228,15 @@ def import_file(
     child = Child()
     try:
         return child.read(question, folder, patience, cancelled, tell)
+    finally:
+        child.close()
+
+
+def listed_models() -> tuple[Known, ...]:
+    """Which models torchvision has, as a child process finds them. Raises ImportError if there is none, OSError."""
+    child = Child(listing=True)
+    try:
+        return child.models()
     finally:
         child.close()
 
@@ -324,25 +325,21 @@ def _end_with_parent(asked: TextIO) -> None:
     os._exit(1)
 
 
-def main(folder: Path, listing: bool, ahead: bool) -> int:
-    """Read a question from stdin, leave a project file. It ends with who started it, whatever it does then."""
-    child_process.die_with_parent()
+def main() -> None:
+    """Read a question from stdin, leave a project file in the folder that is the first argument."""
+    folder, listing = Path(sys.argv[1]), "models" in sys.argv[2:]
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody wants to read what is printed
     faulthandler.enable()  # its words say where a process ended that torch has ended
     if listing:
         rows = [[one.name, one.kind, one.input.shape, one.input.dtype] for one in known_models()]
         _put(folder / MODELS, json.dumps(rows))
-    elif ahead:
-        from app.util.torchvision_import import import_torchvision
-
-        with contextlib.suppress(ImportError, RuntimeError):  # a model of a file may do without it
-            import_torchvision("models")
     from app.builder.importer import building  # noqa: F401  # torch is there when the question comes
     from app.engine.tasks.parity.resources import threads_that_pay
 
     gc.freeze()  # and is not looked through for garbage while a model is read
     text = sys.stdin.readline()
     if not text:
-        return 0
+        return
     asked, sys.stdin = sys.stdin, open(os.devnull)  # a file that asks for something hears nothing
     threading.Thread(target=_end_with_parent, args=(asked,), daemon=True).start()
     try:
@@ -353,14 +350,7 @@ def main(folder: Path, listing: bool, ahead: bool) -> int:
         project_file.write(project, folder / LEFT)
     except ImportFailed as error:
         _put(folder / WHY, f"{error}".replace("\n", " "))
-        return 1
+        sys.exit(1)
     except Exception as error:  # the parent tells it; the traceback is for who started it
         _put(folder / WHY, f"it cannot be imported: {type(error).__name__}: {error}".replace("\n", " "))
         raise
-    return 0
-
-
-if __name__ == "__main__":
-    code = main(Path(sys.argv[1]), "models" in sys.argv[2:], "ahead" in sys.argv[2:])
-    sys.stderr.flush()
-    os._exit(code)  # nothing that a file started holds it up

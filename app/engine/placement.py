@@ -8,17 +8,16 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Place:
-    """`processes` is 0 for a thread of this process, 1 for a process of its own, and more for as many on this machine.
+    """`processes` is 1 for a process of its own, and more for as many on this machine.
 
-    `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1 for a process of its own: every kernel is waited for, so an error of
+    `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1: every kernel is waited for, so an error of
     CUDA shows at the line that caused it, and everything is slower. A run that is `watched` is somewhere else, and its
     lines go into that file.
     """
 
-    processes: int = 0
+    processes: int = 1
     launch_blocking: bool = False
     watched: Path | None = None
 
 
-HERE = Place()
-OWN_PROCESS = Place(1)
+OWN_PROCESS = Place()

@@ -1,4 +1,4 @@
-"""The process of a run: `python -m app.engine.run_main`. A job comes in by stdin; events go out by stdout."""
+"""The process of a run, an entry of `app.engine.entries`. A job comes in by stdin; events go out by stdout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.engine.child_process import die_with_parent
 from app.engine.codec import decode, encode
 from app.engine.frames import Broken, Mark, Pipe, packed
 from app.telemetry.ring import Ring
@@ -30,10 +29,8 @@ LEFT_ALONE = 10.0  # seconds that a run may take to end when nobody listens any 
 
 
 def main() -> None:
-    die_with_parent()
     pipe = _take_pipes()
     faulthandler.enable()
-    _warm_up()
     frames = pipe.frames()
     first = next(frames, None)
     if first is None:  # nobody wants a run any more
@@ -68,21 +65,6 @@ def main() -> None:
     # Threads of a layer of a person's own, and destructors of native code, are not waited for.
     sys.stderr.flush()
     os._exit(0)
-
-
-def _warm_up() -> None:
-    """Load what nearly every run needs; a process that waits for its run has done so by then.
-
-    The first step of the first optimizer has torch load its compiler, which takes seconds.
-    """
-    import sklearn.datasets  # noqa: F401
-    import torch
-
-    from app.training import loop  # noqa: F401
-
-    weight = torch.nn.Parameter(torch.zeros(1))
-    weight.sum().backward()
-    torch.optim.SGD([weight]).step()
 
 
 def _take_pipes() -> Pipe:
@@ -172,7 +154,3 @@ class _Outbox:
         """Send the rest."""
         self._closing.set()
         self._thread.join()
-
-
-if __name__ == "__main__":
-    main()

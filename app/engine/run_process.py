@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from app.data.own_files import dataset_class
-from app.engine import child_process, warm_spare
+from app.engine import child_process, pool
 from app.engine.codec import decode, encode
 from app.engine.frames import Broken, Mark, Pipe, unpacked
 from app.engine.placement import OWN_PROCESS, Place
@@ -220,7 +220,7 @@ class _Child:
     def __init__(self, job: Job, control: ChildControl, scratch: Path, hang: float, grace: float) -> None:
         self.job, self.control = job, control
         self._scratch, self._hang, self._grace = scratch, hang, grace
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: pool.Child | None = None
         self._pipe: Pipe | None = None
         self._heard: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
         self.epoch = self.step = 0
@@ -258,13 +258,9 @@ class _Child:
         yield ending if ending is not None and self.control.result is not None else self._died()
 
     def _start(self, place: Place) -> Pipe:
-        if place.launch_blocking:  # which has to be known before CUDA is
-            begun = warm_spare.begin({"CUDA_LAUNCH_BLOCKING": "1"})
-        else:
-            begun = warm_spare.take() or warm_spare.begin()
-        child = begun.child
-        self._child, self._stderr = child, begun.told
-        assert child.stdin is not None and child.stdout is not None
+        child = pool.start("run", {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else None)
+        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+        self._child, self._stderr = child, child_process.Told(child.stderr)
         self._pipe = pipe = Pipe(child.stdout, child.stdin)
         threading.Thread(target=self._read, args=(pipe,), name="events of a run", daemon=True).start()
         return pipe

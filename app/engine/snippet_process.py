@@ -22,7 +22,7 @@ import msgspec
 from app.autograd.codec import packed, unpacked
 from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
 from app.diagram.diagram import bytes_text
-from app.engine import child_process
+from app.engine import child_process, pool
 from app.util.leftovers import TemporaryFolder
 
 START = 120.0  # seconds that torch may take to load
@@ -55,8 +55,7 @@ class Child:
     def __init__(self) -> None:
         self._folder = TemporaryFolder()
         extra = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
-        arguments = ["-P", "-m", "app.engine.snippet_process"]
-        self._process = started = child_process.start(arguments, extra, Path(self._folder.name))
+        self._process = started = pool.start("snippet", extra, Path(self._folder.name))
         assert started.stdout is not None and started.stderr is not None
         self._ready = threading.Event()
         self._answer = b""
@@ -132,8 +131,8 @@ class Child:
                 tell(self._printed.text(now=True))
             time.sleep(LOOK)
         self._reader.join(5.0)
-        if self._process.returncode or not self._answer:
-            how = child_process.ending_words(self._process.returncode, self._kills)
+        if (code := self._process.wait()) or not self._answer:
+            how = child_process.ending_words(code, self._kills)
             return "died", f"The process of the snippet {how}."
         return "done", ""
 
@@ -198,7 +197,6 @@ class _Printed:
 
 def main() -> None:
     """Answer one question: load torch, say so, read what is to run, run it, write what came of it."""
-    child_process.die_with_parent()
     reads, writes = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what is printed goes one way, in its order
@@ -246,7 +244,3 @@ def _limited(limits: Limits) -> Any:
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + limits.memory, hard))
     yield
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
-
-
-if __name__ == "__main__":
-    main()

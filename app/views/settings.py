@@ -12,7 +12,6 @@ from app.data.sources import default_root
 THEMES = ("dark", "light", "system")
 RECENT_FILES = 10
 MOST_PROCESSES = 64
-PROCESSES = 1  # the place of a run that nobody has chosen one for: a process of its own
 
 
 class Settings:
@@ -155,9 +154,9 @@ class Settings:
 
     @property
     def processes(self) -> int:
-        """Where runs are carried out: 0 in the window's process, 1 in one of their own, more: on as many."""
-        kept = str(self._store.value("runs/processes", PROCESSES))
-        return min(int(kept), MOST_PROCESSES) if kept.isdecimal() else PROCESSES
+        """On how many processes a run is carried out, 1 unless somebody chose more."""
+        kept = str(self._store.value("runs/processes", 1))
+        return min(max(int(kept), 1), MOST_PROCESSES) if kept.isdecimal() else 1
 
     @processes.setter
     def processes(self, value: int) -> None:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.cli import run_results
-from app.engine import child_process, run_process
+from app.engine import pool, run_process
 from app.engine.codec import decode, encode
 from app.engine.frames import packed, unpacked
 from app.engine.placement import Place
@@ -195,13 +196,18 @@ def test_a_step_that_does_not_end_is_ended_some_time_after_stop(tmp_path):
 
 
 def test_a_generator_that_is_let_go_leaves_nothing_behind(monkeypatch):
-    started = []
-    start = child_process.start
-    monkeypatch.setattr(child_process, "start", lambda *given: started.append(start(*given)) or started[-1])
+    started, given = [], []
+    start = pool.start
+
+    def kept(*asked: Any) -> pool.Child:
+        given.append(asked)
+        started.append(start(*asked))
+        return started[-1]
+
+    monkeypatch.setattr(pool, "start", kept)
     run = run_process.train(job(epochs=10_000), place=Place(1, launch_blocking=True))
     assert isinstance(next(run), Started)
-    environment = Path(f"/proc/{started[0].pid}/environ")
-    assert not environment.exists() or b"CUDA_LAUNCH_BLOCKING=1" in environment.read_bytes()
+    assert given == [("run", {"CUDA_LAUNCH_BLOCKING": "1"})]
     run.close()
     assert started[0].poll() is not None
 
@@ -209,10 +215,10 @@ def test_a_generator_that_is_let_go_leaves_nothing_behind(monkeypatch):
 _PARENT = """
 import sys
 from tests.support.training_jobs import job
-from app.engine import run_process as child; from app.engine import child_process as process
+from app.engine import run_process as child, pool
 from app.training.events import StepDone
-start = process.start
-process.start = lambda *given: started.append(start(*given)) or started[-1]
+start = pool.start
+pool.start = lambda *given: started.append(start(*given)) or started[-1]
 started = []
 for event in child.train(job(epochs=100_000)):
     if isinstance(event, StepDone):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.data.config import DataConfig
-from app.engine import child_process, distributed
+from app.engine import distributed, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.placement import Place
 from app.engine.run_process import Elsewhere
@@ -33,31 +33,19 @@ TWO = Place(2)
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 
 
-def marked(mark: str) -> list[int]:
-    """The processes of a run."""
-    needle, found = f"{distributed.MARK}={mark}".encode(), []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if needle in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.fixture
-def marks(monkeypatch):
-    """The marks of the runs that a test starts."""
-    made = []
+def ranks(monkeypatch):
+    """The ids of the processes that a test starts, by rank; none is there at its end."""
+    ids, start = [], pool.start
 
-    class Kept:
-        def __init__(self):
-            self.hex = f"test-{os.getpid()}-{len(made)}"
-            made.append(self.hex)
+    def kept(*given, **named):
+        made = start(*given, **named)
+        ids.append(made.pid)
+        return made
 
-    monkeypatch.setattr(distributed, "uuid4", Kept)
-    yield made
-    assert made and not any(marked(mark) for mark in made)
+    monkeypatch.setattr(pool, "start", kept)
+    yield ids
+    assert ids and not any(map(alive, ids))
 
 
 # Weights of the classes, an odd rest of a batch, accumulation, a schedule by the validation loss.
@@ -73,7 +61,7 @@ HARD = job(
 )
 
 
-def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, marks):
+def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, ranks):
     """Step, pause, resume; the numbers are those of one process with the whole batch."""
     import torch
 
@@ -89,7 +77,7 @@ def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, marks):
         events.append(event)
         if isinstance(event, Paused):
             stood.append(event.step)
-            assert len(marked(marks[0])) == 2
+            assert len(ranks) == 2 and all(map(alive, ranks))
             control.step() if len(stood) == 1 else control.resume()
     assert stood == [1, 2] and [e.step for e in events if isinstance(e, Resumed)] == [2]
     assert losses(events) == pytest.approx(losses(one), abs=1e-6)
@@ -104,7 +92,7 @@ def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, marks):
         control.call(lambda live: live.step).result()
 
 
-def test_none_is_left_behind_when_one_fails(marks):
+def test_none_is_left_behind_when_one_fails(ranks):
     source = net(["self.linear1 = nn.Linear(64, 10)"], ["return self.linear1(torch.log(x.flatten(1)))"])
     failed = list(distributed.train(job(source), place=TWO))[-1]
     assert isinstance(failed, Failed) and "The loss of step 1 is" in failed.message
@@ -112,27 +100,24 @@ def test_none_is_left_behind_when_one_fails(marks):
 
 _PARENT = """
 import sys
-from app.engine import distributed; from app.engine import child_process as process
+from app.engine import distributed, pool
 from app.engine.placement import Place
 from app.training.events import StepDone
 from tests.engine.test_distributed import PLAIN_NET, job
-class Mark:
-    hex = sys.argv[1]
-distributed.uuid4 = Mark
+started, start = [], pool.start
+pool.start = lambda *given, **named: started.append(start(*given, **named)) or started[-1]
 for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=Place(2)):
     if isinstance(event, StepDone):
-        print("there", flush=True)
+        print(*(one.pid for one in started), flush=True)
         sys.stdin.read()
 """
 
 
 def test_none_outlives_a_window_that_is_killed():
-    mark = f"killed-{os.getpid()}"
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", _PARENT, mark], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
-        assert parent.stdout.readline() == b"there\n"
-        pids = marked(mark)
-        assert len(pids) == 2
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2 and all(map(alive, pids))
         os.kill(parent.pid, signal.SIGKILL)
     wait_for(lambda: not any(map(alive, pids)))
 
@@ -202,12 +187,12 @@ def test_lines_become_the_events_that_they_were():
 
 def test_a_name_that_python_has_no_room_for_is_told(tmp_path, monkeypatch):
     none_left = OSError("no more processes")
-    monkeypatch.setattr(child_process, "start", lambda *_given, **_named: (_ for _ in ()).throw(none_left))
+    monkeypatch.setattr(pool, "start", lambda *_given, **_named: (_ for _ in ()).throw(none_left))
     (failed,) = distributed.train(Job(PLAIN_NET, training=job().training), place=TWO)
     assert failed.kind == "process" and "no more processes" in failed.message
 
 
-def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(tmp_path, marks):
+def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(tmp_path, ranks):
     """Dropout of each process, accumulated gradients, a running mean: the losses of the whole run, bit for bit."""
     from app.training.checkpoints import checkpoint
 
@@ -237,7 +222,7 @@ def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(tmp_pat
     assert isinstance(other, Failed) and "another net" in other.message
 
 
-def test_two_processes_stopped_between_two_epochs_go_on_with_the_same_order(tmp_path, marks):
+def test_two_processes_stopped_between_two_epochs_go_on_with_the_same_order(tmp_path, ranks):
     from app.training.checkpoints import checkpoint
 
     a_job = job(PLAIN_NET, epochs=2, batch_size=800)

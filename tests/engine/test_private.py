@@ -17,11 +17,11 @@ from app.engine import distributed
 from app.export.script.script import training_script
 from app.training.events import Failed, Finished, Started, StepDone
 from tests.engine.test_child import wait_for
-from tests.engine.test_distributed import PLAIN_NET, TWO, marked, marks
+from tests.engine.test_distributed import PLAIN_NET, TWO, ranks
 from tests.support.listening import listening, outer_address, tree
 from tests.support.training_jobs import job, net
 
-__all__ = ["marks"]
+__all__ = ["ranks"]
 NOBODY = 65534
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are looked up in /proc")
@@ -45,7 +45,7 @@ def _stranger_cannot_read(store: Path) -> None:
             assert done.returncode and "ermission denied" in done.stderr and not done.stdout
 
 
-def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(marks, monkeypatch):
+def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(ranks, monkeypatch):
     stores = []
     temporary = distributed.TemporaryFolder
 
@@ -60,8 +60,7 @@ def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(mar
     for event in distributed.train(job(PLAIN_NET, epochs=1000), control, place=TWO):
         if isinstance(event, StepDone) and not seen:
             seen = True
-            pids = marked(marks[0])
-            assert len(pids) == 2 and set(pids) <= set(tree(os.getpid()))
+            assert len(ranks) == 2 and set(ranks) <= set(tree(os.getpid()))
             found = listening(tree(os.getpid()))
             assert all(address.is_loopback for address, _port in found), found
             outer = outer_address()
@@ -83,22 +82,16 @@ def test_what_is_found_to_listen_on_every_interface_is_told(tmp_path):
         assert not found[everywhere.getsockname()[1]].is_loopback and found[here.getsockname()[1]].is_loopback
 
 
-def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(marks, capfd):
+def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(ranks, capfd):
     for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=TWO):
         if isinstance(event, StepDone) and event.step == 3:
-            ranks = {f"RANK={number}".encode() for number in range(2)}
-            assert ranks <= {entry for pid in marked(marks[0]) for entry in _environment(pid)}
-            os.kill(next(p for p in marked(marks[0]) if b"RANK=0" in _environment(p)), signal.SIGKILL)
+            os.kill(ranks[0], signal.SIGKILL)
     assert isinstance(event, Failed)
     assert "One of the 2 processes failed after step" in event.message and "SIGKILL" in event.message
     assert "No checkpoint had been taken" in event.cure and not capfd.readouterr().err
 
 
-def _environment(pid: int) -> list[bytes]:
-    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-
-
-def test_an_error_of_one_is_told_as_its_own_and_not_as_a_lost_connection(marks, capfd):
+def test_an_error_of_one_is_told_as_its_own_and_not_as_a_lost_connection(ranks, capfd):
     lines = ["if int(__import__('os').environ['RANK']): raise ValueError('the second one cannot')"]
     source = net(["self.linear1 = nn.Linear(64, 10)"], [*lines, "return self.linear1(x.flatten(1))"])
     *_, failed = distributed.train(job(source), place=TWO)
@@ -126,12 +119,12 @@ def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alo
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL wants a GPU of its own for each of two processes")
-def test_a_cuda_run_keeps_nccl_to_loopback(marks):
+def test_a_cuda_run_keeps_nccl_to_loopback(ranks):
     control = distributed.LineControl()
     for event in distributed.train(job(PLAIN_NET, epochs=1000, device="cuda"), control, place=TWO):
         if isinstance(event, Started):
             assert event.device.startswith("cuda")
         if isinstance(event, StepDone) and event.step == 2:
-            assert all(address.is_loopback for address, _port in listening(marked(marks[0])))
+            assert all(address.is_loopback for address, _port in listening(ranks))
             control.stop()
     assert isinstance(event, Finished)

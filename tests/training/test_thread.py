@@ -1,9 +1,10 @@
-"""A run on its own thread: the window polls, and every state change arrives once."""
+"""The thread of a run, which has a process of its own: the window polls, and every state change arrives once."""
 
 import pytest
 from PySide6.QtCore import QObject, QThread
 
 from app.training.events import Failed, Finished, Paused, Resumed, Started, StepDone
+from app.training.run_requests import SetRate
 from app.training_thread import TrainingThread
 from tests.support.training_jobs import job, losses, net, run
 
@@ -39,7 +40,7 @@ def begin(qtbot):
     assert all(thread.stop_and_wait() for thread in threads)
 
 
-def test_a_run_in_the_window_has_the_numbers_of_one_without(qtbot, begin):
+def test_a_run_of_the_window_has_the_numbers_of_one_without(qtbot, begin):
     thread, listener = begin(job())
     drained = []
     qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
@@ -55,7 +56,8 @@ def test_pause_step_look_and_resume(qtbot, begin):
     qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused], timeout=60_000)
     thread.step()
     qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused, Paused], timeout=60_000)
-    assert thread.run_between_steps(lambda live: live.step).result(30) == 1
+    assert thread.run_between_steps(SetRate(0.25)).result(30) == 0.001
+    assert "cannot be looked at" in str(thread.run_between_steps(lambda live: live.step).exception(30))
     assert sum(isinstance(event, StepDone) for event in thread.drain()) == 1
     thread.resume()
     qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)

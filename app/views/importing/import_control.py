@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.views.importing.comparison_control import ComparingControl
     from app.views.importing.import_dialog import ImportDialog
-    from app.views.importing.importing import Drawn, Spare, Wanted
+    from app.views.importing.importing import Drawn, Wanted
     from app.views.main_window import MainWindow
 
 NARROWEST, LOWEST = 640.0, 320.0
@@ -68,7 +68,6 @@ class ImportControl(QObject):
         super().__init__(window)
         self._window = window
         self._telling: Wanted | None = None
-        self.spare: Spare | None = None
         self.comparing: ComparingControl | None = None
         window.live.analysed.connect(self._analysed)
         window.document.replaced.connect(self._replaced)
@@ -76,11 +75,9 @@ class ImportControl(QObject):
     def ask(self, file: Path | None = None) -> ImportDialog:
         """Show the dialog, with a Python file already chosen if there is one."""
         from app.views.importing.import_dialog import ImportDialog
-        from app.views.importing.importing import Spare
 
         window, lay_out = self._window, partial(laid_out, room=self._room())
-        self.spare = self.spare or Spare(self)
-        dialog = ImportDialog(window.background, window.layers, lay_out, self.show, self.spare, window)
+        dialog = ImportDialog(window.background, window.layers, lay_out, self.show, window)
         if file is not None:
             dialog.choose_file(file)
         dialog.finished.connect(dialog.deleteLater)

@@ -11,7 +11,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.engine.import_advice import cure_of
-from app.engine.import_process import Child, Known
+from app.engine.import_process import Known, listed_models
 from app.engine.tasks.import_model import UNCHECKED, remarks
 from app.engine.tasks.model_inits import LOSES
 from app.project.project import Project
@@ -19,7 +19,7 @@ from app.source.layer_files import allowed
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.importing.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
 from app.views.importing.import_result import ResultPage
-from app.views.importing.importing import Drawn, Spare, Wanted, import_model
+from app.views.importing.importing import Drawn, Wanted, import_model
 from app.views.ui.background import Background, Failure
 from app.views.ui.dialogs.progress import WorkingDialog
 from app.views.ui.widgets import Segmented
@@ -45,7 +45,6 @@ class ImportDialog(WorkingDialog):
         layers: LayersControl,
         lay_out: Callable[[Project], Project],
         open_project: Open,
-        spare: Spare,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__("Import a model", parent)
@@ -77,12 +76,10 @@ class ImportDialog(WorkingDialog):
         room = parent.height() if parent is not None else 800
         self.setMinimumSize(520, 480)
         self.resize(640, min(660, max(room - 60, 480)))
-        self._spare = spare
-        self._child: Child | None = spare.take(listing=not _listed)  # torch is there when somebody presses Import
         if _listed:
             self.torchvision.show_models(_listed)
         else:
-            background.ask(KEY, self._child.models, on_answer=self._listed, on_error=self._not_listed)
+            background.ask(KEY, listed_models, on_answer=self._listed, on_error=self._not_listed)
         self.finished.connect(self._leave)
         self.torchvision.search.setFocus()
         self._ask_ready()
@@ -105,11 +102,6 @@ class ImportDialog(WorkingDialog):
         self._background.forget(KEY)
         if self._read is not None:
             self._read.let_go()
-        child, self._child = self._child, None
-        if child is not None and not _listed:  # somebody waits for its list, and nobody wants it any more
-            child.close()
-        else:
-            self._spare.keep(child)
 
     def _listed(self, models: tuple[Known, ...]) -> None:
         global _listed
@@ -166,9 +158,8 @@ class ImportDialog(WorkingDialog):
 
     def _begin(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        child, self._child = self._child, None
         self._enable(False)
-        self.begin(partial(import_model, wanted, self._lay_out, child))
+        self.begin(partial(import_model, wanted, self._lay_out))
 
     def _enable(self, on: bool) -> None:
         for part in self.form:
@@ -185,8 +176,6 @@ class ImportDialog(WorkingDialog):
         assert wanted is not None
         self._enable(True)
         self._ask_ready()
-        if cancelled or isinstance(answer, Failure):
-            self._child = self._spare.take()
         if cancelled:
             self._say("Stopped. Your project is as it was.")
         elif isinstance(answer, Failure):

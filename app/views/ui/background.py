@@ -19,8 +19,6 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal, Slot
 
-from app.util import openmp
-
 FEW = 20  # modules that are imported by a question without more ado
 
 
@@ -99,7 +97,6 @@ class _Worker(QThread):
                 # What was imported stays. Looked through for garbage, torch holds every thread for half a second.
                 modules = len(sys.modules)
                 gc.freeze()
-            openmp.let_go()  # a run that goes on would pay for it
             self.answered.emit(question.number, answer)
 
 

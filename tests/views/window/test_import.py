@@ -299,52 +299,6 @@ def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbo
     assert not [one for one in window.live.analysis.errors if "trusted" in one.message]
 
 
-def imported(qtbot, window: MainWindow, path: Path) -> None:
-    """A small model of one's own, from the dialog to the drawing."""
-    layer_files.allow(layer_files.digest(path.read_text()), tried=True)
-    window.document.undo_stack.setClean()
-    window.actions_by_key["import"].trigger()
-    (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
-    choose_own(dialog, path)
-    dialog.import_button.click()
-    opened(qtbot, window)
-
-
-def test_the_next_model_is_read_by_a_process_that_waits_already_and_ends_with_the_window(
-    qtbot, qapp, tmp_path, monkeypatch
-) -> None:
-    from app.views.importing import importing
-
-    monkeypatch.setattr(importing, "REST", 0)
-    path = own_file(tmp_path)
-    with shown(qapp, "spare") as window:
-        window.furnish()
-        assert window.import_control.spare is None
-        imported(qtbot, window, path)
-        spare = window.import_control.spare
-        qtbot.waitUntil(lambda: spare.waiting is not None)
-        first = spare.waiting
-        dialog = window.import_control.ask()
-        assert spare.waiting is None
-        dialog.reject()
-        assert spare.waiting is first and first.alive
-        imported(qtbot, window, path)
-        assert not first.alive
-        qtbot.waitUntil(lambda: spare.waiting is not None)
-        second = spare.waiting
-    qtbot.waitUntil(lambda: not second.alive)
-
-
-def test_a_process_that_was_ended_by_somebody_is_replaced(qtbot, window, tmp_path) -> None:
-    dialog, path = asked(qtbot, window), own_file(tmp_path)
-    layer_files.allow(layer_files.digest(path.read_text()), tried=True)
-    choose_own(dialog, path)
-    dialog._child.close()
-    dialog.import_button.click()
-    opened(qtbot, window)
-    assert window.document.project.name == "Net"
-
-
 def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> None:
     dialog, path = asked(qtbot, window), own_file(tmp_path)
     layer_files.allow(layer_files.digest(path.read_text()), tried=True)

@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QInputDialog
 from pytestqt.qtbot import QtBot
 
-from app.engine import child_process, warm_spare
+from app.engine import pool
 from app.runs import store
 from app.training.events import to_json
 from app.training.loop import train
@@ -31,9 +31,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 @pytest.fixture
 def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
     theme.apply(qapp, "dark")
-    settings = Settings("TapedeckTests", "places")
-    settings.processes = 0
-    made = MainWindow(settings)
+    made = MainWindow(Settings("TapedeckTests", "places"))
     made.files.may_leave = lambda: True
     qtbot.addWidget(made)
     made.resize(1600, 1000)
@@ -46,23 +44,21 @@ def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
     qtbot.waitUntil(lambda: made.live.up_to_date, timeout=60_000)
     yield made
     assert made.session.close_and_wait()
-    settings.processes = 0
     made.background.close()
-    warm_spare.dismiss()
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ids of the processes that the window starts."""
     ids: list[int] = []
-    start = child_process.start
+    start = pool.start
 
     def kept(*given, **named):
         made = start(*given, **named)
         ids.append(made.pid)
         return made
 
-    monkeypatch.setattr(child_process, "start", kept)
+    monkeypatch.setattr(pool, "start", kept)
     return ids
 
 
@@ -108,29 +104,27 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(qtbot, window, s
     assert window.session.close_and_wait() and not alive(started[-1])
 
 
-def test_a_run_is_in_a_process_of_its_own_that_waits_for_it_unless_somebody_chose_otherwise(qtbot, window, monkeypatch):
-    """The place of a window in which nobody has chosen one."""
-    monkeypatch.setattr("app.views.settings.PROCESSES", 1)
-    monkeypatch.setattr("app.views.training.runs.placement_control.IDLE", 0)
-    own, here = (window.actions_by_key[f"place.{key}"] for key in ("own", "here"))
+def test_a_run_has_a_process_of_its_own_also_where_the_windows_was_chosen_once(qtbot, window, started):
+    settings = Settings("TapedeckTests", "nobody chose")
+    assert settings.processes == 1
+    settings.processes = 0  # as versions kept it that could train in the window's process
     assert Settings("TapedeckTests", "nobody chose").processes == 1
-    own.trigger()  # as that window begins
-    qtbot.waitUntil(lambda: warm_spare._waiting is not None)
-    pid = warm_spare._waiting.child.pid
+    assert [key for key in window.actions_by_key if key.startswith("place.")] == ["place.own", "place.several"]
     window.run_control.run()
     reach(qtbot, window, "running", 5)
-    assert warm_spare._waiting is None and alive(pid) and pid != os.getpid()
+    (pid,) = started
+    assert alive(pid) and pid != os.getpid()
     window.run_control.stop()
     reach(qtbot, window, "stopped")
     assert window.session.thread.result.state_dict and not alive(pid)
-    qtbot.waitUntil(lambda: warm_spare._waiting is not None)  # and the next one waits
-    pid = warm_spare._waiting.child.pid
-    here.trigger()
-    assert warm_spare._waiting is None and not alive(pid)
-    own.trigger()
-    qtbot.waitUntil(lambda: warm_spare._waiting is not None)
+
+
+def test_the_fork_server_is_there_when_torch_is_and_goes_with_the_program(qtbot, window):
+    window.findChild(PlacesControl)._idle.start(0)  # as it does when torch has been loaded
+    qtbot.waitUntil(lambda: pool._state.server is not None and pool._state.server._loaded)
+    pid = pool._state.server._process.pid
     QApplication.instance().aboutToQuit.emit()
-    assert warm_spare._waiting is None
+    qtbot.waitUntil(lambda: not alive(pid))
 
 
 def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, started, monkeypatch):
@@ -164,7 +158,7 @@ def test_two_processes_have_the_losses_of_one_that_takes_the_whole_batch(qtbot, 
     )
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     told = []
-    for place in ("several", "here"):
+    for place in ("several", "own"):
         window.actions_by_key[f"place.{place}"].trigger()
         window.run_control.run()
         reach(qtbot, window, "done", 12)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
-from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
-from app.engine.snippet_process import Child
+from app.autograd.snippets.snippet import Limits, SnippetAnswer
+from app.engine import snippet_process
 from app.source import layer_files
 from app.util import atomic
 from app.views.ui.background import Failure
-from app.views.ui.thread_task import Errand, Tell
+from app.views.ui.thread_task import Errand
 from app.views.ui.widgets import Segmented
 
 if TYPE_CHECKING:
@@ -36,16 +36,13 @@ NET, SNIPPET = "net", "snippet"
 class SnippetControl(QObject):
     """Shows "Net" or "Snippet", and runs what stands there when the person says so.
 
-    A process waits while the page is in front, so that torch is there when Run is pressed; it knows nothing of the
-    text until then. A text that came out of a file waits for trust, as everything does that somebody else may have
-    written.
+    A text that came out of a file waits for trust, as everything does that somebody else may have written.
     """
 
     def __init__(self, window: MainWindow, pages: QStackedWidget) -> None:
         super().__init__(window)
         self._window, self._pages = window, pages
         self._page: SnippetPage | None = None
-        self._child: Child | None = None
         self._errand: Errand | None = None
         self._stop = threading.Event()
         self._told = 0.0
@@ -110,12 +107,7 @@ class SnippetControl(QObject):
             self.page.edit.setFocus()
 
     def _centre_shown(self) -> None:
-        in_tab = self._window.centre.page == "autograd"
-        self.toggle.setVisible(in_tab)
-        if in_tab and self.toggle.value() == SNIPPET:
-            self._prepare()
-        else:
-            self._let_go()
+        self.toggle.setVisible(self._window.centre.page == "autograd")
 
     def _inspect(self, item: TapeNode | LayerGroup | None) -> None:
         """Show what is selected in the snippet's graph; without a selection what runs next."""
@@ -148,21 +140,6 @@ class SnippetControl(QObject):
             self._told = now
             self._inspect(self.page.room.item_of(self.page.room.scene.current_key()))
 
-    def _prepare(self) -> None:
-        """Have a process with torch in it at hand."""
-        if self._child is not None and not self._child.waits:
-            self._let_go()  # somebody has ended it
-        if self._child is None and not self.running:
-            try:
-                self._child = Child()
-            except OSError as error:
-                self._window.refuse("No process can be started for a snippet", str(error))
-
-    def _let_go(self) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            child.close()
-
     # -- running -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -172,12 +149,8 @@ class SnippetControl(QObject):
         if self.page.foreign is not None:
             self._look_at_file()
             return
-        self._prepare()
-        child, self._child = self._child, None
-        if child is None:
-            return
         self._stop = threading.Event()
-        self._errand = errand = Errand(partial(_work, child, self.page.snippet(), self._stop))
+        self._errand = errand = Errand(partial(snippet_process.run, self.page.snippet(), LIMITS, self._stop.is_set))
         errand.ended.connect(self._ended)
         self.page.set_running(True)
         self._poll.start()
@@ -196,14 +169,13 @@ class SnippetControl(QObject):
         self._errand = None
         self.page.set_running(False)
         if isinstance(answer, Failure):
-            answer = SnippetAnswer("died", f"The process of the snippet cannot be used: {answer.error}.")
+            answer = SnippetAnswer("died", f"No process can be started for a snippet: {answer.error}.")
         self.page.set_answer(answer)
         self._centre_shown()
 
     def close(self) -> None:
-        """End what runs and what waits, and keep the person's own lines for the next time."""
+        """End what runs, and keep the person's own lines for the next time."""
         self._stop.set()
-        self._let_go()
         page = self._page
         if page is not None and page.foreign is None:
             own = page.ready.value() is None
@@ -250,13 +222,6 @@ class SnippetControl(QObject):
             return
         self._window.settings.export_folder = path.parent
         self._window.say(f"Saved {path.name}", "It starts with torch, nn and F imported; in a file, import them.")
-
-
-def _work(child: Child, snippet: Snippet, stop: threading.Event, tell: Tell) -> SnippetAnswer:
-    try:
-        return child.run(snippet, LIMITS, stop.is_set, tell)
-    finally:
-        child.close()
 
 
 def made_pages(room: QWidget) -> QStackedWidget:

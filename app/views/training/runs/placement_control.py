@@ -1,4 +1,4 @@
-"""Where runs are carried out: here, in a process of their own, on several; and runs elsewhere that are watched."""
+"""Where runs are carried out: in a process of their own, or on several; and runs elsewhere that are watched."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication, QFileDialog, QInputDialog, QMenu
 
-from app.engine import warm_spare
-from app.engine.placement import OWN_PROCESS, Place
+from app.engine import pool
+from app.engine.placement import Place
 from app.engine.watched_run import stand_in
 from app.views.actions import Actions
 from app.views.settings import MOST_PROCESSES
@@ -20,22 +20,17 @@ if TYPE_CHECKING:
 
 PLACES = (
     ("own", "Runs in a process of their &own"),
-    ("here", "Runs in the &window's process"),
     ("several", "Runs on &several processes…"),
 )
 TIPS = {
-    "own": "The fastest: it shares no interpreter with the window. If it crashes, the window lives on and says what "
-    "happened. One process waits with PyTorch loaded, so that a run begins at once",
-    "here": "The same numbers, and no memory for a second PyTorch. It shares the interpreter with the window, and a "
-    "crash in native code, or of memory, takes the window along",
+    "own": "It shares no interpreter with the window. If it crashes, the window lives on and says what happened",
     "several": "The exported train.py in several processes of this machine, which nobody else can reach: every batch "
     "is dealt out, gradients are averaged by DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
 }
 BLOCKING_TIP = (
-    "CUDA_LAUNCH_BLOCKING=1, for runs in other processes: an error of CUDA shows at the line that caused it, "
-    "and everything is slower"
+    "CUDA_LAUNCH_BLOCKING=1: an error of CUDA shows at the line that caused it, and everything is slower"
 )
-IDLE = 2000  # milliseconds after which the window counts as idle, and a process for the next run is started
+IDLE = 2000  # milliseconds after which the window counts as idle, and the fork server is started
 LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
 
 
@@ -47,9 +42,8 @@ class PlacesControl(QObject):
         self._window = window
         self._places: dict[str, QAction] = {}
         self._blocking = QAction()
-        self._idle = QTimer(self, singleShot=True, timeout=self._prepare)
-        window.live.torch_loaded.connect(self._rest)
-        window.session.runEnded.connect(self._rest)
+        self._idle = QTimer(self, singleShot=True, interval=IDLE, timeout=pool.prepare)
+        window.live.torch_loaded.connect(lambda _torch: self._idle.start())
         if (application := QApplication.instance()) is not None:
             application.aboutToQuit.connect(self._leave)
 
@@ -74,7 +68,7 @@ class PlacesControl(QObject):
         """Take a place for the runs to come; for several processes, ask how many."""
         settings = self._window.settings
         if key != "several":
-            settings.processes = 0 if key == "here" else 1
+            settings.processes = 1
         elif count := self._ask_count(max(2, settings.processes)):
             settings.processes = count
         self._apply()
@@ -93,29 +87,12 @@ class PlacesControl(QObject):
         settings = self._window.settings
         count = settings.processes
         self._window.session.place = Place(count, settings.launch_blocking)
-        self._places["here" if count == 0 else "own" if count == 1 else "several"].setChecked(True)
+        self._places["own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
-        self._blocking.setEnabled(count > 0)
-        if not self._waits:
-            warm_spare.dismiss()
-        elif self._window.live.torch is not None:
-            self._rest()
-
-    @property
-    def _waits(self) -> bool:
-        """Whether a process is to wait for the next run."""
-        return self._window.session.place == OWN_PROCESS
-
-    def _rest(self) -> None:
-        self._idle.start(IDLE)
-
-    def _prepare(self) -> None:
-        if self._waits and not self._window.session.active:
-            warm_spare.prepare()
 
     def _leave(self) -> None:
         self._idle.stop()
-        warm_spare.dismiss()
+        pool.close()
 
     def ask_file(self) -> None:
         """Ask for the file of a run elsewhere, which need not be there yet."""

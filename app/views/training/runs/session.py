@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.engine.placement import HERE, Place
+from app.engine.placement import OWN_PROCESS, Place
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
@@ -94,7 +94,7 @@ class RunSession(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.runs: list[Run] = []
-        self.place = HERE  # where the next run is carried out
+        self.place = OWN_PROCESS  # where the next run is carried out
         # Called as a run is started; what it returns is called on the run's thread, and the run waits for it.
         self.before_run: Callable[[], Callable[[], object]] | None = None
         self._count = 0

@@ -1,9 +1,7 @@
-"""The process that waits for a run: it is taken by the next one, answers all that is asked of a run, and goes."""
+"""The process of a run, from outside: begun late, asked for all that can be asked of a run, and not wanted any more."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,79 +10,42 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine import child_process, run_main, run_process, warm_spare
+from app.engine import child_process, pool, run_main, run_process
 from app.engine.codec import decode, encode
-from app.engine.placement import Place
 from app.training.control import Control
-from app.training.events import Caught, Failed, Finished, Paused, Started, StepDone
+from app.training.events import Caught, Failed, Paused, Started, StepDone
 from app.training.loop import train
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import LookInside, ShowCaught, TellMemory, WriteSnapshot
 from tests.engine.test_child import alive, wait_for
-from tests.support.training_jobs import SMALL_NET, job, losses
+from tests.support.training_jobs import SMALL_NET, job
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
-@pytest.fixture(autouse=True)
-def nobody_waits() -> Iterator[None]:
-    warm_spare.dismiss()
-    yield
-    warm_spare.dismiss()
-
-
-def waiting() -> int:
-    """The id of the process that waits."""
-    assert warm_spare._waiting is not None
-    return warm_spare._waiting.child.pid
-
-
-def test_the_next_run_takes_the_process_that_waits_and_its_numbers_are_the_same():
-    import torch
-
-    a_job = job(SMALL_NET, seed=3)
-    warm_spare.prepare()
-    pid = waiting()
-    warm_spare.prepare()
-    assert waiting() == pid, "one is enough"
-    run = run_process.train(a_job, threads=torch.get_num_threads())
-    events = [next(run)]
-    assert isinstance(events[0], Started) and warm_spare._waiting is None and alive(pid)
-    events += run
-    assert isinstance(events[-1], Finished) and losses(events) == losses(list(train(a_job)))
-    wait_for(lambda: not alive(pid))
-
-
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL is of POSIX")
-def test_one_that_was_killed_while_it_waited_is_not_taken():
-    warm_spare.prepare()
-    pid = waiting()
-    os.kill(pid, signal.SIGKILL)
-    warm_spare._waiting.child.wait()
-    warm_spare.prepare()
-    assert waiting() != pid, "another one waits when it is time"
-    os.kill(waiting(), signal.SIGKILL)
-    warm_spare._waiting.child.wait()
-    assert isinstance(list(run_process.train(job()))[-1], Finished), "and a run starts its own until then"
-
-
 def test_a_step_that_was_asked_for_before_the_run_is_one_step_however_late_it_is_sent(monkeypatch):
-    """The process waits with everything loaded: it could be through the run by the time it hears of it."""
+    """The process has everything loaded: it could be through the run by the time it hears of it."""
     connect = run_process.ChildControl.connect
 
+    started: list[pool.Child] = []
+    start = pool.start
+
+    def kept(*given: Any) -> pool.Child:
+        started.append(start(*given))
+        return started[-1]
+
     def at_rest() -> bool:
+        pid = started[0].pid
         before = child_process.work_of(pid)
         time.sleep(0.3)  # it waits, or has come to its end
-        return not alive(pid) or child_process.work_of(pid) == before and before > 0.5
+        return not alive(pid) or child_process.work_of(pid) == before
 
     def late(control: run_process.ChildControl, pipe: object) -> None:
         wait_for(at_rest)
         connect(control, pipe)
 
-    warm_spare.prepare()
-    pid = waiting()
-    wait_for(at_rest)
     monkeypatch.setattr(run_process.ChildControl, "connect", late)
+    monkeypatch.setattr(pool, "start", kept)
     control = run_process.ChildControl()
     control.step()
     steps = 0
@@ -96,34 +57,19 @@ def test_a_step_that_was_asked_for_before_the_run_is_one_step_however_late_it_is
     assert control.result.step == 1
 
 
-def test_a_run_that_waits_for_cuda_leaves_it_alone():
-    warm_spare.prepare()
-    pid = waiting()
-    run = run_process.train(job(), place=Place(1, launch_blocking=True))  # which has to be known before CUDA is loaded
-    assert isinstance(next(run), Started) and waiting() == pid
-    run.close()
-
-
-def test_it_goes_when_it_is_dismissed_and_when_nobody_is_left_to_want_it():
-    warm_spare.prepare()
-    pid = waiting()
-    warm_spare.dismiss()
-    assert not alive(pid) and warm_spare.take() is None
-    begun = warm_spare.begin()
-    begun.child.stdin.close()
-    assert begun.child.wait(120) == 0 and begun.told.text() == ""
-    begun.child.stdout.close()
-
-
-def test_one_that_cannot_be_started_is_no_fault_until_a_run_wants_one(monkeypatch):
-    def refused(*_given: object) -> None:
+def test_one_that_cannot_be_started_says_why(monkeypatch):
+    def refused(*_given: object, **_named: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(child_process, "start", refused)
-    warm_spare.prepare()
-    assert warm_spare.take() is None
+    monkeypatch.setattr(pool, "start", refused)
     (failed,) = run_process.train(job())
     assert isinstance(failed, Failed) and "cannot be started: no more processes" in failed.message
+
+
+def test_one_that_nobody_wants_any_more_goes_in_good_order():
+    child = pool.start("run")
+    child.stdin.close()
+    assert child.stderr.read() == b"" and child.wait(120) == 0
 
 
 def looked_at(control: Control, run: Iterator[object], folder: Path) -> tuple[Any, Any, Any]:

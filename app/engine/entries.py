@@ -1,0 +1,43 @@
+"""What a process of ours can be, and how one begins: `python -P -m app.engine.entries NAME`, or forked off."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import NoReturn
+
+from app.engine.child_process import die_with_parent
+
+ENTRIES = {
+    "run": "app.engine.run_main",
+    "import": "app.engine.import_process",
+    "snippet": "app.engine.snippet_process",
+    "engine": "app.engine.server",
+    "rank": "app.engine.rank",
+}
+
+
+def begin(entry: str) -> NoReturn:
+    """Call `main()` of an entry and end this process: threads and destructors of a person's code are not waited for."""
+    status = 0
+    try:
+        import_module(ENTRIES[entry]).main()
+    except SystemExit as ending:
+        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        if isinstance(ending.code, str):
+            print(ending.code, file=sys.stderr)
+    except BaseException:
+        status = 1
+        traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # it may have been put away or closed
+            stream.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    begin(sys.argv.pop(1))

@@ -1,0 +1,205 @@
+"""The fork server ("zygote"): a process with torch and our modules loaded, of which each new process is a copy.
+
+`python -P -m app.engine.fork_server FD` asks and answers over that socket, which nobody else has. It runs nobody's code
+and computes nothing: it has one thread, no OpenMP team, no autograd engine and no CUDA context, all of which a fork
+would break. So what it forks is as clean as a new process, and there in milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NoReturn
+
+from app.engine import entries
+from app.engine.child_process import die_with, die_with_parent
+
+READY = b"R"
+LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<i")
+# What runs, imports and snippets want; torch loads its compiler and its monitor with the first step of an optimizer.
+MODULES = """
+    torch torch._dynamo torch.profiler._cupti_monitor torch.utils.data torch.fx.experimental.proxy_tensor
+    sklearn.datasets app.training.loop app.training.run_requests app.engine.run_main app.engine.rank
+    app.engine.import_process app.engine.tasks.import_pipeline app.engine.tasks.parity.initial
+    app.engine.tasks.parity.resources app.builder.importer.building app.builder.importer.lowering.opaque
+    app.engine.snippet_process app.autograd.snippets.run app.engine.tasks.capture
+    app.data.readers app.data.loaders app.data.own_files.readers app.training.script_recipes
+    app.engine.tasks.parity.check safetensors.torch importlib.resources.readers sklearn.datasets.data
+"""
+
+
+@dataclass(frozen=True)
+class _Forked:
+    """A process that was forked off: `ends` is readable when it has ended, how goes into `status`."""
+
+    pid: int
+    ends: int
+    status: int
+
+
+def main() -> None:
+    """Load, say so, and fork for as long as there is somebody who may ask."""
+    die_with_parent()
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    _load()
+    if (threads := len(os.listdir("/proc/self/task"))) != 1:
+        raise SystemExit(f"The fork server has {threads} threads and cannot be forked; new processes load torch anew.")
+    gc.collect()
+    gc.freeze()  # what is loaded is not looked through for garbage, so it stays shared
+    control.sendall(READY)
+    _serve(control)
+
+
+def _load() -> None:
+    from app.util.torchvision_import import import_torchvision
+
+    for name in MODULES.split():
+        with contextlib.suppress(ImportError):  # who needs it says that it is missing
+            import_module(name)
+    with contextlib.suppress(ImportError, RuntimeError):
+        import_torchvision("models")
+
+
+def _serve(control: socket.socket) -> None:
+    poll, there = select.poll(), dict[int, _Forked]()
+    poll.register(control, select.POLLIN)
+    while True:
+        for found, _ in poll.poll():
+            if found != control.fileno():
+                poll.unregister(found)
+                _reap(there.pop(found))
+                continue
+            asked = _received(control)
+            if asked is None:
+                return  # nobody is left who could ask; what runs ends with us
+            request, files = asked
+            made = _forked(request, files, control, there)
+            if made is not None:
+                there[made.ends] = made
+                poll.register(made.ends, select.POLLIN)
+
+
+def _received(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """What is asked for, and the files of the new process: stdin, stdout, stderr, and where its status goes."""
+    head, files, _, _ = socket.recv_fds(control, LENGTH.size, 4)
+    if len(head) < LENGTH.size:
+        return None
+    data = bytearray()
+    (length,) = LENGTH.unpack(head)
+    while len(data) < length:
+        part = control.recv(length - len(data))
+        if not part:
+            return None
+        data += part
+    return json.loads(data), files
+
+
+def _forked(
+    request: dict[str, Any], files: list[int], control: socket.socket, others: Mapping[int, _Forked]
+) -> _Forked | None:
+    """Fork, and answer with the process's id and a handle of it; with the negative errno where that cannot be."""
+    server, pid = os.getpid(), 0
+    *streams, status = files
+    try:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                control.close()
+                for one in others.values():
+                    os.close(one.ends)
+                    os.close(one.status)
+                os.close(status)
+                _become(request, streams, server)
+            finally:
+                os._exit(1)
+        made = _Forked(pid, os.pidfd_open(pid), status)
+        socket.send_fds(control, [PID.pack(pid)], [made.ends])
+        return made
+    except OSError as error:
+        os.close(status)
+        control.sendall(PID.pack(-(error.errno or 1)))
+        return None
+    finally:
+        for each in streams:
+            os.close(each)
+
+
+def _reap(gone: _Forked) -> None:
+    _, how = os.waitpid(gone.pid, 0)
+    with contextlib.suppress(BrokenPipeError):  # nobody wants to know
+        os.write(gone.status, STATUS.pack(os.waitstatus_to_exitcode(how)))
+    os.close(gone.status)
+    os.close(gone.ends)
+
+
+# --- In the new process
+
+
+def _become(request: dict[str, Any], streams: list[int], server: int) -> NoReturn:
+    """Be what a fresh process would be that was started with all of that, and begin."""
+    os.setsid()
+    die_with(server)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    for name, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        signal.signal(name, default)
+    environment = request["environment"]
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    tempfile.tempdir = None  # found anew
+    if request["cwd"]:
+        os.chdir(request["cwd"])
+    sys.argv[:] = [entries.__file__, *request["arguments"]]
+    if environment.get("PYTHONUNBUFFERED"):
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "wb", closefd=False), write_through=True)
+    _seed()
+    _set_threads(environment)
+    entries.begin(request["entry"])
+
+
+def _seed() -> None:
+    """Random numbers of its own, as a fresh process has; Python's were drawn anew by the fork."""
+    import numpy as np
+    import torch
+
+    np.random.seed()
+    torch.default_generator.seed()  # CUDA's has a fixed one, and is not there yet
+
+
+def _set_threads(environment: Mapping[str, str]) -> None:
+    """As many threads as the environment says; the libraries looked at it when they were loaded."""
+    import torch
+    from threadpoolctl import ThreadpoolController
+
+    def said(variable: str) -> int:
+        text = environment.get(variable, "")
+        return int(text) if text.isdecimal() else 0
+
+    count, of_mkl = said("OMP_NUM_THREADS"), said("MKL_NUM_THREADS") if torch.backends.mkl.is_available() else 0
+    for library in ThreadpoolController().lib_controllers:
+        if library.internal_api == "openblas":  # it had to do with one, so as not to start any here
+            library.set_num_threads(said("OPENBLAS_NUM_THREADS") or count or len(os.sched_getaffinity(0)))
+        elif count and library.num_threads != count:
+            library.set_num_threads(count)
+    if (count := of_mkl or count) and count != torch.get_num_threads():
+        torch.set_num_threads(count)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,317 @@
+"""Where every process of ours comes from: forked off one that has torch loaded, or started anew where that cannot be.
+
+On Linux `prepare` starts a fork server (`app.engine.fork_server`), of which `start` has copies made, each in
+milliseconds and sharing its memory. Without one, and where it has died, `start` starts a fresh Python, which loads
+torch first; who asked cannot tell the difference but by the time that takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import IO, Protocol
+
+from app.engine import child_process
+from app.engine.entries import ENTRIES
+from app.engine.fork_server import LENGTH, PID, READY, STATUS
+
+LOADS = 120.0  # seconds in which the fork server has torch loaded
+ANSWERS = 20.0  # seconds in which it has forked
+TRIES = 3  # fork servers that may die before they have forked once, until no more are started
+# What libraries look at once, when they are loaded: a process that wants others of these has to load them itself.
+AT_LOADING = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "GOMP_", "MALLOC_", "GLIBC_", "TORCH_", "PYTORCH_", "ATEN_")
+LATER = {"PYTHONUNBUFFERED", "TORCH_HOME"}  # but for these, which are looked at later
+THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}  # and for these, which can be set
+
+
+class Child(Protocol):
+    """A process that was started: what `subprocess.Popen` has of it."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    @property
+    def returncode(self) -> int | None:
+        """None until `poll` or `wait` saw its end; the negative number of the signal that ended it."""
+
+    def poll(self) -> int | None:
+        """The returncode if it has ended, else None."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises subprocess.TimeoutExpired after `timeout` seconds."""
+
+    def kill(self) -> None:
+        """End it with SIGKILL, unless it has ended."""
+
+
+def start(
+    entry: str,
+    extra_environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    quiet: bool = False,
+    arguments: Sequence[str] = (),
+) -> Child:
+    """Start a process that runs an entry of `app.engine.entries`, in a session of its own and with pipes.
+
+    A `quiet` one has a pipe for stderr alone. It ends with this process, however that ends. Waits while the fork server
+    loads torch, which it does once: not for the window's thread. Raises OSError.
+    """
+    if entry not in ENTRIES:
+        raise ValueError(f"{entry!r} is none of {', '.join(ENTRIES)}")
+    return _starter().submit(_started, entry, dict(extra_environment or {}), cwd, quiet, tuple(arguments)).result()
+
+
+def prepare(*, later: bool = False) -> None:
+    """Have a fork server from now on: at once, or `later`, with the first process. Does not wait for it."""
+    if _can_fork():
+        _state.wanted = True
+        if not later:
+            _starter().submit(_server)
+
+
+def close() -> None:
+    """End the fork server and all that it forked; processes that are started afterwards are fresh ones."""
+    _state.wanted = False
+    server = _state.server
+    if server is not None:  # beside the thread that may be waiting for it
+        server.end()
+        _starter().submit(_forget).result()
+
+
+@cache
+def _starter() -> ThreadPoolExecutor:
+    """The thread that starts them all: Linux ends with a thread the processes that it started."""
+    return ThreadPoolExecutor(1, "processes")
+
+
+@cache
+def _can_fork() -> bool:
+    return sys.platform == "linux" and hasattr(os, "pidfd_open") and Path("/proc/self/task").exists()
+
+
+class _State:
+    wanted = False
+    server: _Server | None = None
+    failures = 0  # in a row
+
+
+_state = _State()
+
+
+# --- On the starter's thread
+
+
+def _started(
+    entry: str, extra: dict[str, str], cwd: Path | None, quiet: bool, arguments: tuple[str, ...]
+) -> Child:
+    environment = child_process.environment(extra)
+    server = _server()
+    if server is not None and _alike(environment, server.environment):
+        if cwd is not None:
+            os.stat(cwd)  # it is known here, and said, that there is no such folder
+        try:
+            forked = server.fork(entry, environment, cwd, quiet, arguments)
+        except _ForkError:
+            server.end()
+        else:
+            _state.failures = 0
+            return forked
+    return child_process.start(["-P", "-m", "app.engine.entries", entry, *arguments], extra, cwd, quiet=quiet)
+
+
+def _server() -> _Server | None:
+    """The fork server with torch loaded, another one if it has died, or None."""
+    while _state.wanted and _state.failures < TRIES:
+        if _state.server is None:
+            try:
+                _state.server = _Server()
+            except OSError:
+                _state.failures = TRIES
+                return None
+        if _state.server.ready():
+            return _state.server
+        _forget()
+        _state.failures += 1
+    return None
+
+
+def _forget() -> None:
+    if _state.server is not None:
+        _state.server.end()
+        _state.server.let_go()
+        _state.server = None
+
+
+def _alike(wanted: Mapping[str, str], loaded: Mapping[str, str]) -> bool:
+    """Whether what libraries look at when they are loaded is the same in both.
+
+    >>> _alike({"OMP_NUM_THREADS": "1", "HOME": "/a"}, {"HOME": "/b"}), _alike({}, {"OMP_NUM_THREADS": "1"})
+    (True, False)
+    """
+    later = LATER | {name for name in THREADS if name in wanted}
+    return all(wanted.get(name) == loaded.get(name) for name in {*wanted, *loaded} - later
+               if name.startswith(AT_LOADING))  # fmt: skip
+
+
+class _ForkError(Exception):
+    """The fork server is gone, or does not answer, or cannot fork."""
+
+
+class _Server:
+    """The fork server, and this end of the socket that it is asked over. Raises OSError if it cannot be started."""
+
+    def __init__(self) -> None:
+        self.environment = child_process.environment({"OPENBLAS_NUM_THREADS": "1"})
+        self._control, theirs = socket.socketpair()
+        self._loaded = False
+        with theirs:
+            number = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "app.engine.fork_server", str(number)], pass_fds=[number],
+                env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def ready(self) -> bool:
+        """Whether it is there; waits while it loads."""
+        if not self._loaded:
+            self._control.settimeout(LOADS)
+            with contextlib.suppress(OSError):
+                self._loaded = self._control.recv(1) == READY
+        return self._loaded and self._process.poll() is None
+
+    def fork(
+        self, entry: str, environment: Mapping[str, str], cwd: Path | None, quiet: bool, arguments: Sequence[str]
+    ) -> _Forked:
+        """Raises _ForkError."""
+        folder = str(cwd or "")
+        with contextlib.suppress(OSError):  # that of this process may be gone
+            folder = folder or os.getcwd()
+        left = {name: value for name, value in environment.items() if name != child_process.PARENT}
+        request = {"entry": entry, "environment": left, "cwd": folder, "arguments": list(arguments)}
+        pipes = _Pipes(quiet)
+        try:
+            pid, handle = self._ask(json.dumps(request).encode(), pipes.theirs)
+        except _ForkError:
+            pipes.close()
+            raise
+        finally:
+            for number in pipes.theirs:
+                os.close(number)
+        return _Forked(pid, handle, pipes)
+
+    def _ask(self, data: bytes, files: list[int]) -> tuple[int, int]:
+        self._control.settimeout(ANSWERS)
+        try:
+            socket.send_fds(self._control, [LENGTH.pack(len(data))], files)
+            self._control.sendall(data)
+            answer, handles, _, _ = socket.recv_fds(self._control, PID.size, 1)
+        except OSError as error:
+            raise _ForkError(str(error)) from error
+        pid = PID.unpack(answer)[0] if len(answer) == PID.size else 0
+        if pid <= 0 or not handles:
+            raise _ForkError(os.strerror(-pid))
+        return pid, handles[0]
+
+    def end(self) -> None:
+        """End it and, by that, all that it forked."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        self._process.kill()
+
+    def let_go(self) -> None:
+        """Leave nothing of one that was ended."""
+        self._process.wait()
+        self._control.close()
+
+
+class _Pipes:
+    """The pipes of a process: our ends, and its own as the numbers of files. Raises OSError."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        if quiet:
+            self.theirs = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)]
+        else:
+            (reads, ours), (told, writes) = os.pipe(), os.pipe()
+            self.stdin, self.stdout, self.theirs = open(ours, "wb"), open(told, "rb"), [reads, writes]
+        (errors, writes), (status, says) = os.pipe(), os.pipe()
+        self.stderr, self.status = open(errors, "rb"), open(status, "rb", buffering=0)
+        self.theirs += [writes, says]
+
+    def close(self) -> None:
+        for each in filter(None, (self.stdin, self.stdout, self.stderr, self.status)):
+            each.close()
+
+
+class _Forked:
+    """A process that the fork server has forked, which says through `status` how that ended.
+
+    When the server is gone nobody says it; then its processes are ended, if the kernel has not done so already.
+    """
+
+    def __init__(self, pid: int, handle: int, pipes: _Pipes) -> None:
+        self.pid = pid
+        self.stdin, self.stdout, self._status = pipes.stdin, pipes.stdout, pipes.status
+        self.stderr: IO[bytes] | None = pipes.stderr
+        self._handle = open(handle, "rb", buffering=0)  # of the process: its id may be another's once it has ended
+        self._lock = threading.Lock()
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._ended(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return code
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and _readable(self._status, timeout):
+            with self._lock:
+                if self.returncode is None:
+                    self.returncode = self._how(timeout)
+        return self.returncode
+
+    def _how(self, timeout: float | None) -> int | None:
+        said = self._status.read(STATUS.size)
+        if len(said) == STATUS.size:
+            return int(STATUS.unpack(said)[0])
+        self._send(signal.SIGKILL)
+        return -signal.SIGKILL if _readable(self._handle, timeout) else None
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        if sys.platform == "linux":
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle.fileno(), number)
+
+    def __del__(self) -> None:
+        for each in (self.stdin, self.stdout, self.stderr, self._status, self._handle):
+            if each is not None:
+                with contextlib.suppress(OSError):  # what was not sent is not wanted any more
+                    each.close()
+
+
+def _readable(file: IO[bytes], timeout: float | None) -> bool:
+    """Whether there is something to be read, or its end, within `timeout` seconds."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(None if timeout is None else timeout * 1000))
