@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from app.engine import child_process, protocol
+from app.engine import child_process, pool, protocol
 from app.engine.channel import BrokenChannel, Channel
 from app.engine.protocol import EngineDied, FromEngine, Handle, HandleLost, Request
 from app.engine.values import Codec, NotAValue
@@ -30,7 +30,6 @@ A = TypeVar("A")
 GROWTH = 1 << 30
 STOPPED = 60.0  # seconds for which an engine may be stopped from outside (SIGSTOP) while it is asked something
 LOOK = 5.0  # seconds between two looks at an engine that is asked something
-PROGRAM = ["-P", "-m", "app.engine.server"]
 
 
 class Question(Future[A]):
@@ -306,7 +305,7 @@ def shared() -> Engine:
 
 def start_process() -> Any:
     """Start the process of an engine. Raises OSError."""
-    return child_process.start(PROGRAM, {})
+    return pool.start("engine")
 
 
 def traceback_of(error: BaseException) -> str:

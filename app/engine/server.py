@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 
 from app.engine import protocol
 from app.engine.channel import BrokenChannel, Channel, take_standard_streams
-from app.engine.child_process import die_with_parent
 from app.engine.protocol import Handle, Request, ToEngine
 from app.engine.values import Codec, NotAValue
 from app.source import layer_files
@@ -165,7 +164,6 @@ def _handler(kind: type) -> Callable[[Any, Context], Any]:
 
 def main() -> None:
     """Answer on stdin and stdout until they are closed."""
-    die_with_parent()
     channel: Channel[Any] = take_standard_streams(cast("type[Any]", ToEngine))
     faulthandler.enable()
     try:
@@ -175,9 +173,3 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(2)
     os._exit(0)  # lanes that still compute are not waited for
-
-
-if __name__ == "__main__":
-    from app.engine import server  # the handlers register there, and this module goes by another name
-
-    server.main()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QApplication, QFileDialog, QInputDialog, QMenu
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu
 
 from app.engine import pool
 from app.engine.placement import Place
@@ -30,7 +30,7 @@ TIPS = {
 BLOCKING_TIP = (
     "CUDA_LAUNCH_BLOCKING=1: an error of CUDA shows at the line that caused it, and everything is slower"
 )
-IDLE = 2000  # milliseconds after which the window counts as idle, and the fork server is started
+IDLE = 2000  # milliseconds after which the window counts as idle, and the fork server is started if none was needed
 LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
 
 
@@ -42,10 +42,9 @@ class PlacesControl(QObject):
         self._window = window
         self._places: dict[str, QAction] = {}
         self._blocking = QAction()
+        pool.prepare(later=True)
         self._idle = QTimer(self, singleShot=True, interval=IDLE, timeout=pool.prepare)
         window.live.torch_loaded.connect(lambda _torch: self._idle.start())
-        if (application := QApplication.instance()) is not None:
-            application.aboutToQuit.connect(self._leave)
 
     def fill(self, actions: Actions, menu: QMenu) -> None:
         """Put them into the menu."""
@@ -89,10 +88,6 @@ class PlacesControl(QObject):
         self._window.session.place = Place(count, settings.launch_blocking)
         self._places["own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
-
-    def _leave(self) -> None:
-        self._idle.stop()
-        pool.close()
 
     def ask_file(self) -> None:
         """Ask for the file of a run elsewhere, which need not be there yet."""
