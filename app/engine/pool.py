@@ -30,7 +30,7 @@ LOADS = 120.0  # seconds in which the fork server has torch loaded
 ANSWERS = 20.0  # seconds in which it has forked
 TRIES = 3  # fork servers that may die before they have forked once, until no more are started
 # What libraries look at once, when they are loaded: a process that wants others of these has to load them itself.
-AT_LOADING = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "GOMP_", "MALLOC_", "GLIBC_", "TORCH_", "PYTORCH_", "ATEN_")
+AT_LOADING = ("PYTHON", "LD_", "OMP_", "MKL_", "GOMP_", "MALLOC_", "GLIBC_", "TORCH_", "PYTORCH_", "ATEN_")
 LATER = {"PYTHONUNBUFFERED", "TORCH_HOME"}  # but for these, which are looked at later
 THREADS = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}  # and for these, which can be set
 

@@ -109,11 +109,11 @@ def test_a_run_has_a_process_of_its_own_also_where_the_windows_was_chosen_once(q
     assert settings.processes == 1
     settings.processes = 0  # as versions kept it that could train in the window's process
     assert Settings("TapedeckTests", "nobody chose").processes == 1
-    assert [key for key in window.actions_by_key if key.startswith("place.")] == ["place.own", "place.several"]
+    assert [key for key in window.actions_by_key.by_key if key.startswith("place.")] == ["place.own", "place.several"]
     window.run_control.run()
     reach(qtbot, window, "running", 5)
     (pid,) = started
-    assert alive(pid) and pid != os.getpid()
+    assert pid in children(pool._state.server._process.pid), "forked, with all that a window loads by then"
     window.run_control.stop()
     reach(qtbot, window, "stopped")
     assert window.session.thread.result.state_dict and not alive(pid)
