@@ -29,6 +29,10 @@ from app.util.frozen import FrozenMap
 # Whose dataclasses, msgspec structs, enums and exceptions may travel: modules of values, none of which imports torch.
 MODULES = """
     engine.protocol engine.requests.measure engine.requests.shapes
+    engine.requests.capture engine.requests.playback engine.requests.findings engine.requests.gradcheck
+    autograd.tape autograd.capture_options autograd.errors autograd.source_locations autograd.playback.steps
+    autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
+    autograd.gradcheck.report telemetry.histogram data.sources training.setup.initial_weights
     builder.graph builder.blocks builder.sheet builder.plan builder.results builder.value_types builder.literals
     builder.expressions builder.catalog.catalog builder.diagnostics.problems
     source.generated source.layer_files project.project data.config training.config training.job training.setup.devices

@@ -143,6 +143,7 @@ def _room(window: MainWindow) -> None:
         window.live,
         window.newest_weights,
         window.background,
+        window.engine,
         window.settings,
         window,
     )

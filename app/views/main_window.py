@@ -23,6 +23,7 @@ from app.views.canvas.canvas import Canvas
 from app.views.custom_layers.file_rows import OwnFiles, python_files
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.signal_wiring import LayerLinks
+from app.views.engine_service import EngineService
 from app.views.files.files import Files, project_in
 from app.views.files.recovery_control import RecoveryControl
 from app.views.importing.import_control import ImportControl
@@ -113,6 +114,7 @@ class MainWindow(QMainWindow):
         self.network_selection = NetworkSelection(self.selection, self.place, self)
         self.background = Background(self)
         self.housekeeping = Housekeeping(self)
+        self.engine = EngineService(self)
         self.live = Live(self.document, self.background, self.catalog, self.place, self)
         self.session = RunSession(self)
         self._make_views()
@@ -360,6 +362,7 @@ class MainWindow(QMainWindow):
         if hasattr(self, "page_links"):  # else it is closed before its pages are made
             self.page_links.close()
         self.background.close()
+        self.engine.close()
         self.recovery.close()
         self.housekeeping.end()
         event.accept()

@@ -211,7 +211,6 @@ class PageLinks(QObject):
         """What the later pages keep is let go of: the window closes."""
         self._window.training_form.data.close_reader()
         self._window.tape_control.close()
-        self._window.findings_control.close()
 
     # -- words --------------------------------------------------------------------------------------------------------
 

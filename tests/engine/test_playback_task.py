@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from app.autograd.batch import TrainingBatch
+from app.autograd.diagnostics.findings import STAGES, find_all
+from app.autograd.errors import CaptureError
+from app.autograd.gradcheck.gradcheck import check_layer
 from app.autograd.playback.playback import Playback
 from app.autograd.playback.steps import Breaks
-from app.engine.requests.capture import CaptureRequest
+from app.engine.client import Engine
+from app.engine.protocol import EngineDied
+from app.engine.requests.capture import CaptureRequest, InitialWeights
+from app.engine.requests.findings import FindingsRequest, StopEarly
+from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation
 from app.engine.requests.playback import (
     Back,
     Command,
@@ -36,9 +47,11 @@ from app.engine.requests.playback import (
     Trouble,
     UndoEdit,
 )
-from app.engine.tasks.capture import captured
-from app.engine.tasks.playback import PlaybackSession, record
+from app.engine.tasks.capture import batch_of
+from app.engine.tasks.playback import PlaybackSession
 from tests.support.training_jobs import job
+
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +59,35 @@ def request_() -> CaptureRequest:
     return CaptureRequest(job()).of_samples(4)
 
 
-class Playing:
-    """A session on a thread of its own, and what it has said."""
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.close()
 
-    def __init__(self, request: PlaybackRequest) -> None:
+
+class Playing:
+    """A playback in an engine, or in this process without one, and what it has said."""
+
+    def __init__(self, request: PlaybackRequest, engine: Engine | None) -> None:
         self.events: queue.Queue[Event] = queue.Queue()
-        self.session = PlaybackSession(request, self.events.put)
-        self.thread = threading.Thread(target=self.session.run)
         self.records: list[Any] = []
-        self.thread.start()
+        if engine is not None:
+            self.question = engine.ask(request, self.events.put)
+            self.say: Callable[[Command], None] = self.question.send
+            self.end: Callable[[], object] = lambda: self.question.result(PATIENCE)
+            return
+        session = PlaybackSession(request, self.events.put)
+        thread = threading.Thread(target=session.run)
+        thread.start()
+        self.say, self.end = session.ask, partial(thread.join, PATIENCE)
 
     def until(self, kind: type, *commands: Command) -> Any:
         """Give commands, then wait for an event of a kind; steps on the way are kept as a window would."""
         for command in commands:
-            self.session.ask(command)
+            self.say(command)
         while True:
-            event = self.events.get(timeout=60)
+            event = self.events.get(timeout=PATIENCE)
             if isinstance(event, Steps):
                 self.records += event.records
             elif isinstance(event, Back):
@@ -71,27 +97,28 @@ class Playing:
 
 
 @pytest.fixture
-def play(request_: CaptureRequest) -> Iterator[Callable[..., Playing]]:
+def play(request_: CaptureRequest, engine: Engine) -> Iterator[Callable[..., Playing]]:
     made: list[Playing] = []
 
-    def begin(**more: Any) -> Playing:
-        made.append(Playing(PlaybackRequest(request_, **more)))
+    def begin(here: bool = False, **more: Any) -> Playing:
+        made.append(Playing(PlaybackRequest(request_, **more), None if here else engine))
         return made[-1]
 
     yield begin
     for one in made:
-        one.session.ask(Leave())
-        one.thread.join(60)
+        one.say(Leave())
+        with suppress(EngineDied):
+            one.end()
 
 
-def test_its_steps_are_those_of_a_recorded_pass_forth_and_back(play, request_) -> None:
-    recorded = record(RecordRequest(request_))
+def test_its_steps_are_those_of_a_recorded_pass_forth_and_back(play, request_, engine) -> None:
+    recorded = engine.ask(RecordRequest(request_)).result(PATIENCE)
     playing = play(expected=recorded.tape)
     kept = playing.until(Kept)
     assert kept.same and kept.tape is None, "the tape that is there already is not sent again"
     stood = playing.until(Stood, Play(Breaks()))
     assert stood.stop.reason == "end" and not recorded.stopped
-    norms = [one.norm for one in recorded.passed.records]
+    norms = [one.norm for one in recorded.steps.records]
     assert [one.norm for one in playing.records] == norms
     assert playing.until(Stood, Seek(3)).stop.position == 3 and len(playing.records) == 3
     assert playing.until(Stood, Play(Breaks())).stop.reason == "end"
@@ -114,12 +141,12 @@ def test_an_edit_holds_until_it_is_undone_and_a_look_shows_it(play) -> None:
 def test_a_pause_ends_a_slow_movement_and_a_newer_one_ends_an_older(play) -> None:
     playing = play(speed=0.01)
     playing.until(Kept)
-    playing.session.ask(Play(Breaks()))
+    playing.say(Play(Breaks()))
     assert playing.until(Steps), "a step is told though no other follows for long"
     stood = playing.until(Stood, Pause())
     assert stood.stop.reason == "cancelled" and stood.turn == 1
-    playing.session.ask(SetSpeed(None))
-    playing.session.ask(Seek(1))
+    playing.say(SetSpeed(None))
+    playing.say(Seek(1))
     assert playing.until(Stood, Seek(4)).turn in (3, 4)
 
 
@@ -133,11 +160,11 @@ def test_nothing_of_its_graph_stays(play, monkeypatch: pytest.MonkeyPatch) -> No
         return graph
 
     monkeypatch.setattr(TrainingBatch, "hold", watched)
-    playing = play()
+    playing = play(here=True)
     playing.until(Stood, Play(Breaks()))
     assert any(one() is not None for one in seen)
     assert playing.until(LetGo, Leave()).alive == 0
-    playing.thread.join(60)
+    playing.end()
     assert seen and all(one() is None for one in seen)
 
 
@@ -146,17 +173,46 @@ def test_a_fault_is_told_with_its_traceback(play, monkeypatch: pytest.MonkeyPatc
         raise KeyError("lost")
 
     monkeypatch.setattr(Playback, "step", broken)
-    trouble = play().until(Trouble, Seek(1))
+    trouble = play(here=True).until(Trouble, Seek(1))
     assert "KeyError" in trouble.traceback and trouble.title == "The backward pass cannot be played"
 
 
-def test_a_forward_pass_that_fails_is_told(play, request_) -> None:
+def test_a_forward_pass_that_fails_is_told_and_it_ends(engine, request_) -> None:
     failing = replace(request_, options=replace(request_.options, checkpoint=("nowhere",)))
-    playing = Playing(PlaybackRequest(failing))
+    playing = Playing(PlaybackRequest(failing), engine)
     assert playing.until(Trouble).title == "Forward pass failed"
-    playing.thread.join(60)
+    playing.end()
 
 
-def test_a_capture_asked_again_has_the_same_batch_and_the_same_weights(request_) -> None:
-    first = captured(request_)
-    assert captured(first.request).tape == first.tape and first.weights == "weights untrained, drawn with seed 0"
+def test_a_killed_engine_takes_the_graph_along_and_another_is_asked(engine, play) -> None:
+    playing = play()
+    playing.until(Stood, Seek(2))
+    os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(EngineDied, match="SIGKILL"):
+        playing.end()
+    assert play().until(Stood, Seek(2)).stop.position == 2
+
+
+def test_a_capture_asked_again_has_the_same_batch_and_the_same_weights(engine, request_) -> None:
+    first = engine.ask(request_).result(PATIENCE)
+    assert first.weights == "weights untrained, drawn with seed 0" and first.batch.weights == InitialWeights()
+    assert engine.ask(first.batch).result(PATIENCE).tape == first.tape == batch_of(request_).capture()
+
+
+def test_findings_and_gradchecks_come_as_they_are_in_this_process(engine, request_) -> None:
+    said: list[Any] = []
+    found = engine.ask(FindingsRequest(request_), said.append).result(PATIENCE)
+    assert found == find_all(batch_of(request_)) and len(said) == len(STAGES)
+    few = request_.of_samples(2)
+    report = engine.ask(GradcheckRequest(few, LayerCall("linear1"), "linear1"), said.append).result(PATIENCE)
+    assert report == check_layer(batch_of(few), "linear1") and said[-1].startswith("Checking linear1")
+    with pytest.raises(CaptureError, match="cannot be run by itself"):
+        engine.ask(GradcheckRequest(few, NodeOperation(0, ("Other",)), "it")).result(PATIENCE)
+
+
+def test_what_is_stopped_early_has_what_was_found_until_then(engine, request_) -> None:
+    asked = threading.Event()
+    question = engine.ask(FindingsRequest(request_), lambda _words: asked.set())
+    assert asked.wait(PATIENCE)
+    question.send(StopEarly())
+    assert question.result(PATIENCE).cancelled

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from app.autograd.capture_options import CaptureOptions
 from app.autograd.tape import Label, Tape
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
+from app.engine.protocol import Request
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 
@@ -38,13 +40,26 @@ WeightsChoice = InitialWeights | NewestWeights | WeightsFile
 
 
 @dataclass(frozen=True)
-class CaptureRequest:
+class Captured:
+    """`batch` is what was asked for with the weights that were found: asked again it has the same ones.
+
+    `weights` says which they are, in words.
+    """
+
+    tape: Tape
+    batch: CaptureRequest
+    weights: str
+
+
+@dataclass(frozen=True)
+class CaptureRequest(Request[Captured]):
     """One batch of a job's data through its net, in train or eval mode, and the graph below its loss.
 
     `options` say what differs from a plain capture; their `batch` is how many samples, 0 for as many as a step of the
     job has. `labels` are how the graph calls and colours the nodes of the drawing.
     """
 
+    lane: ClassVar[str] = "capture"
     job: Job
     labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
     train: bool = True
@@ -59,18 +74,6 @@ class CaptureRequest:
     def of_samples(self, batch: int) -> CaptureRequest:
         """The same with so many samples."""
         return replace(self, options=replace(self.options, batch=batch))
-
-
-@dataclass(frozen=True)
-class Captured:
-    """`request` is what was asked for with the weights that were found: asked again it has the same ones.
-
-    `weights` says which they are, in words.
-    """
-
-    tape: Tape
-    request: CaptureRequest
-    weights: str
 
 
 def node_labels(graph: Graph, catalog: Catalog) -> FrozenMap[str, Label]:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from app.autograd.diagnostics.results import Findings, WhatIf
+from app.engine.protocol import Request
 from app.engine.requests.capture import CaptureRequest
 
 
 @dataclass(frozen=True)
-class FindingsRequest:
-    """Run every diagnostic on a batch. Answered by `Findings`; progress is a sentence."""
+class StopEarly:
+    """Answer with what was found until now. Sent to a question under way."""
 
+
+@dataclass(frozen=True)
+class FindingsRequest(Request[Findings]):
+    """Run every diagnostic on a batch. Progress is a sentence."""
+
+    lane: ClassVar[str] = "findings"
     batch: CaptureRequest
 
 
 @dataclass(frozen=True)
-class CheckpointRequest:
-    """Checkpoint each block in turn and measure memory and time. Answered by a tuple of `WhatIf`; progress is a
-    sentence, or a `WhatIf` as soon as it is measured."""
+class CheckpointRequest(Request[tuple[WhatIf, ...]]):
+    """Checkpoint each block in turn and measure memory and time. Progress is a sentence, or a `WhatIf` as soon as it is
+    measured."""
 
+    lane: ClassVar[str] = "findings"
     batch: CaptureRequest

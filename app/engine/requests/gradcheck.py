@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from app.autograd.gradcheck.report import GradcheckReport
+from app.engine.protocol import Request
 from app.engine.requests.capture import CaptureRequest
 
 
@@ -29,9 +32,10 @@ class NodeOperation:
 
 
 @dataclass(frozen=True)
-class GradcheckRequest:
-    """Compare backward's gradient with finite differences. Answered by a `GradcheckReport`; progress is a sentence."""
+class GradcheckRequest(Request[GradcheckReport]):
+    """Compare backward's gradient with finite differences. Progress is a sentence."""
 
+    lane: ClassVar[str] = "findings"
     batch: CaptureRequest
     what: WholeNet | LayerCall | NodeOperation
     title: str

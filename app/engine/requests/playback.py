@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from app.autograd import codec
 from app.autograd.playback.gradient_look import GradientLook
-from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
+from app.autograd.playback.steps import Breaks, FanIn, GradStats, StepRecord, Stop
 from app.autograd.tape import Tape
+from app.engine.protocol import Request
 from app.engine.requests.capture import CaptureRequest
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PlaybackRequest:
-    """Run a batch forward, keep its graph, and play it as the commands below say until `Leave`.
+class PlaybackRequest(Request[None]):
+    """Run a batch forward, keep its graph, and play it as the commands below say, which are sent to the question, until
+    `Leave`; its progress are the events below.
 
     `expected` is the tape that is shown, `speed` how many steps a second a `Play` takes, None for as many as it can.
     """
 
+    lane: ClassVar[str] = "playback"
     batch: CaptureRequest
     expected: Tape | None = None
     speed: float | None = None
 
 
 @dataclass(frozen=True)
-class RecordRequest:
-    """Run a batch forward and backward, every step recorded."""
+class Steps:
+    """Steps that were played one after the other, packed: as objects they would take longer to send than to run."""
 
-    batch: CaptureRequest
+    packed: bytes
+
+    @classmethod
+    def of(cls, records: Iterable[StepRecord]) -> Steps:
+        return cls(codec.packed(list(records)))
+
+    @property
+    def records(self) -> list[StepRecord]:
+        return codec.unpacked(self.packed, list[StepRecord])
 
 
 @dataclass(frozen=True)
@@ -37,8 +50,16 @@ class RecordedPass:
     """The steps of a whole backward pass over `tape`. `stopped` says why it ended before the last one, "" if not."""
 
     tape: Tape
-    passed: PassResult
+    steps: Steps
     stopped: str
+
+
+@dataclass(frozen=True)
+class RecordRequest(Request[RecordedPass]):
+    """Run a batch forward and backward, every step recorded."""
+
+    lane: ClassVar[str] = "capture"
+    batch: CaptureRequest
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -121,21 +142,6 @@ class Back:
     """Records from `position` on are no longer true."""
 
     position: int
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Steps that were played one after the other, packed: as objects they would take longer to send than to run."""
-
-    packed: bytes
-
-    @classmethod
-    def of(cls, records: list[StepRecord]) -> Steps:
-        return cls(codec.packed(records))
-
-    @property
-    def records(self) -> list[StepRecord]:
-        return codec.unpacked(self.packed, list[StepRecord])
 
 
 @dataclass(frozen=True)

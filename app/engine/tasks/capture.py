@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.data.config import DataConfig
 from app.data.own_files.cache import key_of
 from app.engine.requests.capture import Captured, CaptureRequest, InitialWeights, NewestWeights, WeightsFile
+from app.engine.server import Context, handles
 from app.util import rng
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
     return load(config, root)
 
 
-def captured(request: CaptureRequest) -> Captured:
+@handles(CaptureRequest)
+def capture(request: CaptureRequest, _context: Context) -> Captured:
     """Run one forward pass and describe its graph. Raises as `batch_of` and `TrainingBatch.hold`."""
     from app.export.weights_choice import untrained_words
 

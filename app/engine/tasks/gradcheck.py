@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
 
+from app.autograd.errors import CaptureError
+from app.autograd.gradcheck.gradcheck import check_layer, check_net, check_node
+from app.autograd.gradcheck.report import GradcheckReport
 from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation
+from app.engine.server import Context, handles
 from app.engine.tasks.capture import batch_of
-
-if TYPE_CHECKING:
-    from app.autograd.gradcheck.report import GradcheckReport
+from app.engine.tasks.findings import stopped
 
 
-def check(request: GradcheckRequest, tell: Callable[[str], None], cancelled: Callable[[], bool]) -> GradcheckReport:
+@handles(GradcheckRequest)
+def check(request: GradcheckRequest, context: Context) -> GradcheckReport:
     """Check what is asked for. Raises as `batch_of`, and CaptureError where a node is not one of this graph."""
-    from app.autograd.errors import CaptureError
-    from app.autograd.gradcheck.gradcheck import check_layer, check_net, check_node
-
-    tell(f"Checking {request.title} with finite differences…")
-    batch, what = batch_of(request.batch), request.what
+    context.progress(f"Checking {request.title} with finite differences…")
+    batch, what, cancelled = batch_of(request.batch), request.what, partial(stopped, context)
     tape = batch.capture()  # where the forward pass fails, it says so with its place
     if isinstance(what, LayerCall):
         return check_layer(batch, what.path, call=what.call, cancelled=cancelled)

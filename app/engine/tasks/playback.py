@@ -39,6 +39,7 @@ from app.engine.requests.playback import (
     Trouble,
     UndoEdit,
 )
+from app.engine.server import Context, handles
 from app.engine.tasks.capture import batch_of
 from app.util import openmp
 
@@ -49,14 +50,30 @@ if TYPE_CHECKING:
 EVERY = 0.03  # seconds between two messages of steps while a pass is played
 
 
-def record(request: RecordRequest) -> RecordedPass:
+@handles(PlaybackRequest)
+def play(request: PlaybackRequest, context: Context) -> None:
+    """Play a batch until nobody wants more of it."""
+    session = PlaybackSession(request, context.progress)
+    threading.Thread(target=_commands, args=(session, context), name="commands of a playback", daemon=True).start()
+    session.run()
+    context.inbox.put(None)  # who waits for commands waits no more
+
+
+def _commands(session: PlaybackSession, context: Context) -> None:
+    while (command := context.inbox.get()) is not None:
+        session.ask(command)
+    session.ask(Leave())  # nobody waits for the answer any more, or it has ended
+
+
+@handles(RecordRequest)
+def record(request: RecordRequest, _context: Context) -> RecordedPass:
     """Run a batch forward and backward, every step recorded; the graph is freed. Raises as `batch_of`."""
     from app.autograd.playback.full_backward import play_through
 
     with batch_of(request.batch).hold() as graph:
         tape = graph.tape
         passed, stopped = play_through(graph)
-        return RecordedPass(tape, passed, stopped)
+        return RecordedPass(tape, Steps.of(passed.records), stopped)
 
 
 class Outbox:

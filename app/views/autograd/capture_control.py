@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,12 +15,14 @@ from app.autograd.playback.memory_timeline import prepare
 from app.builder.catalog.catalog import Catalog
 from app.data.sources import DataError
 from app.diagram.diagram import Drawing
+from app.engine.protocol import EngineDied
 from app.engine.requests.capture import Captured, CaptureRequest, WeightsChoice, node_labels
 from app.preflight import preflight
 from app.project.document import Document
 from app.training.job import JobError
 from app.util import leftovers
 from app.views.analysis_service import Live
+from app.views.engine_service import EngineService
 from app.views.export.picture_export import Pages, PictureExport
 from app.views.newest_weights import NewestWeights
 from app.views.settings import Settings
@@ -29,6 +30,9 @@ from app.views.ui.background import Background, Failure
 
 if TYPE_CHECKING:
     from app.views.autograd.page import AutogradRoom
+
+
+CAPTURE = "capture"  # the key of the question
 
 
 class AutogradControl(QObject):
@@ -49,12 +53,14 @@ class AutogradControl(QObject):
         live: Live,
         newest: NewestWeights,
         background: Background,
+        engine: EngineService,
         settings: Settings,
         window: QWidget,
     ) -> None:
         super().__init__(window)
         self._room, self._document, self._catalog = room, document, catalog
         self._live, self._newest, self._background = live, newest, background
+        self._engine = engine
         self._settings, self._window = settings, window
         self.options = PLAIN_OPTIONS
         self._folder = leftovers.TemporaryFolder()  # weights of a run under way, as they were for a capture
@@ -84,20 +90,33 @@ class AutogradControl(QObject):
         self._room.show_busy("Running one batch forward…")
         labels = node_labels(self._document.project.graph, self._catalog)
         request = CaptureRequest(job, labels, train, options=self.options)
+        for asks in (self._background, self._engine):
+            asks.forget(CAPTURE)
         self._background.ask(
-            "capture", _captured, request, self._newest.choice(job.source, Path(self._folder.name)),
-            on_answer=self._captured, on_error=partial(self._failed, request),
+            CAPTURE, self._newest.choice(job.source, Path(self._folder.name)),
+            on_answer=partial(self._ask, request), on_error=partial(self._failed, request),
         )  # fmt: skip
 
+    def _ask(self, request: CaptureRequest, weights: WeightsChoice) -> None:
+        asked = replace(request, weights=weights)
+        self._engine.ask(CAPTURE, asked, on_answer=self._answered, on_error=partial(self._failed, asked))
+
+    def _answered(self, captured: Captured) -> None:
+        """Work out all that is said of its steps, off the window's thread."""
+        self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: self._captured(captured))
+
     def _captured(self, captured: Captured) -> None:
-        self.diagnosed, self.left_out = captured.request.diagnosed, captured.request.options.left_out
+        self.diagnosed, self.left_out = captured.batch.diagnosed, captured.batch.options.left_out
         for file in Path(self._folder.name).iterdir():  # of captures before
-            if str(file) != getattr(captured.request.weights, "path", ""):
+            if str(file) != getattr(captured.batch.weights, "path", ""):
                 file.unlink(missing_ok=True)
         self._room.set_weights(captured.weights)
-        self.captured.emit(captured.tape, captured.request)
+        self.captured.emit(captured.tape, captured.batch)
 
     def _failed(self, request: CaptureRequest, failure: Failure) -> None:
+        if isinstance(failure.error, EngineDied):
+            self._room.show_error("The forward pass did not end", f"{failure.error} Capture again.")
+            return
         self.diagnosed, self.left_out = request.diagnosed, request.options.left_out
         self.failed.emit(failure)
         random = isinstance(failure.error, DataError | JobError) and self.options.data != "random"
@@ -108,11 +127,3 @@ class AutogradControl(QObject):
         pages = self.pages if drawing is self._room.drawing() else None  # a snippet's graph asks here too
         self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)
 
-
-def _captured(request: CaptureRequest, weights: Callable[[], WeightsChoice]) -> Captured:
-    """Run the batch with the newest weights, and work out all that is said of its steps, off the window's thread."""
-    from app.engine.tasks.capture import captured
-
-    answer = captured(replace(request, weights=weights()))
-    prepare(answer.tape)
-    return answer

@@ -1,13 +1,16 @@
-"""A backward pass that is played elsewhere, as the window has it: commands go there, events come back as signals."""
+"""A backward pass that is played in an engine, as the window has it: commands go there, events come back as signals."""
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections import deque
+from concurrent.futures import Future
 
 from PySide6.QtCore import QObject, Signal
 
 from app.autograd.playback.steps import StepRecord
+from app.engine.client import Engine, traceback_of
+from app.engine.protocol import EngineDied
 from app.engine.requests.playback import (
     Back,
     Command,
@@ -19,45 +22,55 @@ from app.engine.requests.playback import (
     Seek,
     SetSpeed,
     Steps,
+    Trouble,
 )
 
 
 class PlaybackClient(QObject):
-    """Has a batch run, kept and played. `told` carries Kept, Stood, Looked, Trouble and at last LetGo; `ended` follows.
+    """Has a batch run, kept and played. `told` carries Kept, Stood, Looked, Trouble and at last LetGo; `ended` follows,
+    also where the engine's process ends.
 
-    Steps wait in a queue that is polled with `drain`. Connect `told` to a bound method of a QObject: it arrives queued.
+    Steps wait in a queue that is polled with `drain`. Connect to bound methods of a QObject: signals arrive queued.
     """
 
     told = Signal(object)
     ended = Signal()
 
-    def __init__(self, request: PlaybackRequest, parent: QObject | None = None) -> None:
+    def __init__(self, engine: Engine, request: PlaybackRequest, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self._engine, self._request = engine, request
         self._turn = 0
         self._steps: deque[Steps | Back] = deque()
-        from app.engine.tasks.playback import PlaybackSession
-
-        self._session = PlaybackSession(request, self._take)
-        self._thread = threading.Thread(target=self._run, name="playback", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._session.run()
-        self.ended.emit()
+        self._question = self._engine.ask(self._request, self._take)
+        self._question.add_done_callback(self._done)
 
     def _take(self, event: Event) -> None:
+        """On the thread that reads."""
         if isinstance(event, Steps | Back):
             self._steps.append(event)
         else:
+            self._tell(event)
+
+    def _done(self, question: Future[None]) -> None:
+        error = None if question.cancelled() else question.exception()
+        if isinstance(error, EngineDied):
+            self._tell(Trouble("The captured graph is gone", f"{error} Capture one batch again."))
+        elif error is not None:
+            self._tell(Trouble("The backward pass cannot be played", str(error), traceback=traceback_of(error)))
+        with contextlib.suppress(RuntimeError):  # the window is gone
+            self.ended.emit()
+
+    def _tell(self, event: Event) -> None:
+        with contextlib.suppress(RuntimeError):  # the window is gone
             self.told.emit(event)
 
     def ask(self, command: Command) -> int:
         """Have something done; returns at once, with the number of the newest movement."""
         if isinstance(command, Seek | Play | Pause | Leave):
             self._turn += 1
-        self._session.ask(command)
+        self._question.send(command)
         return self._turn
 
     def pause(self) -> None:
@@ -71,11 +84,6 @@ class PlaybackClient(QObject):
     def leave(self) -> None:
         """Free the graph and end."""
         self.ask(Leave())
-
-    def wait(self) -> None:
-        """Wait until it has ended."""
-        if self._thread.is_alive():
-            self._thread.join()
 
     def drain(self) -> list[StepRecord | Back]:
         """What was played since the last call, in order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -313,3 +315,18 @@ def test_pause_ends_what_plays(window, qtbot) -> None:
     deck(window, "run")
     stands(qtbot, window)
     assert player.last.reason == "cancelled" and player.position < len(player)
+
+
+def test_an_engine_that_ends_takes_the_graph_along_and_nothing_else(window, qtbot) -> None:
+    from app.engine.client import shared
+
+    player, room, project = window.tape_control.player, window.room, window.document.project
+    deck(window, "step")
+    stands(qtbot, window, 1)
+    os.kill(shared().pid, signal.SIGKILL)
+    qtbot.waitUntil(lambda: player.state == READY, timeout=60_000)
+    assert room.banner.title() == "The captured graph is gone" and "SIGKILL" in room.banner.reason()
+    assert room.tape is not None and window.document.project is project
+    capture(qtbot, window)
+    deck(window, "step")
+    stands(qtbot, window, 1)

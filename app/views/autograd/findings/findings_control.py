@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
-from app.autograd.diagnostics.results import LOOKED_FOR, first_nodes
+from app.autograd.diagnostics.results import LOOKED_FOR, WhatIf, first_nodes
 from app.autograd.grouping import LayerGroup
 from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
-from app.engine.requests.findings import CheckpointRequest, FindingsRequest
+from app.engine.requests.findings import CheckpointRequest, FindingsRequest, StopEarly
 from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
@@ -22,20 +22,21 @@ from app.views.ui.background import Failure
 from app.views.ui.docks import PageHeights
 from app.views.ui.number_text import counted
 from app.views.ui.widgets.painting import announce
-from app.views.ui.work import Cancelled, Tell, Work
 
 if TYPE_CHECKING:
-    from app.autograd.diagnostics.results import Finding, Findings, WhatIf
+    from app.autograd.diagnostics.results import Finding, Findings
     from app.autograd.gradcheck.report import GradcheckReport
+    from app.engine.client import Question
+    from app.engine.protocol import Request
     from app.engine.requests.capture import CaptureRequest
     from app.views.main_window import MainWindow
 
 HEIGHT = 262  # of the page "Findings", px
-EVERY = 100  # ms between two looks at how the work goes on
+WORK = "findings"  # the key of the question
 
 
 class FindingsControl(QObject):
-    """One piece of work at a time, on a thread of its own: a new one ends the last, and so does another batch.
+    """One piece of work at a time, in the engine: a new one ends the last, and so does another batch.
 
     What was found stays until another batch is captured or another project is opened.
     """
@@ -46,14 +47,14 @@ class FindingsControl(QObject):
         self.findings: Findings | None = None
         self.report: GradcheckReport | None = None
         self._checked: object = None  # the key of what `report` is of
-        self._work: Work | None = None
+        self._work: Question[Any] | None = None
+        self._stopping = False
         self._rows: list[WhatIf] = []
         self.page = page = FindingsPage()
         pane = window.bottom.pane
         pane.add("findings", "Findings", "flask", page, after="tape")
         pane.shown.connect(lambda key: self._shown() if key == "findings" else None)
         window.bottom.findChild(PageHeights).set_first("findings", HEIGHT)
-        self._timer = QTimer(self, interval=EVERY, timeout=self._tell)
         page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
         page.asked.connect(self.ask)
         page.stopped.connect(self.stop)
@@ -92,7 +93,7 @@ class FindingsControl(QObject):
     def look(self) -> None:
         """Ask every detective of the newest batch."""
         if (batch := self._batch()) is not None:
-            self._begin(partial(_find, FindingsRequest(batch)), self._found)
+            self._begin(FindingsRequest(batch), self._found)
 
     def _batch(self) -> CaptureRequest | None:
         """The newest batch; where there is none yet, None, and the page says what to do."""
@@ -137,29 +138,22 @@ class FindingsControl(QObject):
         self.report = None
         self.page.check.show_report(None, f"Checking {title} with finite differences…")
         few = batch.of_samples(self._samples(tape)[0]) if tape is not None else batch
-        self._begin(partial(_check, GradcheckRequest(few, what, title)), self._reported)
+        self._begin(GradcheckRequest(few, what, title), self._reported)
 
     def measure_blocks(self) -> None:
         """Checkpoint each block in turn and measure what it brings."""
         if (batch := self._batch()) is None:
             return
-        self._rows = rows = []
+        self._rows = []
         self._show_rows()
-        self._begin(partial(_measure_blocks, CheckpointRequest(batch), rows), lambda _rows: self._show_rows())
+        self._begin(CheckpointRequest(batch), lambda _rows: self._show_rows())
 
     def stop(self) -> None:
         """End what is under way; what it had found by then is shown."""
         if self._work is not None:
-            self._work.cancel()
+            self._work.send(StopEarly())
+            self._stopping = True
             self.page.set_working("Stopping…")
-
-    def close(self) -> None:
-        """End the work, and wait for it: the window closes."""
-        work, self._work = self._work, None
-        self._timer.stop()
-        if work is not None:
-            work.cancel()
-            work.wait()
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -167,32 +161,25 @@ class FindingsControl(QObject):
     def working(self) -> bool:
         return self._work is not None
 
-    def _begin(self, function: Callable[[Tell, Cancelled], Any], answered: Callable[[Any], None]) -> None:
+    def _begin(self, request: Request[Any], answered: Callable[[Any], None]) -> None:
         self._drop()
-        self._work = work = Work(function)
-        work.ended.connect(partial(self._ended, work, answered))
-        self._timer.start()
+        self._stopping = False
+        self._work = self._window.engine.ask(
+            WORK, request, on_answer=partial(self._ended, answered), on_error=partial(self._ended, self._failed),
+            on_progress=self._progressed,
+        )  # fmt: skip
         self.page.set_working("Running the batch…")
-        work.start()
 
     def _drop(self) -> None:
         """Let what is under way go, without a word of what it finds."""
-        if self._work is not None:
-            self._work.cancel()
-            self._work = None
-        self._timer.stop()
+        self._window.engine.forget(WORK)
+        self._work = None
         self.page.set_working(None)
 
-    def _ended(self, work: Work, answered: Callable[[Any], None], answer: Any) -> None:
-        if work is not self._work:
-            return
+    def _ended(self, answered: Callable[[Any], None], answer: Any) -> None:
         self._work = None
-        self._timer.stop()
         self.page.set_working(None)
-        if isinstance(answer, Failure):
-            self._failed(answer)
-        else:
-            answered(answer)
+        answered(answer)
 
     def _failed(self, failure: Failure) -> None:
         words = str(failure.error)
@@ -205,11 +192,13 @@ class FindingsControl(QObject):
             self.page.rule.setText(words)
         self.page.status.setText("It did not run through")
 
-    def _tell(self) -> None:
-        if self._work is not None and not self._work.cancelled:
-            self.page.set_working(self._work.progress or "Running the batch…")
-            if self.page.page == CHECKPOINT and len(self._rows) != len(self.page.checkpoint.rows):
+    def _progressed(self, said: str | WhatIf) -> None:
+        if isinstance(said, WhatIf):
+            self._rows.append(said)
+            if self.page.page == CHECKPOINT:
                 self._show_rows()
+        elif not self._stopping:
+            self.page.set_working(said)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -373,24 +362,6 @@ class FindingsControl(QObject):
         self.show(FINDINGS)
         if self._work is None:
             self.look()
-
-
-def _find(request: FindingsRequest, tell: Tell, cancelled: Cancelled) -> Findings:
-    from app.engine.tasks.findings import find
-
-    return find(request, tell, cancelled)
-
-
-def _check(request: GradcheckRequest, tell: Tell, cancelled: Cancelled) -> GradcheckReport:
-    from app.engine.tasks.gradcheck import check
-
-    return check(request, tell, cancelled)
-
-
-def _measure_blocks(request: CheckpointRequest, rows: list[WhatIf], tell: Tell, cancelled: Cancelled) -> None:
-    from app.engine.tasks.findings import measure_blocks
-
-    measure_blocks(request, tell, rows.append, cancelled)
 
 
 def _key(item: TapeNode | LayerGroup) -> object:

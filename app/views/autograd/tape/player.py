@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.autograd.playback.memory_timeline import held_by_step
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, PassResult, StepRecord, Stop
 from app.autograd.tape import Tape
+from app.engine.client import shared
 from app.engine.requests.capture import CaptureRequest
 from app.engine.requests.playback import (
     Back,
@@ -188,7 +189,8 @@ class Player(QObject):
         if self.tape is None or self.batch is None:
             return False
         if self._client is None:
-            self._client = client = PlaybackClient(PlaybackRequest(self.batch, self.tape, self._speed), self)
+            request = PlaybackRequest(self.batch, self.tape, self._speed)
+            self._client = client = PlaybackClient(shared(), request, self)
             client.told.connect(self._told)
             client.ended.connect(self._ended)
             client.start()
@@ -212,12 +214,6 @@ class Player(QObject):
         if client is not None:
             self._set_state(READY if self.tape is not None else EMPTY)
             self.changed.emit()
-
-    def close(self) -> None:
-        """Let go, and wait until that is done: the window closes."""
-        self.let_go()
-        for client in list(self._leaving):
-            client.wait()
 
     @Slot()
     def _ended(self) -> None:

@@ -16,7 +16,7 @@ from app.autograd.pictures.replay_html import replay_html
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape, same_graph
 from app.diagram.diagram import Drawing
-from app.engine.requests.playback import RecordRequest
+from app.engine.requests.playback import RecordedPass, RecordRequest
 from app.util import atomic
 from app.views.ui.background import Failure
 
@@ -59,10 +59,17 @@ class ReplayControl(QObject):
         if player.tape is not None and same_graph(player.tape, tape) and player.position == len(player) > 0:
             ask = partial(write, player.result(), player.tape)
         elif player.batch is not None:
-            ask = partial(_play, RecordRequest(player.batch), write)
+            key = f"replay {path}"
+            window.engine.ask(key, RecordRequest(player.batch), on_answer=partial(self._recorded, key, write),
+                              on_error=self._failed)  # fmt: skip
+            return
         else:
             return
         window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
+
+    def _recorded(self, key: str, write: partial[tuple[Path, int, str]], recorded: RecordedPass) -> None:
+        ask = partial(_write_recorded, write, recorded)
+        self._window.background.ask(key, ask, on_answer=self._written, on_error=self._failed)
 
     def write(self, path: Path, title: str, room: AutogradRoom, passed: PassResult, stopped: str = "") -> None:
         """Write the page of a pass that is there already, of the graph that a room shows."""
@@ -82,12 +89,8 @@ class ReplayControl(QObject):
         self._window.refuse("The replay was not written", str(failure.error))
 
 
-def _play(request: RecordRequest, write: partial[tuple[Path, int, str]]) -> tuple[Path, int, str]:
-    """Run the batch again, play it to its end, and write that."""
-    from app.engine.tasks.playback import record
-
-    recorded = record(request)
-    return write(recorded.passed, recorded.tape, recorded.stopped)
+def _write_recorded(write: partial[tuple[Path, int, str]], recorded: RecordedPass) -> tuple[Path, int, str]:
+    return write(PassResult(tuple(recorded.steps.records)), recorded.tape, recorded.stopped)
 
 
 def _write(

@@ -128,8 +128,8 @@ class TapeControl(QObject):
         return first_of(tape, item)
 
     def close(self) -> None:
-        """Let go, and wait for it: the window closes."""
-        self.player.close()
+        """Let go: the window closes."""
+        self.player.let_go()
 
     # -- inspecting ----------------------------------------------------------------------------------------------------
 
