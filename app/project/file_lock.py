@@ -165,7 +165,7 @@ class Taken(Busy):
     """Somebody else has the file open."""
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__(f"It is open elsewhere: {owner.words or 'by a program that does not say who it is'}.")
+        super().__init__(f"It is open elsewhere: {owner.words or 'by an unknown program'}.")
         self.owner = owner
 
 

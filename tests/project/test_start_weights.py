@@ -321,7 +321,7 @@ def test_the_command_prints_a_table_then_a_difference_then_stores_what_fits(tmp_
     given = ["import", str(tmp_path / "w.pt"), "--into", str(path)]
     assert cli.run(given) == 1
     shown = capsys.readouterr().out
-    assert f"! {last}" in shown and f"{len(whole) - 1} fit, 1 of another shape" in shown
+    assert f"! {last}" in shown and f"{len(whole) - 1} fit, 1 with another shape" in shown
     assert cli.run([*given, "--strict"]) == 1 and path.read_bytes() == before
     assert "--partial" in capsys.readouterr().err
     assert cli.run([*given, "--partial"]) == 0

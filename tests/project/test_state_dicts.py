@@ -105,7 +105,7 @@ def test_the_table_has_key_shape_dtype_and_bytes(tmp_path) -> None:
 
 
 def torchs(model: nn.Module, given: dict[str, torch.Tensor]) -> tuple[set[str], set[str], set[str]]:
-    """What torch says of it: missing, unexpected, of another shape."""
+    """What torch says of it: missing, unexpected, with another shape."""
     shapes = set()
     try:
         model.load_state_dict(given, strict=False)

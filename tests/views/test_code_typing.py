@@ -118,7 +118,7 @@ def test_what_the_rules_refuse_stays_red_until_escape(tab: Tab) -> None:
     assert marks[-1].cursor.selectedText() == "-3"
     tab.put("nn.Conv2d", 3)
     tab.write("x")
-    assert "Finish the line" in tab.hint and "nn.Linear(144, -3)" in tab.edit.toPlainText()
+    assert "Finish the red line" in tab.hint and "nn.Linear(144, -3)" in tab.edit.toPlainText()
     tab.put("144, -3")
     tab.press(KEY.Key_Escape)
     assert "nn.Linear(144, 10)" in tab.edit.toPlainText() and not tab.hint and not tab.view.typing.under_way

@@ -199,7 +199,7 @@ def test_export_returns_what_was_chosen(qtbot: QtBot, tmp_path: Path) -> None:
     dialog = ExportDialog(tmp_path / "net", "untrained, initialised with seed 0")
     show(qtbot, dialog)
     assert dialog.weights.text() == "Weights untrained, initialised with seed 0."
-    assert dialog.note.text() == "The folder will be made."
+    assert dialog.note.text() == "The folder will be created."
     dialog.boxes["pt"].setFocus()
     qtbot.keyClick(dialog.boxes["pt"], Qt.Key.Key_Space)
     with qtbot.waitSignal(dialog.chosen) as chosen:
@@ -222,7 +222,7 @@ def test_export_says_what_stands_in_the_way(qtbot: QtBot, tmp_path: Path) -> Non
     for box in dialog.boxes.values():
         box.setChecked(False)
     assert dialog.note.text() == "Choose at least one file." and not dialog.weights.isVisible()
-    assert "no folder can be made" in folder_problem(tmp_path / "file" / "below")
+    assert "folder cannot be created" in folder_problem(tmp_path / "file" / "below")
 
 
 # --- Download

@@ -59,7 +59,7 @@ def test_errors_come_first_and_are_counted(qtbot: QtBot, panel: ProblemsPanel) -
     assert counted.args == [1, 1] and panel.counts == (1, 1)
     assert [row.problem for row in panel.rows] == [ERROR, WARNING]
     assert panel.rows[0].accessibleName() == "error, fc1: Linear expects 9216 features"
-    assert panel.ok_line.text() == "The other 3 nodes are fine."
+    assert panel.ok_line.text() == "The other 3 nodes have no problems."
 
 
 def test_problems_between_net_and_data_are_counted_too(panel: ProblemsPanel) -> None:
@@ -71,8 +71,8 @@ def test_problems_between_net_and_data_are_counted_too(panel: ProblemsPanel) -> 
 @pytest.mark.parametrize(
     ("assumed", "graph", "words"),
     [
-        (frozenset(), GRAPH, "All 5 nodes are fine."),
-        (frozenset({"n4", "n5"}), GRAPH, "The other 3 nodes are fine. 2 nodes wait"),
+        (frozenset(), GRAPH, "No problems in 5 nodes."),
+        (frozenset({"n4", "n5"}), GRAPH, "The other 3 nodes have no problems. 2 nodes wait"),
         (frozenset(), Graph(), "Drag a layer"),
     ],
 )

@@ -163,7 +163,7 @@ def _init_problems(step: Step, result: StepResult) -> list[Problem]:
         words = inits.refusal(step.spec, result.resolved, name, init)
         if words:
             message = f"{init.name} cannot initialise {name} of {step.node.name}"
-            cure = Cure(f"Leave {name} as torch makes it", (DropInit(step.id, name),))
+            cure = Cure(f"Initialise {name} as PyTorch does", (DropInit(step.id, name),))
             found.append(Problem("error", step.id, message, words, torch_message=words, cures=(cure,)))
     return found
 

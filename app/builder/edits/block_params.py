@@ -72,7 +72,7 @@ def check_param_name(block: Block, name: str, old: str = "") -> None:
 
 
 def unexpose(project: W, block: str, catalog: Catalog, name: str) -> W:
-    """Take a parameter away: inside stands its default then, for every instance. Raises BlockError."""
+    """Remove an exposed parameter: inside, every instance uses its default. Raises BlockError."""
     inside = _block(project, block)
     param = _param(inside, name)
     kept = {other.name: Expr(other.name) for other in inside.params if other.name != name}

@@ -183,7 +183,7 @@ class Diff:
         return bool(self.rows) and all(row.fits for row in self.rows)
 
     def words(self) -> str:
-        """The counts that are not 0: `118 fit, 2 of another shape`."""
+        """The counts that are not 0: `118 fit, 2 with another shape`."""
         return ", ".join(f"{count:,} {KINDS[kind]}" for kind, count in self.counts.items() if count)
 
 

@@ -170,12 +170,12 @@ class BlockControl(QObject):
 
         def answer(text: str) -> str:
             if not text.lstrip("×x").strip().isdecimal():
-                return "How often is a whole number"
+                return "The count must be an integer"
             times = int(text.lstrip("×x").strip())
             return self.apply(f"Repeat {node.name} ×{times}", lambda: self._repeated(node.id, times))
 
-        hint = "They stand one behind the other, each with weights of its own. 1 is a single one."
-        self.ask_for(f"How often {node.name} stands in a row", str(count), hint, answer)
+        hint = "The copies run in sequence, each with its own weights. 1 means no repetition."
+        self.ask_for(f"Repeat {node.name}: number of copies", str(count), hint, answer)
 
     def _repeated(self, node: str, times: int) -> Project:
         project, window = self.project, self._window
@@ -287,7 +287,7 @@ class BlockControl(QObject):
         """Ask which parameter of the selected node instances of the block may set."""
         node = self.selected()
         if not self.sheet:
-            self._window.canvas.say("Go into a block first: what is exposed there is set on its instances")
+            self._window.canvas.say("Open a block first: its exposed parameters are set on its instances")
         elif node is None:
             self._window.canvas.say("Select the node whose parameter is to be exposed")
         else:
@@ -350,14 +350,14 @@ class BlockControl(QObject):
                 f"Rename {name} to {new}", lambda: blocks.rename_block(self._window.document.project, name, new)
             )
 
-        self.ask_for(f"Rename {name}", name, "The name of its class in the code; every instance follows.", answer, at)
+        self.ask_for(f"Rename {name}", name, "Its class name in the code; all instances follow.", answer, at)
 
     def meant(self) -> str:
         """The block of the selected instance, else the one in front;  with a word if there is neither."""
         node = self.instance()
         name = block_of(node.op) if node is not None else self.sheet
         if not name:
-            self._window.canvas.say("Select an instance of a block, or go into one")
+            self._window.canvas.say("Select an instance of a block, or open one")
         return name
 
     def duplicate(self, name: str) -> None:
@@ -369,5 +369,5 @@ class BlockControl(QObject):
         self._try(f"Delete block {name}", lambda: blocks.delete_block(project, name))
 
     def leave_all(self) -> None:
-        """Go out to the network."""
+        """Back to the network."""
         self._window.place.go(NETWORK)

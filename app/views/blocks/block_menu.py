@@ -35,7 +35,7 @@ def op_menu(window: MainWindow, key: str, spot: QPoint) -> QMenu:
     elif key.startswith(LIBRARY):
         menu.addAction(icons.icon("folder"), "Show Library Folder", library.show_folder)
     elif is_custom(key):
-        menu.addAction(icons.icon("eye"), "Look at Its File…", lambda: window.layers.look(module_of(key)))
+        menu.addAction(icons.icon("eye"), "View Its File…", lambda: window.layers.look(module_of(key)))
     return menu
 
 

@@ -55,10 +55,10 @@ class LibraryControl(QObject):
             known = window.catalog.library
             if library.KEY + new in known and new not in warned:
                 warned.add(new)
-                return f"The library has a block {new} already. Enter once more puts this one in its place."
+                return f"The library has a block {new} already. Press Enter again to replace it."
             return self.write(name, new)
 
-        hint = f"Kept in {self.folder} with all that it contains, for every project."
+        hint = f"Saved to {self.folder} with everything it contains, available in every project."
         blocks.ask_for("Save to the library", name, hint, answer, at)
 
     def write(self, name: str, new: str) -> str:
@@ -79,7 +79,7 @@ class LibraryControl(QObject):
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            self._window.refuse("The library has no folder", f"{error.strerror or error}: {self.folder}")
+            self._window.refuse("The library folder cannot be created", f"{error.strerror or error}: {self.folder}")
             return
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.folder)))
 

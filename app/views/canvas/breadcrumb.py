@@ -23,7 +23,7 @@ class Crumb:
     icon: str = "block"
 
 
-NETWORK = Crumb("Network", "Go out to the network", "network")
+NETWORK = Crumb("Network", "Back to the network", "network")
 
 
 class Breadcrumb(QWidget):

@@ -41,12 +41,12 @@ def from_text(text: str) -> tuple[Piece, Library]:
     if not text.strip():
         raise NotNodes("The clipboard is empty: select nodes and copy them first")
     if len(text) > LONGEST:
-        raise NotNodes("The text on the clipboard is too long to be nodes")
+        raise NotNodes("The text on the clipboard is too large to paste as nodes")
     try:
         project = file.loads(text.encode("utf-8", "replace"))
     except file.ProjectFileError as error:
         if '"tapedeck"' not in text[:200]:
-            raise NotNodes("The clipboard holds text that is no nodes from Tapedeck") from error
+            raise NotNodes("The clipboard does not hold nodes copied from Tapedeck") from error
         raise NotNodes(f"The nodes on the clipboard cannot be read: {error}") from error
     if not project.graph.nodes and not project.comments:
         raise NotNodes("The project on the clipboard has no nodes")

@@ -26,7 +26,7 @@ from app.views.selection import Selection
 PASTE_STEP = 32.0
 WORDS = {"muted": ("Mute", "Unmute"), "frozen": ("Freeze", "Unfreeze")}
 NOT_FLAGGED = {
-    "muted": "Select a layer to mute. Inputs, outputs and nodes that take nothing cannot be passed by.",
+    "muted": "Select a layer to mute. Inputs, outputs and nodes without an input cannot be bypassed.",
     "frozen": "Select a layer with parameters to freeze; functions have none.",
 }
 
@@ -353,7 +353,8 @@ class Commands(QObject):
         )
         lost = before - len(self.project.graph.edges)
         if lost:
-            self.said.emit(f"{count(lost, 'wire')} did not fit {self._label(op)} and went; Ctrl+Z brings all back")
+            wires = f"{count(lost, 'wire')} {'does' if lost == 1 else 'do'} not fit {self._label(op)}"
+            self.said.emit(f"{wires}, removed; Ctrl+Z restores all")
 
     def rename(self, node: str, name: str) -> None:
         """Give a node another name. Names in source are made identifiers there; here any text will do."""

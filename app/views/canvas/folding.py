@@ -88,7 +88,7 @@ class Folding:
         nodes = self.instances() or None
         wanted = unfolding.one_level(self._document.project, self._front, nodes)
         if not wanted:
-            self._canvas.say("Everything is unfolded" if self.any_here else "There is no block here to unfold")
+            self._canvas.say("Everything is unfolded" if self.any_here else "No block on this sheet can be unfolded")
             return
         self._apply("Unfold one level", wanted, nodes)
 

@@ -66,7 +66,7 @@ def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPoint
         elif key == "comment" and not canvas.selection.ids and not canvas.scene.notes.selected:
             _add(menu, "Comment Here", lambda: canvas.writing.begin(point), "comment")
         elif key == "comment":
-            _add(menu, "Put in a Frame\tC", canvas.hand.comment, "comment")
+            _add(menu, "Frame the Selection\tC", canvas.hand.comment, "comment")
         else:
             menu.addAction(canvas.actions[key])
 
@@ -108,7 +108,7 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
         action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3), color == value.color))
     if frame:
         menu.addAction(canvas.actions["fit_frame"])
-        _add(menu, "Select What Is in It", lambda: canvas.commands.select(*canvas.commands.held()))
+        _add(menu, "Select Its Contents", lambda: canvas.commands.select(*canvas.commands.held()))
     _fill(canvas, menu, NOTE, QPointF())
 
 

@@ -69,7 +69,7 @@ class CanvasView(RoamingView):
         self.setAcceptDrops(True)
         self.viewport().setMouseTracking(True)
         self.setAccessibleName("Canvas")
-        self.setAccessibleDescription("The network as a drawing. Arrow keys walk along the wires, Tab adds a layer.")
+        self.setAccessibleDescription("Network diagram. Arrow keys follow the wires, Tab adds a layer.")
         scene.redrawn.connect(self.widen)
         self.widen()
 

@@ -153,7 +153,7 @@ class CodeView(QWidget):
             self.edit.show_text("")
             return
         count = source.text.rstrip("\n").count("\n") + 1
-        able = "values and names can be typed" if self.typing is not None else ""
+        able = "values and names are editable" if self.typing is not None else ""
         self.note.setText(" · ".join(filter(None, (f"{count} lines", note, able))))
         self._pages.setCurrentWidget(self.edit)
         if self.isVisible():

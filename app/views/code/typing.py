@@ -16,7 +16,7 @@ from app.source.generated import Source
 from app.views.code.hint import CodeHint
 from app.views.code.typing_keys import TypingEdit
 
-UNFINISHED = "Finish the line that is red first: Enter tries it, Esc takes it back"
+UNFINISHED = "Finish the red line first: Enter applies it, Esc reverts it"
 
 
 class CodeTyping(QObject):
@@ -112,7 +112,7 @@ class CodeTyping(QObject):
         if done is None:
             self.hint.hide()
         else:
-            self.hint.say(f"Enter: {done.words[0].lower()}{done.words[1:]}   ·   Esc: leave it", line)
+            self.hint.say(f"Enter: {done.words[0].lower()}{done.words[1:]}   ·   Esc: cancel", line)
         return done
 
     def _place(self, at: ast.AST | None, statement: Statement) -> tuple[int, int, int]:

@@ -28,15 +28,15 @@ NAMES = (
 )  # fmt: skip
 NOTHING = "–"
 MEANINGS = (
-    "The node, in the order in which the network runs",
+    "Nodes in execution order",
     "Its class or function in PyTorch",
-    "Values of its parameters; those of a frozen node are not trained",
-    "Part of the parameters of the network",
+    "Parameter count; parameters of a frozen node are not trained",
+    "Share of the network's parameters",
     "For one sample, by PyTorch's own formulas (torch.utils.flop_counter): matrix products, convolutions and attention."
     " One multiply-add is 2 FLOP. Biases and everything else have no formula.",
-    "Part of the multiply-adds that are counted",
-    "The shape of what it gives; N is the batch",
-    "Bytes of what it gives, for one sample. Where they are those of its input, as with a view, they count once.",
+    "Share of the counted multiply-adds",
+    "Output shape; N is the batch size",
+    "Output bytes for one sample. Memory shared with its input, as with a view, is counted once.",
     "Places of the input that one value sees, and how many lie between one value's and the next one's:"
     " along convolutions and poolings",
 )
@@ -117,13 +117,13 @@ def _number(value: int | None, state: str) -> str:
 def _tips(one: NodeCost) -> tuple[str, ...]:
     tips = [""] * len(COLUMNS)
     if not one.live:
-        words = "It is muted: the network passes it by." if one.state == "muted" else "No output needs it."
+        words = "It is muted: the network bypasses it." if one.state == "muted" else "No output needs it."
         tips[NODE] = f"{words} The totals leave it out."
     if one.parameters and one.frozen:
         tips[PARAMETERS] = "Frozen: they are not trained."
     tips[COMPUTE] = gaps_text(one)
     if one.shares:
-        tips[BYTES] = "It lies in the memory of what arrives, so the total does not count it again."
+        tips[BYTES] = "It is a view of its input's memory, so the total does not count it again."
     return tuple(tips)
 
 
@@ -131,14 +131,14 @@ def gaps_text(one: NodeCost) -> str:
     """What of a node's work is not in the count, as a sentence or two; "" where nothing is to be said."""
     words = []
     if not one.call.tried:
-        words.append("It would not run while its operations were counted.")
+        words.append("It failed while its operations were counted.")
     elif one.state == "not counted" and not one.call.gaps:
-        words.append("It computes nothing: it moves values, or looks at them in another way.")
+        words.append("It computes nothing: it only copies or views values.")
     elif one.call.gaps:
         also = "PyTorch has no formula for" if one.flops is None else "Not counted in it, as PyTorch has no formula:"
         words.append(f"{also} {', '.join(one.call.gaps)}.")
     if not one.call.in_step:
-        words.append("More samples cost more than as many times this: it mixes the samples of a batch.")
+        words.append("Its cost grows faster than the batch size: it mixes the samples of a batch.")
     return " ".join(words)
 
 
@@ -167,7 +167,8 @@ def note(cost: NetworkCost) -> str:
     if cost.not_counted:
         many = cost.not_counted != 1
         words.append(
-            f"{counted(cost.not_counted, 'node')} {'compute' if many else 'computes'} what PyTorch has no formula for."
+            f"{counted(cost.not_counted, 'node')} {'compute' if many else 'computes'} operations "
+            "that PyTorch has no formula for."
         )
     if cost.unknown:
         words.append(f"Left out: {counted(cost.unknown, 'node')} whose shapes are unknown.")

@@ -214,7 +214,7 @@ class CostTable(QWidget):
         self.note = label("", "caption", "text3", wrap=True)
         self.controls = Segmented([("compute", "Multiply-adds"), ("parameters", "Parameters")], "Colours on the canvas")
         self.controls.setToolTip("What the strips on the canvas show while its overlay is Cost")
-        self.empty = EmptyState("memory", "Not worked out yet", "The cost of each layer stands here once it is known.")
+        self.empty = EmptyState("memory", "Not computed yet", "The cost of each layer is shown here once computed.")
         self._set_up_tables()
         self._lay_out()
         self._connect()
@@ -290,7 +290,7 @@ class CostTable(QWidget):
         self.totals.set_texts(cost_rows.total_texts(cost))
         self.note.setText(cost_rows.note(cost))
         if not cost.nodes:
-            self.empty.set_text("Nothing on the canvas yet", "The cost of each layer stands here, and their total.")
+            self.empty.set_text("Nothing on the canvas yet", "The cost of each layer and the total are shown here.")
         self._stack.setCurrentIndex(1 if cost.nodes else 0)
         self._fit_columns()
 

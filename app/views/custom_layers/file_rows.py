@@ -134,7 +134,7 @@ class OwnFiles(QWidget):
         """What can be done with a file."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        look = menu.addAction(icons.icon("eye"), "Look at it…")
+        look = menu.addAction(icons.icon("eye"), "View and trust…")
         look.triggered.connect(lambda: self.look_wanted.emit(file.module))
         look.setEnabled(file.file is not None)
         model = menu.addAction(icons.icon("layers"), "Import a model of it…")

@@ -63,8 +63,8 @@ class LayersControl(QObject):
         missing = [one for one in self.files if one.file is None]
         if new:
             names = ", ".join(one.name for one in new)
-            reason = "Nothing of it has been run. Its layers wait until you have looked at it and trust it."
-            self._ask(new[0], f"This project brings layers of its own: {names}", reason, f"Look at {new[0].name}…")
+            reason = "None of its code has been run. Its layers are available once you have viewed and trusted it."
+            self._ask(new[0], f"This project contains custom layers: {names}", reason, f"Look at {new[0].name}…")
         elif missing:
             self.refused.emit(f"{missing[0].name} of this project cannot be read", missing[0].problem)
 
@@ -103,8 +103,8 @@ class LayersControl(QObject):
             if old is None or old.file == one.file:
                 continue
             if one.file is not None and not one.trusted:
-                reason = "The new text has not been run. Its layers wait until you trust it."
-                self._ask(one, f"{one.name} was edited", reason, "See what changed…")
+                reason = "The edited file has not been run. Its layers are available once you trust it."
+                self._ask(one, f"{one.name} was edited", reason, "View changes…")
             elif one.problem:
                 self.refused.emit(f"{one.name} cannot be used now", one.problem)
 
@@ -130,7 +130,7 @@ class LayersControl(QObject):
 
         one = self.file_of(module or self.asked_about)
         if one is None:
-            self.refused.emit("There is no such file in this project", "Add the file that has the class to My layers.")
+            self.refused.emit("The project has no such file", "Add the file that defines the class to My layers.")
         elif one.file is None:
             self.refused.emit(f"{one.name} cannot be read", one.problem)
         else:
@@ -177,8 +177,8 @@ class LayersControl(QObject):
         try:
             write()  # type: ignore[operator]
         except OSError as error:
-            reason = f"{error.strerror or error}: {self.trust.file}. It holds until Tapedeck is closed."
-            self.refused.emit("What you trust could not be remembered", reason)
+            reason = f"{error.strerror or error}: {self.trust.file}. It applies until Tapedeck is closed."
+            self.refused.emit("Your trust decision could not be saved", reason)
 
     def choose(self) -> None:
         """Ask for a file and add it."""
@@ -196,7 +196,7 @@ class LayersControl(QObject):
             known = [*map(Path, project.layer_files), *(other.path for other in added)]
             clash = next((other for other in known if module_name(other).casefold() == one.module.casefold()), None)
             if path in known:
-                self.said.emit(f"{path.name} is here already", "Its layers stand under My layers.")
+                self.said.emit(f"{path.name} is already in the project", "Its layers are listed under My layers.")
             elif clash is not None:
                 reason = f"Both would be imported as {one.module}, as {clash} is. Give one of them another name."
                 self.refused.emit(f"{path.name} was not added", reason)
@@ -223,5 +223,6 @@ class LayersControl(QObject):
         count = sum(len(used_in(graph, one)) for graph in graphs)
         files = tuple(name for name in project.layer_files if Path(name) != one.path)
         self._document.apply(f"Remove {one.name}", replace(project, layer_files=files))
-        detail = f"{count} node{'s' * (count != 1)} of its classes stay and wait for it." if count else str(one.path)
+        nodes = f"{count} node{'s' * (count != 1)} of its classes"
+        detail = f"{nodes} cannot be used until the file is added again." if count else str(one.path)
         self.said.emit(f"Removed {one.name} from the project", detail)

@@ -13,7 +13,7 @@ from app.views.custom_layers.trust_dialog import TrustDialog, listed
 class DatasetTrustDialog(TrustDialog):
     """As for a file of layers; what it holds are Dataset classes."""
 
-    problem = "It defines no class, so no Dataset."
+    problem = "It defines no class, so it has no Dataset."
     trusted_words = "It is trusted: its Dataset classes can be trained on."
 
     def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:

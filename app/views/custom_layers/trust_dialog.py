@@ -15,8 +15,8 @@ from app.views.ui.widgets import Segmented
 from app.views.ui.widgets.painting import Glyph, label
 
 WARNING = (
-    "Trusting it lets Python run this text in Tapedeck with all that you may do yourself: read and change your files, "
-    "use the network. Trust it if you know what it does. After every edit you are asked again."
+    "Trusted code runs in Tapedeck with all your permissions: it can read and change your files and use the network. "
+    "Trust it only if you know what it does. You are asked again after every edit."
 )
 _SHOWN = 6
 
@@ -31,7 +31,7 @@ class DiffEdit(QPlainTextEdit):
         self.setFont(theme.font("code"))
         self.setFrameShape(QPlainTextEdit.Shape.NoFrame)
         self.setTabChangesFocus(True)
-        self.setAccessibleName("What an edit changed")
+        self.setAccessibleName("Changes since it was trusted")
         self.set_lines(lines)
         theme.manager().changed.connect(self._mark)
 
@@ -76,7 +76,7 @@ class TrustDialog(Dialog):
         icon, color = ("layers", None) if file.trusted else ("lock", "warn")
         super().__init__(title, parent, icon=icon, color=color)
         self.file = file
-        self.setWindowTitle("Layers of your own")
+        self.setWindowTitle("Custom layers")
         self.setMinimumSize(560, 420)
         self.resize(820, 680)
         self.body.addWidget(self._place())
@@ -94,7 +94,7 @@ class TrustDialog(Dialog):
         place.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        place.setAccessibleName("Place and hash of the file")
+        place.setAccessibleName("Path and hash of the file")
         return place
 
     def held(self) -> str:
@@ -122,8 +122,8 @@ class TrustDialog(Dialog):
             facts.append(("link", "text2", f"It imports {listed(list(found))}"))
         if hidden := hidden_letters(text):
             lines = ", ".join(str(number) for number, _ in hidden[:_SHOWN])
-            words = f"Invisible letters ({hidden[0][1].capitalize()}) stand in line {lines}: "
-            facts.append(("error", "error", words + "the text may not do what it looks like."))
+            words = f"Invisible characters ({hidden[0][1].capitalize()}) stand in line {lines}: "
+            facts.append(("error", "error", words + "the code may not do what it appears to do."))
         return facts
 
     def _usable(self) -> bool:
@@ -140,7 +140,7 @@ class TrustDialog(Dialog):
         if before:
             self.changes = DiffEdit(difference(before, self.file.file.text))
             self.pages.addWidget(self.changes)
-            self.choice = Segmented([("changes", "What changed"), ("text", "The whole text")], "Shown")
+            self.choice = Segmented([("changes", "What changed"), ("text", "Full text")], "Shown")
             self.choice.changed.connect(self._show)
             row = QHBoxLayout()
             row.addWidget(self.choice)
@@ -155,7 +155,7 @@ class TrustDialog(Dialog):
     def _offer(self) -> None:
         """Nothing is trusted by Enter alone: the way out has the focus."""
         if self.file.trusted:
-            self.revoke_button = self.add_button("Trust it no more", left=True)
+            self.revoke_button = self.add_button("Revoke trust", left=True)
             self.revoke_button.clicked.connect(self._revoke)
             close = self.add_button("Close", "primary", default=True)
             close.clicked.connect(self.accept)

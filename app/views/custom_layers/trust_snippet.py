@@ -12,11 +12,11 @@ class SnippetTrustDialog(TrustDialog):
     """As for a file of layers; what it holds are lines to be run."""
 
     warning = (
-        "A snippet runs in a process of its own, within a time and a memory limit, but with all that you may do "
-        "yourself: read and change your files, use the network. Trust it if you know what it does. It runs when you "
+        "A snippet runs in a separate process with a time and a memory limit, but with all your permissions: it can "
+        "read and change your files and use the network. Trust it only if you know what it does. It runs when you "
         "press Run, not before."
     )
-    agree = "Trust this text"
+    agree = "Trust this snippet"
 
     def __init__(self, file: CustomFile, before: str = "", parent: QWidget | None = None) -> None:
         super().__init__(file, before, parent)

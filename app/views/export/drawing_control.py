@@ -22,7 +22,7 @@ def export_drawing(window: MainWindow) -> None:
     """Ask where to, then write the drawing of the sheet in front."""
     drawing = sheet_drawing(window)
     if not drawing.boxes:
-        window.refuse("Nothing was exported", "There is nothing on the canvas yet.")
+        window.refuse("Nothing was exported", "Nothing on the canvas yet.")
         return
     window.autograd_control.pictures.choose_file(drawing, "Export the drawing", _name(window))
 

@@ -127,7 +127,7 @@ class ExportControl(QObject):
     def ask(self) -> None:
         """Ask what and where to, then write it."""
         if self._live.analysis is None or not self._live.up_to_date:
-            self.refused.emit("Nothing was exported", "The drawing is still being checked; try again in a moment.")
+            self.refused.emit("Nothing was exported", "The network is still being checked; try again in a moment.")
             return
         if not self._live.analysis.runnable:
             first = self._live.analysis.errors[0]
@@ -175,7 +175,7 @@ class ExportControl(QObject):
         names = [one.path.name for one in proofs.written] + ([proofs.path.name] if proofs.path else [])
         if names:
             self.said.emit(
-                f"Saved {', '.join(names)}", f"{folder} · " + ("passed" if proofs.passed else "not all passed")
+                f"Saved {', '.join(names)}", f"{folder} · " + ("passed" if proofs.passed else "some checks failed")
             )
 
     def _failed(self, failure: Failure) -> None:

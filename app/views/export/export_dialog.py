@@ -55,27 +55,27 @@ NAMES = {
     "certify": "model.certificate.json",
 }
 _WORDS = {
-    "code": "The class Net(nn.Module), which needs torch alone.",
-    "safetensors": "The state_dict in a file that can hold nothing but tensors.",
+    "code": "The class Net(nn.Module); it depends on torch only.",
+    "safetensors": "The state_dict in a format that holds tensors only.",
     "pt": "The state_dict for torch.load(path, weights_only=True).",
-    "script": "Repeats the run with the same seed, step by step.",
-    "pt2": "For torch.export.load, without the class. Run once and compared with this net.",
-    "onnx": "For other runtimes. Run once by onnxruntime and compared with this net.",
-    "certify": "Runs model.py with the weights in a clean process: are outputs and gradients those of this net?",
+    "script": "Reproduces the run with the same seed, step by step.",
+    "pt2": "For torch.export.load, without the class. Checked: run once and compared with this net.",
+    "onnx": "For other runtimes. Checked: run once by onnxruntime and compared with this net.",
+    "certify": "Runs model.py with the weights in a clean process and compares outputs and gradients with this net.",
 }
 # Where another kind of thing begins.
-_SECTIONS = {"code": "Files", "pt2": "Other formats, of eval mode", "certify": "Certify"}
+_SECTIONS = {"code": "Files", "pt2": "Other formats, in eval mode", "certify": "Certify"}
 
 
 def folder_problem(folder: Path) -> str:
     """Why nothing can be written into a folder, "" if it can. The folder need not be there yet."""
     if folder.exists() and not folder.is_dir():
-        return f"{folder} is a file. Choose a folder."
+        return f"{folder} is a file, not a folder. Choose a folder."
     parent = folder
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
     if not parent.is_dir():
-        return f"{parent} is a file, so no folder can be made in it."
+        return f"{parent} is a file, so a folder cannot be created in it."
     if not os.access(parent, os.W_OK | os.X_OK):
         return f"You may not write in {parent}. Choose another folder."
     return ""
@@ -164,14 +164,14 @@ class ExportDialog(Dialog):
         choice = self.choice()
         problem = "" if choice.names else "Choose at least one file."
         if choice.certify and not choice.code:
-            problem = "A certificate is of model.py: choose that too."
+            problem = "A certificate needs model.py: choose that too."
         if not self.folder.text().strip() or not choice.folder.is_absolute():
-            problem = problem or "Type the whole path of a folder, or choose one."
+            problem = problem or "Enter the absolute path of a folder, or choose one."
         problem = problem or folder_problem(choice.folder)
         there = [name for name in choice.names if not problem and (choice.folder / name).exists()]
         note = f"Will be replaced: {', '.join(there)}." if there else ""
         if not problem and not note and not choice.folder.exists():
-            note = "The folder will be made."
+            note = "The folder will be created."
         self.note.setText(problem or note)
         set_property(self.note, "tone", "error" if problem else "warn" if there else "text3")
         self.weights.setVisible(choice.takes_weights)

@@ -35,7 +35,7 @@ def paint(drawing: Drawing, path: Path, theme: Theme | None = None) -> None:
     picture = Picture(drawing, theme or load("light"))
     painters = {".svg": _svg, ".pdf": _pdf, ".png": _png}
     if path.suffix.lower() not in painters:
-        raise ExportError(f"{path.name} ends in {path.suffix or 'nothing'}; a picture can end in .svg, .pdf or .png")
+        raise ExportError(f"{path.name} ends in {path.suffix or 'nothing'}; expected .svg, .pdf or .png")
     atomic.write_bytes(path, painters[path.suffix.lower()](picture))
 
 
@@ -119,7 +119,7 @@ def _png(picture: Picture) -> bytes:
         max(1, round(picture.width * scale)), max(1, round(picture.height * scale)), QImage.Format.Format_RGB32
     )
     if image.isNull():
-        raise ExportError("It would be too large a picture. Fold some layers, or write an SVG.")
+        raise ExportError("The picture would be too large. Fold some layers, or save it as SVG.")
     image.setDevicePixelRatio(scale)
     painter = QPainter(image)
     picture.paint(painter, vector=False)

@@ -74,7 +74,7 @@ class ProofsDialog(WorkingDialog):
         self.resize(self.width(), self.layout().totalHeightForWidth(self.width()))
 
     def _show(self, proofs: Proofs) -> None:
-        self.heading.setText("What was exported is this net" if proofs.passed else "Not all of it passed")
+        self.heading.setText("The export matches this net" if proofs.passed else "Some checks failed")
         for one in proofs.written:
             self._line(one.passed, one.message)
         for words in proofs.refused:
@@ -86,7 +86,7 @@ class ProofsDialog(WorkingDialog):
         self._line(certificate.passed, certificate.message)
         if certificate.checks:
             self.results.addLayout(self._table(proofs))
-        where = f" The figures are in {proofs.path.name}, beside the code." if proofs.path else ""
+        where = f" The measurements are in {proofs.path.name}, beside the code." if proofs.path else ""
         self.state.setText((MEANS if certificate.passed else DIFFERS) + where)
         set_property(self.state, "tone", "text3" if certificate.passed else "error")
 

@@ -83,7 +83,7 @@ class ChangedFileDialog(Dialog):
         self.body.addWidget(self.legend)
         self.overwrite_button = self.add_button("Overwrite the file", left=True)
         self.keep_button = self.add_button("Keep mine")
-        self.keep_button.setToolTip("Go on with what is open. The file stays as it is until you save.")
+        self.keep_button.setToolTip("Keep what is open. The file stays as it is until you save.")
         self.save_as_button = self.add_button("Save as…")
         self.reload_button = self.add_button("Reload", "primary")
         buttons = ((self.overwrite_button, Choice.OVERWRITE), (self.keep_button, Choice.KEEP),

@@ -124,7 +124,7 @@ class FileControl(QObject):
 
     def _open_notice(self, path: Path, owner: file_lock.Owner) -> Notice:
         here = owner.pid == os.getpid() and not owner.elsewhere
-        who = "in this program" if here else owner.words or "by a program that does not say who it is"
+        who = "in this program" if here else owner.words or "by an unknown program"
         reason = f"Open: {who}. Changes made in both may collide; whoever saves second is asked."
         actions: dict[str, Callable[[], object]] = {
             "Read-only": self._read_only,
@@ -199,7 +199,7 @@ class FileControl(QObject):
         if self._ignored == "":
             return
         self._document.mark_unsaved()
-        reason = f"It was moved or deleted: {path}. What is open here is the only version until you save it."
+        reason = f"It was moved or deleted: {path}. The project open here is the only copy until you save it."
         save = {"Save it there again": self._window.files.save, "Save as…": self._window.files.save_as}
         closed = partial(setattr, self, "_ignored", "")
         self._put(CHANGED, Notice("warning", f"{path.name} is gone", reason, dict(save), closed))
@@ -213,7 +213,7 @@ class FileControl(QObject):
             found = summary(differences(self._document.project, now.project))
             title = f"{path.name} was changed on the disk"
             reason = f"In the file: {found}." if found else "The same project, written in another way."
-            actions = {"See what differs…": self._ask, "Reload": partial(self._reload, now), "Keep mine": keep}
+            actions = {"View differences…": self._ask, "Reload": partial(self._reload, now), "Keep mine": keep}
         self._put(CHANGED, Notice("warning", title, reason, actions, keep))
 
     def _keep(self, now: OnDisk) -> None:
@@ -260,9 +260,9 @@ class FileControl(QObject):
         owner = None if mine else file_lock.holder(path)
         if owner is not None:
             title = f"Replace {path.name}, which is open in another window?"
-            words = f"Open: {owner.words or 'by another program'}. That window will be told that the file has changed."
+            words = f"Open: {owner.words or 'by another program'}. That window will report that the file has changed."
         elif not asked and path.exists():
-            title, words = f"Replace {path.name}?", f"It is there already, in {path.parent}."
+            title, words = f"Replace {path.name}?", f"It already exists in {path.parent}."
         else:
             return True
         dialog = QuestionDialog(title, words, self._window)

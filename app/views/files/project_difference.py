@@ -69,7 +69,7 @@ def _found(before: Project, after: Project) -> Iterator[Difference]:
             yield Difference(CHANGED, key.capitalize(), "setting", f"{name} {text}")
     if before.origin != after.origin:
         models = [one.model if one is not None else "no model" for one in (before.origin, after.origin)]
-        how = f"{models[0]} → {models[1]}" if models[0] != models[1] else f"{models[1]}, imported or checked anew"
+        how = f"{models[0]} → {models[1]}" if models[0] != models[1] else f"{models[1]}, imported or checked again"
         yield Difference(CHANGED, "Project", "origin", f"imported from {how}")
     if before.notes != after.notes:
         yield Difference(CHANGED, "Project", "note", f"notes {_shown(before.notes)} → {_shown(after.notes)}")

@@ -27,7 +27,7 @@ class ReadingDialog(Dialog):
 
     def __init__(self, name: str, parent: QWidget) -> None:
         super().__init__(f"Opening {name}", parent)
-        self.body.addWidget(label("The file is large: its network is read and checked.", "label", "text2", wrap=True))
+        self.body.addWidget(label("Large file: reading and checking the network.", "label", "text2", wrap=True))
         self.add_button("Cancel").clicked.connect(self.reject)
 
 

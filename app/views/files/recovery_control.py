@@ -103,7 +103,7 @@ class RecoveryControl(QObject):
         self._looking = None
         if isinstance(answer, Failure):
             folder = self._window.settings.journal_folder
-            self._window.refuse("Unsaved work cannot be looked for", f"{folder} cannot be read: {answer.error}")
+            self._window.refuse("Unsaved work cannot be listed", f"{folder} cannot be read: {answer.error}")
             return
         findings, offers = answer
         self._found = list(findings.found)

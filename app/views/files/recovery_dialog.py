@@ -25,7 +25,7 @@ WORDS = (
     "Tapedeck was ended before these changes were saved. Restoring opens them as they were last autosaved; "
     "no file is changed until you save."
 )
-NO_PICTURE = "No picture: Tapedeck ended while it was painted"
+NO_PICTURE = "No preview: Tapedeck ended while it was rendered"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class RecoveryDialog(Dialog):
         area.setWidget(inside)
         self.body.addWidget(area, 1)
         later = self.add_button("Later")
-        later.setToolTip("Ask again at the next start. File, Recover unsaved work… asks sooner.")
+        later.setToolTip("Ask again at the next start, or use File > Recover unsaved work… before.")
         later.clicked.connect(self.reject)
         shown = min(len(self.cards), MOST)
         self.setMinimumSize(680, 250)
@@ -175,7 +175,7 @@ class Card(QFrame):
 
     def _discard(self) -> None:
         if self.discard_button.text() == "Discard":
-            self.discard_button.setText("Discard for good")
+            self.discard_button.setText("Discard permanently")
             return
         self.discarded.emit()
 

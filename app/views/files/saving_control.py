@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
 FAILING = "Checkpoints cannot be written"
-NOT_ALL = "Not everything of this run could be kept"
+NOT_ALL = "Some data of this run could not be saved"
 
 
 class SavingControl(QObject):
@@ -41,7 +41,7 @@ class SavingControl(QObject):
         else:
             if self._window.banner.title() == FAILING:
                 self._window.banner.hide()
-            self._window.say("Checkpoints are written again", words.partition(": ")[2].capitalize())
+            self._window.say("Checkpoints are being written again", words.partition(": ")[2].capitalize())
 
     def _ended(self, _ending: object) -> None:
         if words := self._report.at_end():

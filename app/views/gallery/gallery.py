@@ -82,7 +82,7 @@ class GalleryDialog(Dialog):
         self.model = CardModel([Card(None, BLANK, "An empty canvas.")], self)
         self.view = Cards(self.model)
         self.field = SearchField("Type to filter")
-        self.none = label("No example is called that.", "label", "text3")
+        self.none = label("No example matches.", "label", "text3")
         self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.none.hide()
         for widget in (self.field, self.view, self.none):

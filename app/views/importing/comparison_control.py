@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
 LOOK = 200  # ms between two looks at the progress
-STOP, OPEN = "Stop comparing", "Open the corrected drawing"
+STOP, OPEN = "Stop comparing", "Open the corrected network"
 
 
 class ComparingControl(QObject):
@@ -74,8 +74,9 @@ class ComparingControl(QObject):
 
     def _look(self) -> None:
         if self._work is not None and self._wanted is not None:
-            reason = f"{self._work.progress or 'Starting'}. Until it ends, the drawing counts as not checked."
-            self.banner.set("info", f"{self._wanted.source.name} is being compared with its model", reason, STOP)
+            reason = f"{self._work.progress or 'Starting'}. Until it ends, the network counts as not verified."
+            title = f"Comparing {self._wanted.source.name} with its original model"
+            self.banner.set("info", title, reason, STOP)
 
     def _ended(self, answer: Project | Failure) -> None:
         wanted, document = self._wanted, self._window.document
@@ -86,12 +87,12 @@ class ComparingControl(QObject):
         if isinstance(answer, Failure):
             words = str(answer.error).strip() or type(answer.error).__name__
             self._told(None, words)
-            self.banner.set("error", f"This drawing is not known to be {name}", words)
+            self.banner.set("error", f"This network is not verified against {name}", words)
         elif _drawing(answer) != _drawing(early):
             words = " ".join(remarks(answer))
             self._corrected = answer
-            self._told(None, "The drawing is another net than the model.")
-            self.banner.set("error", f"This drawing is another net than {name}", words, OPEN)
+            self._told(None, "The network differs from the original model.")
+            self.banner.set("error", f"This network differs from {name}", words, OPEN)
         else:
             more = [one for one in remarks(answer) if one not in remarks(early)]
             checked = answer.origin.checked if answer.origin else ""

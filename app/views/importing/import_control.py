@@ -127,7 +127,7 @@ class ImportControl(QObject):
         told = [_many(nodes, "node"), _many(len(project.blocks), "block"),
                 _many(analysis.total_parameters, "parameter")]  # fmt: skip
         origin, start = project.origin, project.training.start
-        kept = "A run starts from its own weights." if start is not None and not start.keys else ""
+        kept = "A run starts from the model's weights." if start is not None and not start.keys else ""
         words = " ".join(filter(None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)))
         QTimer.singleShot(0, self, self._put_callout_away)  # once the canvas has heard of it too
         QTimer.singleShot(SHOWN, self, lambda: self._window.say(f"Imported {wanted.source.name}", words))

@@ -51,7 +51,7 @@ class ImportDialog(WorkingDialog):
         self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
         self._wanted: Wanted | None = None
         self._read: Drawn | None = None  # what was imported and is not opened yet
-        self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Where the model is")
+        self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Source of the model")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
         self.weights = QCheckBox("Keep the weights of the model")
@@ -177,7 +177,7 @@ class ImportDialog(WorkingDialog):
         self._enable(True)
         self._ask_ready()
         if cancelled:
-            self._say("Stopped. Your project is as it was.")
+            self._say("Stopped. Your project is unchanged.")
         elif isinstance(answer, Failure):
             self._refuse(answer)
         elif found := _worth_reading(answer.project, wanted):
@@ -205,7 +205,7 @@ class ImportDialog(WorkingDialog):
         else:
             if self._read is None:
                 drawn.let_go()
-            self._say("It was not opened: your project is as it was.")
+            self._say("It was not opened: your project is unchanged.")
 
     def _refuse(self, failure: Failure) -> None:
         """Say it at the field that it is about, else at the foot."""

@@ -32,7 +32,7 @@ from app.views.ui.widgets.painting import label, set_property
 
 ARGUMENTS = '{"num_classes": 10}'
 NOT_CHOSEN = "Choose a model in the list."
-NOTHING = "There is no class in it, and no function that can be called without arguments."
+NOTHING = "It has no class, and no function that can be called without arguments."
 
 
 class Entry(QWidget):
@@ -130,10 +130,10 @@ class TorchvisionPage(Page):
         self.list.itemDoubleClicked.connect(lambda *_: self.asked.emit())
         self.state = label("Loading torchvision …", "label", "text3", wrap=True)
         self.input = code_field("1x3x224x224")
-        self.pretrained = QCheckBox("With its weights, if they are on the disk")
-        several = "Several stand side by side, with spaces between."
+        self.pretrained = QCheckBox("With its pretrained weights, if they are on the disk")
+        several = "Separate several inputs with spaces."
         self.entries["inputs"] = Entry("Input, with the batch first", self.input, several)
-        self.entries["pretrained"] = Entry("Weights", self.pretrained, "Otherwise they are as torchvision draws them.")
+        self.entries["pretrained"] = Entry("Weights", self.pretrained, "Otherwise torchvision initialises them.")
         row = QHBoxLayout()
         row.setSpacing(12)
         for name in ("arguments", "inputs"):
@@ -188,7 +188,7 @@ class TorchvisionPage(Page):
         exact = next((item for item in there if item.text(0) == query.strip()), None)
         best = exact or next((item for item in there if item.text(0).startswith(query.strip())), None)
         self.list.setCurrentItem(best or (there[0] if there else None))
-        self._say("" if there else "No model is called that.")
+        self._say("" if there else "No model matches.")
         self._chosen()
 
     def _chosen(self) -> None:
@@ -238,7 +238,7 @@ class FilePage(Page):
         self.inputs.setPlaceholderText("1x3x32x32\n1x16:int64")
         self.inputs.setTabChangesFocus(True)
         self.inputs.setFixedHeight(round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
-        read, colon = "You see its text before anything of it runs.", "A dtype other than float32 follows a colon."
+        read, colon = "You see its code before any of it runs.", "Add a dtype other than float32 after a colon."
         self.entries |= {
             "file": Entry("File", self.path, read, self.browse_button),
             "name": Entry("Class, or function that makes the model", self.names),
@@ -293,7 +293,7 @@ class FilePage(Page):
         """What is missing still, "" if nothing is, " " if that is said elsewhere."""
         if self.text is None or not self.names.currentText():
             return " " if self.path.text().strip() else "Choose a Python file."
-        return "" if self.inputs.toPlainText().strip() else "Say what it takes: the shape of each input."
+        return "" if self.inputs.toPlainText().strip() else "Enter the shape of each input."
 
     def wanted(self) -> Wanted | None:
         """What is asked for; None, with a word at its field, if something cannot be read."""
@@ -319,9 +319,9 @@ class ModelTrustDialog(TrustDialog):
     """Shows a file with a model before it runs."""
 
     warning = (
-        "To import its model, Python runs this text in a process of its own, with all that you may do yourself: read "
-        "and change your files, use the network. Trust it if you know what it does. After every edit you are asked "
-        "again."
+        "To import its model, Python runs this file in a separate process with all your permissions: it can read "
+        "and change your files and use the network. Trust it only if you know what it does. You are asked again "
+        "after every edit."
     )
     agree = "Trust and import"
 

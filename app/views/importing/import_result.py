@@ -10,7 +10,7 @@ from app.views.ui import theme
 from app.views.ui.widgets.painting import label
 
 ONE_NODE, READ = ") is one node", ") was read by torch.export"
-TAKE = "Run > Initialise as the imported model takes it over; it can be undone."
+TAKE = "Run > Initialise as the imported model takes it over; this can be undone."
 WHAT = (
     "A part that is one node runs by the code of its class: it is trained, its shapes and gradients are shown, its "
     "weights have their keys. What it calls inside is not drawn."
@@ -48,7 +48,7 @@ class ResultPage(QScrollArea):
             column.addWidget(label(WHAT, "label", "text3", wrap=True))
         others = [one for one in remarks if one not in parts]
         if others:
-            column.addWidget(label("What else there is to know of this import:", "label", "text", wrap=True))
+            column.addWidget(label("Notes on this import:", "label", "text", wrap=True))
         for remark in others:
             column.addWidget(label(remark, "label", "text2", wrap=True))
         if any(remark.startswith(LOSES) for remark in others):

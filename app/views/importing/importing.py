@@ -51,7 +51,7 @@ def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled) -> tuple[Projec
         tell(f"Running {Path(source.file).name} in a process of its own")
         text = read_text(Path(source.file))
         if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
-            raise ImportFailed(f"{Path(source.file).name} was edited meanwhile and was not run; import it again")
+            raise ImportFailed(f"{Path(source.file).name} was edited in the meantime and was not run; import it again")
     child = Child()
     try:
         chosen = (wanted.pretrained, wanted.keep_weights)
@@ -80,7 +80,7 @@ def import_model(
     if cancelled():
         reader.close()
         return Drawn(project)
-    tell("Laying it out")
+    tell("Laying out the network")
     laid = lay_out(project)
     return Drawn(laid, partial(_rest, reader, lay_out, laid), reader.close) if reader.comparing else Drawn(laid)
 

@@ -41,15 +41,15 @@ class BlockPage(TabDown):
         self.problem.hide()
         self.follow = label("", "label", "text3", wrap=True)
         self.params = BlockParams(front)
-        self.ends = EndsSection("The block has neither yet: put an Input and an Output into it.")
+        self.ends = EndsSection("The block has no inputs or outputs yet: add an Input and an Output.")
         self.size = Section("Inside")
-        self.note = NotesField("What this block is for.", "Note of the block")
+        self.note = NotesField("What this block does.", "Note of the block")
         notes = Section("Note")
         notes.body_layout.addWidget(self.note)
         head = QVBoxLayout()
         head.setContentsMargins(12, 12, 12, 12)
         head.setSpacing(5)
-        for part in (label("Block, a class of the code", "caption", "text3"), self.name, self.problem, self.follow):
+        for part in (label("Block: a class in the code", "caption", "text3"), self.name, self.problem, self.follow):
             head.addWidget(part)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -75,7 +75,7 @@ class BlockPage(TabDown):
         self.note.show_text(block.note)
         count = len(blocks.instances(self._front.whole, block.name))
         many = f"{counted(count, 'instance')} {'follows' if count == 1 else 'follow'} every edit made here."
-        self.follow.setText(many if count else "No instance of it stands anywhere.")
+        self.follow.setText(many if count else "It has no instances.")
         self.params.show_block(block)
         self.ends.show_ends(block.graph, self._analysis)
         self._show_size(block)

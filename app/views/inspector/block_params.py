@@ -19,7 +19,7 @@ from app.views.inspector.sections import emptied
 from app.views.ui.widgets import Section, icon_button
 from app.views.ui.widgets.painting import label
 
-_NONE = "None yet. Expose a number of a node inside, by the menu of its field, and each instance can set it."
+_NONE = "None yet. Expose a number of an inner node from its field's menu; each instance can then set it."
 
 
 class BlockParams(Section):
@@ -75,10 +75,10 @@ class BlockParams(Section):
         )
         name.set_hint(param.name)
         editor = make_editor(param, param.default)
-        editor.name_it(f"Default of {param.name}", "What an instance has that does not set it itself.")
-        remove = icon_button("close", f"Take {param.name} away: inside stands its default then")
+        editor.name_it(f"Default of {param.name}", "Default for instances that do not set it.")
+        remove = icon_button("close", f"Remove {param.name}; its default is used inside instead")
         remove.setFixedSize(22, 22)
-        used = label(", ".join(uses) if uses else "used by no field inside", "caption", "text3", wrap=True)
+        used = label(", ".join(uses) if uses else "not used by any field inside", "caption", "text3", wrap=True)
         used.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)
         grid.addWidget(name, row, 0)
         grid.addWidget(editor, row, 1)
@@ -90,7 +90,7 @@ class BlockParams(Section):
         editor.problem_changed.connect(self._say)
         editor.edited.connect(lambda value: self._set(block.name, param.name, value, editor))
         remove.clicked.connect(lambda: self._edit(
-            f"Take {param.name} away",
+            f"Remove parameter {param.name}",
             lambda p: block_params.unexpose(p, block.name, self._front.catalog, param.name)))  # fmt: skip
         self.names[param.name], self.editors[param.name] = name, editor
 

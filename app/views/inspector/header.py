@@ -61,7 +61,7 @@ class NameField(QLineEdit):
         self.setFrame(False)
         self.setMaxLength(LONGEST + 1)
         self.setAccessibleName("Name of the node")
-        self.setToolTip("The node's name. In the code it is the attribute that holds the module.")
+        self.setToolTip("Node name, and the module's attribute name in the generated code.")
         self._plain = ""
         self.installEventFilter(self)
         self._restyle()
@@ -123,7 +123,7 @@ class NodeHeader(QWidget):
         self.note = label("", "caption", "text3", wrap=True)
         self.note.hide()
         self.frozen = icon_button("snowflake", "Freeze: its parameters get requires_grad=False")
-        self.muted = icon_button("mute", "Mute: pass it by")
+        self.muted = icon_button("mute", "Mute: bypass this node")
         for flag, button in (("frozen", self.frozen), ("muted", self.muted)):
             button.setCheckable(True)
             button.clicked.connect(lambda on, flag=flag: self.flag_requested.emit(flag, on))

@@ -1,4 +1,4 @@
-"""How the parameters of a layer are initialised: as torch makes it, or by a function of `torch.nn.init`."""
+"""How the parameters of a layer are initialised: PyTorch's default, or by a function of `torch.nn.init`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label
 
 KEY = "inspector.inits"
-AS_MADE = "as torch makes it"
+AS_MADE = "PyTorch's default"
 _FEW = 4
 _NAME_MOST, _LINE_MOST = 104, 200  # widths of a name beside its field, and above it, px
 
@@ -85,7 +85,7 @@ class InitLine(QWidget):
         self._grid.addLayout(self._parts, 2, 0, 1, 2)
 
     def show_init(self, init: Init | None, refusal: str) -> None:
-        """Show how the parameter is initialised, None for as torch makes it, and why that cannot be."""
+        """Show how the parameter is initialised, None for PyTorch's default, and why that cannot be."""
         before, self._init = self._init, init
         self.choice.set_value(init.name if init else None)
         if (before and before.name) != (init and init.name):
@@ -184,7 +184,7 @@ class InitsSection(Section):
 
     def _failed(self, failure: Failure) -> None:
         self._known = None
-        self._say("Known once the layer can be made: see Problems.")
+        self._say("Available once the layer can be constructed: see Problems.")
 
     def _write(self, made: bool) -> None:
         assert self._question is not None
@@ -193,7 +193,7 @@ class InitsSection(Section):
         names = [*shapes, *(name for name in wanted if name not in shapes)]
         if self._known is None and not names:
             waiting = "Reading the parameters …" if self._torch else "PyTorch is loading."
-            self._say(waiting if made else "Known once the shapes that arrive are.")
+            self._say(waiting if made else "Available once the input shapes are known.")
             return
         if not names:
             self._say(f"{self._question[0].label} has no weights.")

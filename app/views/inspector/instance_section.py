@@ -21,7 +21,7 @@ class InstanceSection(Section):
         self.words = label("", "label", "text2", wrap=True)
         self.enter = Button("Edit block", icon="block")
         self.unique = Button("Make unique")
-        self.unique.setToolTip("A copy of the block for this instance alone, to be changed without the others.")
+        self.unique.setToolTip("Copy the block for this instance, so that edits do not affect the others.")
         row = QHBoxLayout()
         row.setSpacing(8)
         row.addWidget(self.enter)

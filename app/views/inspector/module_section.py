@@ -57,11 +57,11 @@ class ModuleSection(Section):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Module", parent=parent)
         self.repeat = RepeatField()
-        self.repeat.setToolTip("So many modules one behind the other, each with weights of its own.")
+        self.repeat.setToolTip("Repeat this module N times in sequence, each copy with its own weights.")
         self.repeat_note = label("", "caption", "text3", wrap=True)
         self.weights = label("", "label", "text2", wrap=True)
         self.share = Button("Share with…", "link")
-        self.unshare = Button("Give it its own", "link")
+        self.unshare = Button("Unshare", "link")
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
         grid = QGridLayout()
@@ -100,13 +100,13 @@ class ModuleSection(Section):
         """
         if self.repeat.value() != repeat:
             self.repeat.set_value(repeat)
-        more = "one behind the other, each with its own weights" if repeat > 1 else ""
+        more = "in sequence, each copy with its own weights" if repeat > 1 else ""
         self.repeat_note.setText(more)
         if others:
-            had = f"; the module is that of {owner}" if owner and len(others) > 1 else ""
+            had = f"; it shares the module of {owner}" if owner and len(others) > 1 else ""
             self.weights.setText(f"shared with {names(others)}{had}")
         else:
-            self.weights.setText("of its own" if weighs else "none")
+            self.weights.setText("own" if weighs else "none")
         set_property(self.weights, "tone", "accent" if others else "text2")
         self.share.setVisible(can_share)
         self.unshare.setVisible(bool(others))

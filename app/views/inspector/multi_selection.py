@@ -42,8 +42,8 @@ class TogetherSection(Section):
         self.repeat.setPlaceholderText("differs")
         self.words = label("", "label", "text2", wrap=True)
         self.share = Button("Share weights")
-        self.share.setToolTip("One module for all of them, that of the first: its parameters and its weights.")
-        self.unshare = Button("Give each its own")
+        self.share.setToolTip("Use one module for all of them: the parameters and weights of the first.")
+        self.unshare = Button("Unshare all")
         self.problem = label("", "caption", "error", wrap=True)
         self.repeat_name = label("Repeat ×", "label", "text2")
         self.repeat_name.setBuddy(self.repeat)
@@ -69,7 +69,7 @@ class TogetherSection(Section):
         repeat = repeats.pop() if len(repeats) == 1 else None
         if self.repeat.value() != repeat:
             self.repeat.set_value(repeat)
-        self.words.setText(f"One module for all, that of {owner}." if owner else "Each has a module of its own.")
+        self.words.setText(f"All share the module of {owner}." if owner else "Each node has its own module.")
         self.words.setVisible(one_op)
         self.share.setVisible(one_op and not owner)
         self.unshare.setVisible(bool(owner))
@@ -210,7 +210,7 @@ class SeveralPage(TabDown):
         column = emptied(self.cost)
         analysis = self._analysis
         if analysis is None:
-            column.addWidget(label("Being worked out.", "label", "text3"))
+            column.addWidget(label("Computing…", "label", "text3"))
             return
         known = [analysis.parameters[node.id] for node in nodes if node.id in analysis.parameters]
         total = analysis.total_parameters

@@ -81,4 +81,4 @@ class SeveralEdits:
         for node in self.ids:
             if len(graph.sharing(node)) > 1:
                 graph = graph.unshared(node)
-        self._front.apply(f"Give {self._many} weights of their own", graph)
+        self._front.apply(f"Give {self._many} their own weights", graph)

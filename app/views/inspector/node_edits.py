@@ -199,9 +199,9 @@ class NodeEdits:
         self.front.apply(f"Give {self.node.name} weights of its own", self.front.graph.unshared(self.id))
 
     def initialise(self, name: str, init: Init | None, merge: str | None = None) -> None:
-        """How a parameter is initialised, None for as torch makes it."""
+        """Set how a parameter is initialised; None for PyTorch's default."""
         owner = self.owner
         inits = owner.inits.without(name) if init is None else owner.inits.set(name, init)
-        text = f"Initialise {name} of {owner.name}" if init else f"Leave {name} of {owner.name} as torch makes it"
+        text = f"Initialise {name} of {owner.name}" if init else f"Initialise {name} of {owner.name} as PyTorch does"
         key = f"{owner.id}/init/{name}/{merge}" if merge else None
         self.front.apply(text, self.front.graph.with_node(replace(owner, inits=inits)), key)

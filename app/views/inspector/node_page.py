@@ -181,7 +181,7 @@ class NodePage(TabDown):
         while len(self._forms) > _KEPT:
             old = self._forms.pop(next(iter(self._forms)))
             old.deleteLater()
-        words = f"{spec.label} has no parameters." if spec.kind != "unknown" else "Kept as they are in the file."
+        words = f"{spec.label} has no parameters." if spec.kind != "unknown" else "Kept unchanged in the file."
         self.nothing.setText(words)
         self.nothing.setVisible(self.form is None)
         self.tools.form = self.form
@@ -213,7 +213,7 @@ class NodePage(TabDown):
         self.inits.setVisible(spec.kind == "module")
         others = self.edits.others_sharing() if owning else ()
         mine = owner.id == self._node_id
-        words = f"The module is that of {owner.name}: what is set here is set for {names(others)} too."
+        words = f"Shares the module of {owner.name}: changes here apply to {names(others)} too."
         self.owned.setText("" if mine else words)
         self.owned.setVisible(not mine)
         if owning:
@@ -241,7 +241,7 @@ class NodePage(TabDown):
             Pick(node.id, node.name, f"and {names(others)}" if (others := self._also(node)) else "", category)
             for node in self.edits.modules()
         ]
-        picker = Picker("Share the weights of", picks, "There is no other node of this class.", self)
+        picker = Picker("Share the weights of", picks, "No other node of this class to share with.", self)
         picker.picked.connect(self._share)
         picker.open_below(self.module.share)
 
@@ -269,7 +269,7 @@ class NodePage(TabDown):
             self.inits.show_layer(self._node_id, self._catalog.get(spec.key, spec), resolved, self.edits.owner.inits)
         self._show_sizes()
         if analysis is None or self._node_id not in analysis.graph.nodes:
-            self.shape.show_shapes((), (), "The shapes are being worked out.", "text3")
+            self.shape.show_shapes((), (), "Computing shapes…", "text3")
             self.cost.show_cost(None, 0, None, spec.category)
             self.problems.show_problems(())
             return
@@ -314,11 +314,11 @@ class NodePage(TabDown):
             return
         words, tone = "", "text3"
         if failed:
-            words, tone = "It does not run with what arrives: see Problems.", "error"
+            words, tone = "It fails on its input: see Problems.", "error"
         elif any(one.state == "assumed" for one in inputs):
-            words = "What arrives is not known yet: something before it is missing or broken."
+            words = "Its input is unknown: a node before it is missing or has an error."
         elif spec.inputs and not inputs:
-            words = "Nothing arrives. Drag a wire to its input."
+            words = "Its input is not connected. Drag a wire to it."
         self.shape.show_shapes(inputs, outputs, words, tone)
 
     @staticmethod

@@ -45,7 +45,7 @@ class OverviewPage(TabDown):
         self.name.installEventFilter(self)
         self.name_problem = label("", "caption", "error", wrap=True)
         self.name_problem.hide()
-        self.notes = NotesField("What this net is for, what you tried, what to try next.")
+        self.notes = NotesField("Notes: purpose, results, next steps.")
         self.net = Section("Network")
         self._nodes, self._parameters = (Bar(name, "", None, "", "io") for name in ("Nodes", "Parameters"))
         self._sign, self._verdict = Glyph("check", size=14), label("", "label", "text2")
@@ -57,7 +57,7 @@ class OverviewPage(TabDown):
         self.net.body_layout.addWidget(self._nodes)
         self.net.body_layout.addWidget(self._parameters)
         self.net.body_layout.addLayout(verdict)
-        self.ends = EndsSection("The net has neither yet: drag an Input and an Output onto the canvas.")
+        self.ends = EndsSection("The net has no inputs or outputs yet: drag an Input and an Output onto the canvas.")
         notes = Section("Notes")
         notes.body_layout.addWidget(self.notes)
         head = QVBoxLayout()
@@ -111,7 +111,7 @@ class OverviewPage(TabDown):
             warnings = sum(problem.severity == "warning" for problem in self._problems)
             self._sign.set("error" if errors else "warning" if warnings else "check")
             words = (errors and counted(errors, "error"), warnings and counted(warnings, "warning"))
-            self._verdict.setText(", ".join(filter(None, words)) or "Every shape fits")
+            self._verdict.setText(", ".join(filter(None, words)) or "All shapes match")
 
     def _rename(self, name: str) -> None:
         self._front.apply_whole("Rename project", lambda project: replace(project, name=name), "project.name")

@@ -162,7 +162,7 @@ class CostSection(Section):
         self._last = state
         column = emptied(self)
         if parameters is None:
-            column.addWidget(label("Known once the shapes that arrive are.", "label", "text3", wrap=True))
+            column.addWidget(label("Available once the input shapes are known.", "label", "text3", wrap=True))
         else:
             part = parameters / total if total else None
             shown = part if parameters else None
@@ -192,7 +192,7 @@ class CostSection(Section):
         if words := gaps_text(one):
             column.addWidget(label(words, "caption", "text3", wrap=True))
         if one.activation is not None and one.shares:
-            column.addWidget(Bar("Activation", "that of its input", None, "", category))
+            column.addWidget(Bar("Activation", "same as its input", None, "", category))
         elif one.activation is not None:
             part = one.activation / activation if activation and one.live else None
             percent = share(one.activation, activation)
@@ -219,7 +219,7 @@ class ProblemBox(QWidget):
         if problem.reason:
             words.addWidget(label(problem.reason, "label", "text2", wrap=True))
         if problem.torch_message:
-            words.addWidget(label("PyTorch would stop with", "caption", "text2"))
+            words.addWidget(label("PyTorch's error message", "caption", "text2"))
             said = label(problem.torch_message, "formula", "text2", wrap=True)
             said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             words.addWidget(said)

@@ -172,7 +172,7 @@ class Outline(QWidget):
         self.view.setMouseTracking(True)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.view.setAccessibleName("Nodes in running order")
+        self.view.setAccessibleName("Nodes in execution order")
         self.view.selectionModel().selectionChanged.connect(self._picked)
         self.view.activated.connect(self._jump)
         self.view.entered.connect(self._hover)
@@ -234,7 +234,7 @@ class Outline(QWidget):
         if nothing:
             self.empty.set_text("No nodes yet", "Drag a layer from the Layers panel onto the canvas.")
         else:
-            self.empty.set_text("Nothing fits", "No node has a name, a class or a shape like that.")
+            self.empty.set_text("Nothing fits", "No node matches by name, class or shape.")
         self._pages.setCurrentWidget(self.view if self.model.rowCount() else self.empty)
 
     def _picked(self) -> None:

@@ -42,13 +42,13 @@ def fine_words(fine: int, total: int) -> str:
     """What is said of the nodes that have no problem.
 
     >>> fine_words(14, 16), fine_words(1, 2), fine_words(3, 3), fine_words(0, 3)
-    ('The other 14 nodes are fine.', 'The other node is fine.', 'All 3 nodes are fine.', '')
+    ('The other 14 nodes have no problems.', 'The other node has no problems.', 'No problems in 3 nodes.', '')
     """
     if not fine:
         return ""
     if fine == total:
-        return "The node is fine." if total == 1 else f"All {total} nodes are fine."
-    return "The other node is fine." if fine == 1 else f"The other {fine} nodes are fine."
+        return "The node has no problems." if total == 1 else f"No problems in {total} nodes."
+    return "The other node has no problems." if fine == 1 else f"The other {fine} nodes have no problems."
 
 
 class ProblemRow(QWidget):
@@ -179,7 +179,7 @@ class ProblemRow(QWidget):
             reason.draw(painter, left, top, colors.text3)
             left, room = left + reason.width + 12, room - reason.width - 12
         if self.problem.torch_message and room > 150:
-            said = TextLine("PyTorch would stop with", "label")
+            said = TextLine("PyTorch's error message", "label")
             said.draw(painter, left, top, colors.text3)
             words = elided(" ".join(self.problem.torch_message.split()), "formula", room - said.width - 6)
             words.draw(painter, left + said.width + 6, top + (said.height - words.height) / 2, colors.text2)
@@ -313,7 +313,7 @@ class ProblemsPanel(QWidget):
         words = [fine_words(fine, total)]
         if waiting:
             verb = "waits" if waiting == 1 else "wait"
-            words.append(f"{counted(waiting, 'node')} {verb} for what arrives: the shapes there are not known yet.")
+            words.append(f"{counted(waiting, 'node')} {verb} for input shapes that are not known yet.")
         if len(problems) > MOST:
             words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
         if not total:

@@ -53,7 +53,7 @@ class HeadControl(QObject):
             return
         self._window.jump_to((*head.way, head.node)[0])
         now = node.params.get(parameter, "")
-        hint = f"{parameter} of the new {catalog()[node.op].label}. It learns; all else stays as it is."
+        hint = f"{parameter} of the new {catalog()[node.op].label}. It is trainable; everything else stays unchanged."
         self._window.block_control.ask_for(f"Replace {node.name}: outputs", str(now), hint, self._answered)
 
     def _answered(self, text: str) -> str:
@@ -61,7 +61,7 @@ class HeadControl(QObject):
         try:
             return self.replace(int(text))
         except ValueError:
-            return f"{text!r} is no whole number."
+            return f"{text!r} is not an integer."
 
     def replace(self, size: int) -> str:
         """A new last layer; its old start weights are let go. Returns "" or why it was not done."""
@@ -97,7 +97,7 @@ class HeadControl(QObject):
             after, gone = self._without_weights_of(head, after)
         window.document.apply(text, after)
         if gone:
-            window.say(text, f"{gone} of its start weights are not taken any more; they are drawn with the seed.")
+            window.say(text, f"{gone} of its start weights no longer apply; they are initialised from the seed.")
         self._show(head)
         return ""
 

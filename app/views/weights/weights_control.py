@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.views.weights.weights_dialog import WeightsDialog
 
 PATTERNS = " ".join(f"*{suffix}" for suffix in SUFFIXES)
-WAITING = "The drawing is still being checked, so the file is shown alone. Open it again in a moment."
+WAITING = "The network is still being checked, so only the file is shown. Open it again in a moment."
 
 
 def write_weights(
@@ -176,10 +176,10 @@ def start_words(start: StartWeights, source: Source) -> tuple[str, str]:
     except StartError as error:
         return f"Start weights: {name} cannot be used", str(error)
     rest = whole - taken
-    more = f"; the other {rest:,} are drawn with the seed" if rest > 0 else ""
+    more = f"; the other {rest:,} are initialised from the seed" if rest > 0 else ""
     return (
         words(start, source),
-        f"A run starts from {taken:,} tensors of {name}{more}. They lie in {start.path}.",
+        f"A run starts from {taken:,} tensors of {name}{more}. They are in {start.path}.",
     )
 
 

@@ -22,7 +22,7 @@ from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
 
 LOOK = 100  # ms between two looks at the progress
-FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not of the net"}
+FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not in the net"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class WeightsDialog(Dialog):
         top.addWidget(self.search)
         below = QHBoxLayout()
         below.setSpacing(6)
-        self.all_button, self.none_button = Button("Take all shown", "link"), Button("Take none of them", "link")
+        self.all_button, self.none_button = Button("Select all shown", "link"), Button("Deselect all shown", "link")
         self.count = label("", "label", "text2")
         below.addWidget(self.count, 1)
         below.addWidget(self.all_button)
@@ -110,7 +110,7 @@ class WeightsDialog(Dialog):
         self.body.addLayout(below)
         self.body.addWidget(self.state)
         self.cancel_button = self.add_button("Cancel")
-        self.some_button = self.add_button("Load what fits")
+        self.some_button = self.add_button("Load matching tensors")
         self.load_button = self.add_button("Load", "primary", default=True)
         self._busy(True)
 
@@ -258,15 +258,15 @@ class WeightsDialog(Dialog):
             part.setVisible(self.held is None or self.held.ours is not None)
         whole = found.strict and count == len(found.fitting)
         self.load_button.setEnabled(ready and whole)
-        fits = "Every key of the net and of the file fits." if found.strict else "Load wants every key to fit."
+        fits = "All keys match." if found.strict else "Load requires all keys to match."
         self.load_button.setToolTip(fits)
         self.some_button.setEnabled(ready and count > 0 and not whole)
         every = count == len(found.fitting)
-        self.some_button.setText("Load what fits" if every else f"Load {count:,} of {len(found.fitting):,}")
+        self.some_button.setText("Load matching tensors" if every else f"Load {count:,} of {len(found.fitting):,}")
         own = len(self.held.ours) if self.held and self.held.ours is not None else 0
         rest = own - count
-        words = f"{count:,} of the net's {own:,} tensors are taken"
-        words += f", {rest:,} are drawn with the seed." if rest else "."
+        words = f"{count:,} of the net's {own:,} tensors are loaded"
+        words += f", {rest:,} are initialised from the seed." if rest else "."
         self.count.setText(words if ready and not self.model.alone else "")
 
     def load_all(self) -> None:

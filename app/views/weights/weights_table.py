@@ -22,7 +22,7 @@ STATES = {
     DTYPE: ("check", "warn", "Fits, converted"),
     SHAPE: ("error", "error", "Another shape"),
     MISSING: ("remove", "warn", "Not in the file"),
-    UNEXPECTED: ("add", "text3", "Not of the net"),
+    UNEXPECTED: ("add", "text3", "Not in the net"),
 }
 ROW_HEIGHT = 24
 

@@ -90,7 +90,7 @@ def test_a_new_frame_says_who_else_lies_in_it(table: Table) -> None:
     framed(table, "conv1", "relu1")
     assert not table.said
     framed(table, "input", "relu1", title="wide")
-    assert table.said == ["conv1 lies in the frame too, and will move along with it"]
+    assert table.said == ["conv1 was added to the frame and will move with it"]
 
 
 def test_escape_leaves_a_new_frame_with_its_first_title(table: Table) -> None:
@@ -259,7 +259,7 @@ def test_the_colour_comes_from_the_menu(table: Table) -> None:
 def test_the_menu_of_a_frame_selects_what_is_in_it(table: Table) -> None:
     frame = framed(table, "conv1", "relu1")
     menu = menu_for(table.canvas, Hit(note=frame), QPoint(10, 10))
-    next(action for action in menu.actions() if action.text() == "Select What Is in It").trigger()
+    next(action for action in menu.actions() if action.text() == "Select Its Contents").trigger()
     assert table.names() == {"conv1", "relu1"} and table.scene.notes.selected == {frame}
 
 

@@ -331,7 +331,7 @@ def test_an_expression_outside_of_blocks_is_told_and_can_be_mended(desk: Desk) -
     )
     desk.document.apply("Paste", Project("net", graph, blocks=NET.blocks))
     desk.pick("c")
-    assert "is for the inside of a block" in row(desk, "out_channels").problem.text()
+    assert "which only nodes inside a block can have" in row(desk, "out_channels").problem.text()
     desk.type(line(desk, "out_channels"), "8", Qt.Key.Key_Tab)
     assert desk.document.project.graph.nodes["c"].params["out_channels"] == 8
     assert not row(desk, "out_channels").problem.isVisible()

@@ -90,7 +90,7 @@ def test_a_person_adds_a_size_and_takes_others_away(qtbot: QtBot, window: Window
     enter(qtbot, window, "1x8x8")
     answered(qtbot, window)
     assert "4×" not in window.told() and "parameters" in window.told()["1×8×8"]
-    click(qtbot, window, 1, "No longer try 3×32×32")
+    click(qtbot, window, 1, "Stop trying 3×32×32")
     assert list(window.told()) == ["1×32×32", "3×224×224", "1×8×8"]
     enter(qtbot, window, "eight")
     assert window.sizes.word.isVisible() and window.sizes.field.text() == "eight"

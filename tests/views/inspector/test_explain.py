@@ -132,7 +132,7 @@ def test_the_way_upstream_by_keys_alone(qtbot: QtBot, inspector: Inspector, sele
 def test_a_long_way_is_shown_in_full_when_asked(qtbot: QtBot, inspector: Inspector, selection: Selection) -> None:
     section = explained(inspector, selection, "flat")
     assert [row.text() for row in section.rows] == ["scaled", "pool1", "relu2", "conv2", "relu1"]
-    more = next(each for each in section.findChildren(Button) if each.text() == "Show the whole way")
+    more = next(each for each in section.findChildren(Button) if each.text() == "Show the full derivation")
     qtbot.mouseClick(more, Qt.MouseButton.LeftButton)
     assert [row.text() for row in section.rows][-2:] == ["conv1", "in"]
 

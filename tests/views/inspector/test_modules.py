@@ -165,13 +165,13 @@ def test_where_nothing_fits_the_list_says_what_would(desk: Desk) -> None:
 def test_weights_are_shared_with_a_node_of_the_same_class(desk: Desk) -> None:
     desk.pick("b")
     section = desk.inspector.node_page.module
-    assert section.weights.text() == "of its own"
+    assert section.weights.text() == "own"
     desk.qtbot.mouseClick(section.share, Qt.MouseButton.LeftButton)
     assert desk.choose("fc3") == ["fc1", "fc3"]
     assert desk.graph.nodes["b"].shares == "c"
     assert section.weights.text() == "shared with fc3"
     page = desk.inspector.node_page
-    assert page.owned.text() == "The module is that of fc3: what is set here is set for fc3 too."
+    assert page.owned.text() == "Shares the module of fc3: changes here apply to fc3 too."
     assert page.header.frozen.isChecked(), "the module is frozen"
     desk.type(desk.line("out_features"), "48")
     assert desk.graph.nodes["c"].params["out_features"] == 48
@@ -200,7 +200,7 @@ def test_a_parameter_is_initialised_by_a_function_of_torch(desk: Desk) -> None:
     desk.inspector.set_torch_loaded()
     desk.pick("a")
     section = desk.inspector.node_page.inits
-    assert section.caption() == "as torch makes it"
+    assert section.caption() == "PyTorch's default"
     section.set_open(True)
     desk.qtbot.waitUntil(lambda: list(section.lines) == ["weight", "bias"])
     assert section.lines["weight"].shape.text() == "32×32"
@@ -270,7 +270,7 @@ def test_several_nodes_are_repeated_frozen_and_share_their_weights(desk: Desk) -
     assert all(desk.graph.nodes[key].frozen for key in "ac")
     desk.qtbot.mouseClick(page.together.share, Qt.MouseButton.LeftButton)
     assert desk.graph.nodes["c"].shares == "a"
-    assert page.together.words.text() == "One module for all, that of fc1."
+    assert page.together.words.text() == "All share the module of fc1."
     desk.qtbot.mouseClick(page.together.unshare, Qt.MouseButton.LeftButton)
     assert desk.graph.nodes["c"].shares == "" and desk.graph.nodes["c"].repeat == 3
     assert desk.document.undo_stack.count() == 4

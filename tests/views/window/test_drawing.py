@@ -51,4 +51,4 @@ def test_an_empty_canvas_says_so(qtbot: QtBot, window: MainWindow) -> None:
     window.say = lambda title, detail="": said.append(title)
     window.refuse = lambda title, reason: said.append(reason)
     window.actions_by_key["export-drawing"].trigger()
-    assert said == ["There is nothing on the canvas yet."]
+    assert said == ["Nothing on the canvas yet."]

@@ -60,7 +60,7 @@ def test_an_export_is_certified_and_the_figures_are_shown(
     (proofs,) = window.findChildren(ProofsDialog)
     assert not proofs.isModal()
     shown = words_of(proofs)
-    assert "What was exported is this net" in shown and "model.pt2 takes batches of any size" in shown
+    assert "The export matches this net" in shown and "model.pt2 takes batches of any size" in shown
     assert shown.count("0, bit for bit") == 5 and "model.certificate.json" in shown
     kept = json.loads((tmp_path / "model.certificate.json").read_text("utf-8"))
     assert kept["passed"] and set(kept["files"]) == {"model.py", "weights.safetensors"}
@@ -105,7 +105,7 @@ def test_what_does_not_pass_is_told_with_its_place(
     with qtbot.waitSignal(dialog.proved, timeout=60_000):
         dialog.show()
     shown = words_of(dialog)
-    assert "Not all of it passed" in shown and "ONNX needs what is not there" in shown
+    assert "Some checks failed" in shown and "ONNX needs what is not there" in shown
     assert "conv1.bias has no gradient and should have one" in shown and "Do not rely on these files" in shown
 
 
@@ -120,4 +120,4 @@ def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(
     dialog.boxes["certify"].setChecked(True)
     assert dialog.export_button.isEnabled() and dialog.choice().certify
     dialog.boxes["code"].setChecked(False)
-    assert "A certificate is of model.py" in dialog.note.text() and not dialog.export_button.isEnabled()
+    assert "A certificate needs model.py" in dialog.note.text() and not dialog.export_button.isEnabled()

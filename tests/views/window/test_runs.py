@@ -265,5 +265,5 @@ def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_ca
     assert any("Checkpoints are being saved again" in text for text in told)
     window.run_control.stop()
     wait_for(qtbot, window, "stopped")
-    assert window.banner.isVisible() and window.banner.title() == "Not everything of this run could be kept"
+    assert window.banner.isVisible() and window.banner.title() == "Some data of this run could not be saved"
     assert "could not be written; the newest that was is of step" in window.banner.reason()

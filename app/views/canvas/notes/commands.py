@@ -61,8 +61,8 @@ class NoteCommands:
         strangers = [self._commands.name(node) for node in held if node not in inside]
         if strangers and inside:
             one = len(strangers) == 1
-            names = f"{strangers[0]} lies" if one else f"{count(len(strangers), 'other node')} lie"
-            self._commands.said.emit(f"{names} in the frame too, and will move along with it")
+            names = f"{strangers[0]} was" if one else f"{count(len(strangers), 'other node')} were"
+            self._commands.said.emit(f"{names} added to the frame and will move with it")
         return new
 
     def write(self, note: str, text: str, new: bool = False) -> None:
@@ -110,7 +110,7 @@ class NoteCommands:
         """Select the next comment or frame in reading order, or the one before; returns it."""
         order = sorted(self._scene.notes.items.values(), key=lambda item: (item.y() // 40, item.x()))
         if not order:
-            self._commands.said.emit("There is no comment and no frame yet; C makes one")
+            self._commands.said.emit("No comments or frames yet; press C to add one")
             return None
         chosen = [i for i, item in enumerate(order) if item.key in self._scene.notes.selected]
         here = chosen[0] if chosen else (-1 if direction > 0 else 0)

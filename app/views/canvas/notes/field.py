@@ -38,7 +38,7 @@ class NoteField(QPlainTextEdit):
         """Begin with a text, which is selected."""
         self._one_line = one_line
         self.setAccessibleName("Title of the frame" if one_line else "Text of the comment")
-        self.setPlaceholderText("Title" if one_line else "What is to be said here? Shift+Enter for a new line.")
+        self.setPlaceholderText("Title" if one_line else "Comment. Shift+Enter for a new line.")
         self.setLineWrapMode(
             QPlainTextEdit.LineWrapMode.NoWrap if one_line else QPlainTextEdit.LineWrapMode.WidgetWidth
         )

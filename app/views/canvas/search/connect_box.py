@@ -41,7 +41,7 @@ class ConnectBox(PickBox):
         return [_row(offer) for offer in connect_candidates.fitting(self._offers, query)]
 
     def nothing(self, query: str) -> str:
-        return "No port of that name fits: try fewer letters"
+        return "No matching port: try fewer letters"
 
 
 def _row(offer: Offer) -> PickRow:
@@ -102,7 +102,7 @@ class Connector:
             canvas.view.mapTo(canvas, canvas.view.mapFromScene(point)),
             made,
             f"Parameter of {node.name}",
-            f"Enter wires it to {graph.nodes[source].name}, Esc closes",
+            f"Enter connects it to {graph.nodes[source].name}, Esc closes",
         )
 
     def _open(self, node: str, found: list[Offer], do: Callable[[Edge], object], placeholder: str, hint: str) -> None:

@@ -66,7 +66,7 @@ class Finder:
         canvas = self._canvas
         name = canvas.scene.graph.nodes[node].name
         spot = canvas.scene.nodes[node].body.bottomLeft()
-        self._open(spot, lambda op: canvas.commands.replace(node, op), None, f"Enter puts it in the place of {name}")
+        self._open(spot, lambda op: canvas.commands.replace(node, op), None, f"Enter replaces {name}")
 
     def _open(
         self, point: QPointF, put: Callable[[str], object], only: Iterable[str] | None = None, hint: str = ""

@@ -82,7 +82,7 @@ class PickBox(QFrame):
 
     def nothing(self, query: str) -> str:
         """What is said where no row fits."""
-        return "Nothing fits: try fewer letters"
+        return "No match: try fewer letters"
 
     def refill(self) -> None:
         """List what fits the letters."""

@@ -63,7 +63,7 @@ class SearchBox(PickBox):
         return [_row(spec) for spec in found(self._catalog, query, self._only)]
 
     def nothing(self, query: str) -> str:
-        return "No layer fits: try fewer letters"
+        return "No matching layer: try fewer letters"
 
 
 def _row(spec: OpSpec) -> PickRow:

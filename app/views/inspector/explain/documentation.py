@@ -106,7 +106,7 @@ class DocumentationSection(Section):
         answer = self._known.get(spec.key) if spec else None
         if answer is None:
             waiting = "Reading torch's documentation …" if self._may_ask else "PyTorch is loading."
-            self.summary.setText("Nothing is known of this op." if spec and spec.kind == "unknown" else waiting)
+            self.summary.setText("No documentation for this op." if spec and spec.kind == "unknown" else waiting)
             self.more.hide()
             return
         self.summary.setText(answer.summary)

@@ -109,7 +109,7 @@ class ExplainSection(ShapeSection):
             column = emptied(self)
             self.alignment = AlignedShapes(grid)
             column.addWidget(self.alignment)
-            words = "Aligned at the right. Red dimensions must be equal, or one of them 1. See Problems."
+            words = "Aligned from the right. Red dimensions must be equal, or one of them 1. See Problems."
             column.addWidget(label(words, "caption", "text3", wrap=True))
         return True
 
@@ -170,7 +170,7 @@ class ExplainSection(ShapeSection):
             self.alignment = AlignedShapes(grid)
             column.addWidget(self.alignment)
             if any(state != "same" for row in grid for _, state in row.cells):
-                words = "Aligned at the right. Dashed dimensions stretch: a 1 or a missing one (–) is repeated."
+                words = "Aligned from the right. Dashed dimensions are broadcast: a 1 or a missing one (–) is repeated."
                 column.addWidget(label(words, "caption", "text3", wrap=True))
             inputs = ()
         if len(inputs) <= 1 and len(made) == 1 and sum(len(one.text) for one in (*inputs, *outputs)) <= 30:
@@ -259,7 +259,7 @@ class ExplainSection(ShapeSection):
             box.addWidget(row)
         column.addLayout(box)
         if len(shown) < len(steps):
-            more = Button("Show the whole way", "link")
+            more = Button("Show the full derivation", "link")
             more.clicked.connect(self._show_all_steps)
             column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
 

@@ -259,7 +259,7 @@ class TextEditor(Editor):
         if not fits(self.param, value):
             self._say(f"{wanted(self.param)}, not {show(value)}")
         elif computes(value) and self.scope is None:
-            self._say(f"{wanted(self.param)}; {show(value)} is computed, which is for the inside of a block")
+            self._say(f"{wanted(self.param)}; {show(value)} is an expression, which only nodes inside a block can have")
 
 
 class DifferingTextEditor(TextEditor):

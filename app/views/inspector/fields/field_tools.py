@@ -20,7 +20,7 @@ from app.views.inspector.node_edits import NodeEdits
 from app.views.ui.background import Background
 
 KEY = "inspector.words"
-_NOTHING = "Nothing on the canvas gives what fits. A Number, Tensor.size or Tensor.shape gives numbers."
+_NOTHING = "No node gives a matching value. A Number, Tensor.size or Tensor.shape gives numbers."
 
 
 class FieldTools(QObject):

@@ -167,7 +167,7 @@ class ParamForm(QWidget):
         if row is None:
             self._more.hide()
             return
-        tip = f"What can be done with {row.param.name} (Shift+F10)"
+        tip = f"Actions for {row.param.name} (Shift+F10)"
         self._more.setToolTip(tip)
         self._more.setAccessibleName(tip)
         place = row.name.geometry()

@@ -71,7 +71,10 @@ class NameLine(TextField):
 
 
 LONGEST = 10_000  # letters of a line: to lay out one of 500,000 takes a minute
-TOO_LONG = f"Lines of more than {LONGEST:,} letters are cut; these notes cannot be edited. The file has all of it."
+TOO_LONG = (
+    f"Lines of more than {LONGEST:,} characters are cut off here, so these notes cannot be edited. "
+    "The file has the full text."
+)
 
 
 class NotesField(QPlainTextEdit):

@@ -276,9 +276,9 @@ class ParamRow:
         if isinstance(self.editor, WiredEditor):
             lines.insert(0, "Given by a wire. Click the link, or press Enter, to cut it and type a value instead.")
         elif isinstance(self.editor, AutoEditor):
-            lines.insert(0, "Taken from the shape that arrives. Click the link to type a value instead.")
+            lines.insert(0, "Inferred from the input shape. Click the link to type a value instead.")
         elif self._form.scope is not None and self._form.scope.takes(self.param):
-            lines.append("Or an expression over the parameters of the block, such as channels * 2.")
+            lines.append("Or an expression of the block's parameters, such as channels * 2.")
         if self._blame:
             lines.insert(0, f"PyTorch: {self._blame}")
         text = "\n".join(filter(None, lines))

@@ -39,7 +39,7 @@ class AboutDialog(Dialog):
         picture.setPixmap(app_icon().pixmap(56, 56))
         picture.setAccessibleName("Tapedeck's icon: a cassette with two reels")
         self.body.addWidget(picture)
-        words = "Assemble a PyTorch network on a canvas, train it, look inside its autograd graph, take the code away."
+        words = "Build PyTorch networks on a canvas, train them, inspect the autograd graph, and export the code."
         self.body.addWidget(label(words, "body", "text2", wrap=True))
         table = QGridLayout()
         table.setHorizontalSpacing(24)
@@ -51,7 +51,7 @@ class AboutDialog(Dialog):
             value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             table.addWidget(value, row, 1)
         self.body.addLayout(table)
-        self.body.addWidget(label("MIT licence. Nothing is sent anywhere.", "caption", "text3", wrap=True))
+        self.body.addWidget(label("MIT licence. No data is sent anywhere.", "caption", "text3", wrap=True))
         self.copy_button = self.add_button("Copy versions", left=True)
         self.copy_button.clicked.connect(self._copy)
         close = self.add_button("Close", "primary", default=True)

@@ -129,8 +129,8 @@ def ask_unsaved(parent: QWidget | None, name: str) -> Answer:
 
 def running_dialog(progress: str, parent: QWidget | None = None) -> QuestionDialog:
     """Asks whether to stop a run before leaving; `progress` says how far it is (`epoch 3 of 20`)."""
-    reason = f"The run is at {progress}. If you leave now it stops there; it is kept, and Runs can go on with it."
-    dialog = QuestionDialog("A training run is going on", reason, parent)
-    dialog.offer("Stop and leave", Answer.DISCARD, left=True)
+    reason = f"The run is at {progress}. If you quit now it stops there; it is saved and can be resumed from Runs."
+    dialog = QuestionDialog("A training run is in progress", reason, parent)
+    dialog.offer("Stop and quit", Answer.DISCARD, left=True)
     dialog.offer("Keep training", Answer.CANCEL, "primary", default=True)
     return dialog

@@ -63,24 +63,24 @@ GESTURES = (
     ("Canvas", (
         Gesture("Wheel", "Zoom at the pointer"),
         Gesture("Middle drag, Space + drag", "Move the view"),
-        Gesture("Drag on nothing", "Select what is inside"),
+        Gesture("Drag on empty canvas", "Select what is inside"),
         Gesture("Shift + drag, Ctrl + drag", "Add to the selection, toggle it"),
-        Gesture("Drag from a port", "Draw a wire; let go on nothing to search for a layer"),
+        Gesture("Drag from a port", "Draw a wire; release on empty canvas to search for a layer"),
         Gesture("Drag an input end away", "Move or remove the wire"),
         Gesture("Alt + click on a wire", "Cut it"),
         Gesture("Double-click, Tab", "Search for a layer to add"),
     )),
     ("Autograd graph", (
         Gesture("Ctrl + F", "Find a node by name, layer, parameter or saved tensor"),
-        Gesture("Arrow keys", "Walk along the gradients"),
+        Gesture("Arrow keys", "Follow the gradients"),
         Gesture("Enter, double-click", "Open or close a layer or a block"),
         Gesture("], [", "Open or close one level of blocks everywhere"),
-        Gesture("Shift + click", "Mark the gradient's way from what is selected; Esc ends it"),
+        Gesture("Shift + click", "Highlight the gradient path from the selection; Esc ends it"),
         Gesture("F, Home", "Frame what is selected, or everything"),
     )),
     ("Fields", (
         Gesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
-        Gesture("Esc", "Give back the value from before"),
+        Gesture("Esc", "Restore the previous value"),
     )),
 )  # fmt: skip
 
@@ -236,8 +236,8 @@ class CommandPalette(Dialog):
         self.view.setMouseTracking(True)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.view.setAccessibleName("Commands that fit")
-        self.none = label("No command is called that.", "label", "text3")
+        self.view.setAccessibleName("Matching commands")
+        self.none = label("No command matches.", "label", "text3")
         self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.none.hide()
         column = QVBoxLayout()

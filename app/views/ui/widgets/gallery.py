@@ -259,7 +259,7 @@ def messages() -> QWidget:
         )
     )  # fmt: skip
     layout.addWidget(w.Banner("warning", "GPU memory is 94 % full. A batch of 48 would fit.", "", "Use 48"))
-    layout.addWidget(w.Banner("info", "The drawing has moved on since this run began.", "The run keeps its own copy."))
+    layout.addWidget(w.Banner("info", "The network was edited since this run started.", "The run uses its own copy."))
     host = QWidget()
     host.setMinimumHeight(230)
     inner = QHBoxLayout(host)

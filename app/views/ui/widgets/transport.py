@@ -192,7 +192,7 @@ class BackwardTransport(Deck):
     ICON = 15
     RADIUS = 5
     KEYS = (
-        Key("to_start", "to-start", "To the start"),
+        Key("to_start", "to-start", "Back to the start"),
         Key("step_back", "step-back", "Step back"),
         Key("step", "step", "Step one backward node", "back"),
         Key("run", "run", "Run to the end or to the next break"),
