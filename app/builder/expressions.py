@@ -24,7 +24,7 @@ _CALLS: dict[str, Callable[..., Any]] = {"max": max, "min": min, "int": int, "ro
 
 
 class ExpressionError(ValueError):
-    """Text that is no expression, or one that cannot be computed; says why."""
+    """Text that is not a valid expression, or one that cannot be computed; says why."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Expr:
     @cached_property
     def _tree(self) -> ast.expr:
         if type(self.text) is not str or len(self.text) > LONGEST:
-            raise ExpressionError("an expression is a line of text")
+            raise ExpressionError("an expression must be a string")
         try:
             return ast.parse(self.text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ExpressionError(f"{self.text!r:.60} is no expression") from None
+            raise ExpressionError(f"{self.text!r:.60} is not a valid expression") from None
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -100,7 +100,7 @@ def _check(tree: ast.expr, depth: int) -> None:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and args:
             parts = args
         case _:
-            raise ExpressionError(f"{ast.unparse(tree):.60} is more than names, numbers and + - * / // % allow")
+            raise ExpressionError(f"{ast.unparse(tree):.60} is not allowed; use names, numbers and + - * / // %")
     if depth > 20:
         raise ExpressionError("the expression is nested too deep")
     for part in parts:
@@ -122,7 +122,7 @@ def _compute(tree: ast.expr, values: Mapping[str, Any]) -> Any:
             return _BINARY[type(sign)](_number(_compute(left, values)), _number(_compute(right, values)))
         case ast.Call(func=ast.Name(id=name), args=args):
             return _CALLS[name](*(_number(_compute(arg, values)) for arg in args))
-    raise ExpressionError(f"{ast.unparse(tree):.60} is no expression")
+    raise ExpressionError(f"{ast.unparse(tree):.60} is not a valid expression")
 
 
 def _number(value: Any) -> Any:

@@ -151,7 +151,7 @@ class Graph:
     def with_edge(self, edge: Edge) -> Graph:
         """Add a wire. Whether it may be there is asked of `rules`, not here."""
         if edge.source not in self.nodes or edge.target not in self.nodes:
-            raise GraphError(f"a wire joins {edge.source} and {edge.target}, and one of them is not there")
+            raise GraphError(f"a wire joins {edge.source} and {edge.target}, and one of them does not exist")
         return replace(self, edges=(*self.edges, edge))
 
     def without_edge(self, edge: Edge) -> Graph:
@@ -177,7 +177,7 @@ class Graph:
         """Let a node call the module of another. Raises GraphError unless both are of one op."""
         target = self.owner(owner)
         if target.op != self.nodes[node].op:
-            raise GraphError(f"{self.nodes[node].name} and {target.name} are not of one kind, so they cannot share")
+            raise GraphError(f"{self.nodes[node].name} and {target.name} differ in type, so they cannot share a module")
         if target.id == node or self.nodes[node].shares == target.id:
             return self
         graph = self.unshared(node)

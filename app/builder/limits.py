@@ -57,16 +57,16 @@ def check(graph: Graph, blocks: Mapping[str, Block]) -> None:
     """Raise TooLarge if a network with these blocks is beyond the bounds. No block may contain itself."""
     sheets = {"": graph, **{name: block.graph for name, block in blocks.items()}}
     if len(blocks) > MOST_BLOCKS:
-        raise TooLarge(f"there are {len(blocks):,} blocks, and a project may have {MOST_BLOCKS:,}")
+        raise TooLarge(f"there are {len(blocks):,} blocks, and a project may have at most {MOST_BLOCKS:,}")
     for name, sheet in sheets.items():
         where = f"the block {name:.60}" if name else "the network"
         if len(sheet.nodes) > MOST_NODES:
-            raise TooLarge(f"{where} has {len(sheet.nodes):,} nodes, and a sheet may have {MOST_NODES:,}", name)
+            raise TooLarge(f"{where} has {len(sheet.nodes):,} nodes, and a sheet may have at most {MOST_NODES:,}", name)
         if len(sheet.edges) > MOST_EDGES:
-            raise TooLarge(f"{where} has {len(sheet.edges):,} wires, and a sheet may have {MOST_EDGES:,}", name)
+            raise TooLarge(f"{where} has {len(sheet.edges):,} wires, and a sheet may have at most {MOST_EDGES:,}", name)
     total = sum(len(sheet.nodes) for sheet in sheets.values())
     if total > MOST_NODES_IN_ALL:
-        raise TooLarge(f"there are {total:,} nodes on all sheets together, and there may be {MOST_NODES_IN_ALL:,}")
+        raise TooLarge(f"there are {total:,} nodes on all sheets together, and at most {MOST_NODES_IN_ALL:,}")
     check_nesting(graph.nodes.values(), blocks)
 
 
@@ -88,4 +88,4 @@ def check_nesting(nodes: Iterable[Node], blocks: Mapping[str, Block]) -> None:
 
 def _too_many(where: str, calls: int) -> str:
     count = f"{calls:,}" if calls < 10**15 else "more than 10^15"
-    return f"{where} makes {count} calls with all blocks and repetitions counted, and {MOST_CALLS:,} are allowed"
+    return f"{where} makes {count} calls with all blocks and repetitions, and at most {MOST_CALLS:,} are allowed"

@@ -65,7 +65,7 @@ class Slice:
 
     def __post_init__(self) -> None:
         if any(part is not None and type(part) is not int for part in self.parts):
-            raise ValueError("a slice is made of whole numbers")
+            raise ValueError("a slice is made of ints")
         if self.step == 0:
             raise ValueError("the step of a slice cannot be 0")
 
@@ -124,7 +124,7 @@ def _encode(value: Any, depth: int) -> Any:
         return {"$float": repr(value)}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    raise BadLiteral(f"{value!r:.80} cannot be kept in a project")
+    raise BadLiteral(f"{value!r:.80} cannot be stored in a project")
 
 
 def decode(raw: Any) -> Any:
@@ -161,7 +161,7 @@ def _decode(raw: Any, depth: int) -> Any:
             return tuple(_decode(item, depth - 1) for item in body)
         if tag == "$float" and body in ("inf", "-inf", "nan"):
             return float(body)
-    raise BadLiteral(f"{_brief(raw)} is not a value that a project may hold")
+    raise BadLiteral(f"{_brief(raw)} is not a value that a project can store")
 
 
 def _brief(raw: Any) -> str:

@@ -37,28 +37,28 @@ def check_param(param: Param, value: Any) -> None:
     """
     if value is AUTO:
         if not param.auto:
-            raise ParamError(f"{param.name} is not taken from the input; give it a value")
+            raise ParamError(f"{param.name} cannot be inferred from the input; give it a value")
         return
     if value is None:
         if not param.optional:
-            raise ParamError(f"{param.name} cannot be None; {wants(param)}")
+            raise ParamError(f"{param.name} cannot be None; {expectation(param)}")
         return
     if isinstance(value, Expr):
         if param.kind not in COMPUTED:
-            raise ParamError(f"{param.name} {wants(param)}, not an expression")
+            raise ParamError(f"{param.name} {expectation(param)}, not an expression")
         return
     _CHECKS[param.kind](param, value)
 
 
 def _check_int(param: Param, value: Any) -> None:
     if type(value) is not int or abs(value) > LARGEST:
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
     _check_bounds(param, value)
 
 
 def _check_float(param: Param, value: Any) -> None:
     if type(value) not in (int, float) or (type(value) is int and abs(value) > LARGEST):
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
     _check_bounds(param, value)
 
 
@@ -71,12 +71,12 @@ def _check_bounds(param: Param, value: float) -> None:
 
 def _check_bool(param: Param, value: Any) -> None:
     if type(value) is not bool:
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
 def _check_choice(param: Param, value: Any) -> None:
     if type(value) is not str or value not in param.choices:
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
 def _check_ints(param: Param, value: Any) -> None:
@@ -84,24 +84,24 @@ def _check_ints(param: Param, value: Any) -> None:
         return
     if type(value) is tuple:
         if (param.count and len(value) != param.count) or len(value) > 64:
-            raise ParamError(f"{param.name} {wants(param)}, not {len(value)} of them")
+            raise ParamError(f"{param.name} {expectation(param)}, not {len(value)} of them")
         for item in value:
             if not isinstance(item, Expr) and not (item is None and param.holes):
                 _check_int(param, item)
     elif param.count == 0 and param.required:
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
     else:
         _check_int(param, value)
 
 
 def _check_dtype(param: Param, value: Any) -> None:
     if not isinstance(value, DType) or (param.choices and value.name not in param.choices):
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
 def _check_equation(param: Param, value: Any) -> None:
     if type(value) is not str or len(value) > 200 or not _EQUATION.fullmatch(value):
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
 def _check_number(param: Param, value: Any) -> None:
@@ -114,9 +114,9 @@ def _check_index(param: Param, value: Any) -> None:
     items = value if type(value) is tuple else (value,)
     for item in items:
         if not (item is None or item is Ellipsis or isinstance(item, Expr) or all(map(_is_place, _places(item)))):
-            raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+            raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
     if len(items) > 64 or sum(item is Ellipsis for item in items) > 1:
-        raise ParamError(f"{param.name} {wants(param)}, with `...` once at most")
+        raise ParamError(f"{param.name} {expectation(param)}, with `...` at most once")
 
 
 def _places(item: Any) -> tuple[Any, ...]:
@@ -132,7 +132,7 @@ def _is_place(value: Any) -> bool:
 
 def _check_tensor(param: Param, value: Any) -> None:
     if _rows(value, 8) is None or sum(1 for _ in _leaves(value)) > MOST_VALUES:
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
     for leaf in _leaves(value):
         _check_number(param, leaf)
 
@@ -156,12 +156,12 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _check_str(param: Param, value: Any) -> None:
     if type(value) is not str or len(value) > LONGEST:
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
 def _check_packed(param: Param, value: Any) -> None:
     if type(value) is not str or not is_packed(value):
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
 def _check_value(param: Param, value: Any, depth: int = 0) -> None:
@@ -171,7 +171,7 @@ def _check_value(param: Param, value: Any, depth: int = 0) -> None:
     elif type(value) is str:
         _check_str(param, value)
     elif type(value) not in (bool, float, int) or (type(value) is int and abs(value) > LARGEST):
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(value)}")
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
 
 
 _CHECKS = {
@@ -191,32 +191,32 @@ _CHECKS = {
 }
 
 
-def wants(param: Param) -> str:
-    """What the parameter takes, in words: "wants a number or 2 numbers"."""
+def expectation(param: Param) -> str:
+    """Describe the values that a parameter takes: "expects an int or 2 ints"."""
     words = " or ".join(repr(choice) for choice in param.choices)
-    several = f"{param.count} whole numbers" if param.count else "whole numbers in parentheses"
+    several = f"{param.count} ints" if param.count else "ints in parentheses"
     text = {
-        "int": "wants a whole number",
-        "float": "wants a number",
-        "bool": "wants True or False",
-        "choice": f"wants {words}",
-        "ints": f"wants {'' if param.count == 0 and param.required else 'a whole number or '}{several}"
-        + (", None for a size that stays" if param.holes else "")
+        "int": "expects an int",
+        "float": "expects a number",
+        "bool": "expects True or False",
+        "choice": f"expects {words}",
+        "ints": f"expects {'' if param.count == 0 and param.required else 'an int or '}{several}"
+        + (", None for an unchanged size" if param.holes else "")
         + (f", or {words}" if words else ""),
-        "str": "wants a text",
-        "packed": "wants the bytes of a tensor in base 85",
-        "value": "wants a number, a truth value, a text or several of them with commas between",
-        "equation": "wants letters for dimensions, such as bij,bjk->bik",
-        "number": "wants a number" + ("" if param.minimum is not None else " or True or False"),
-        "index": "wants what stands between brackets, such as 0 or :, 1:3 or ..., or [0, 2]",
-        "tensor": "wants numbers in brackets, rows of one length, such as [[1, 2], [3, 4]]",
-        "dtype": "wants a dtype" + (f" of {', '.join(param.choices)}" if param.choices else ""),
+        "str": "expects a string",
+        "packed": "expects the bytes of a tensor in base 85",
+        "value": "expects an int, float, bool, str, or a tuple of them",
+        "equation": "expects letters for dimensions, such as bij,bjk->bik",
+        "number": "expects a number" + ("" if param.minimum is not None else " or True or False"),
+        "index": "expects an index, such as 0 or :, 1:3 or ..., or [0, 2]",
+        "tensor": "expects numbers in brackets, rows of equal length, such as [[1, 2], [3, 4]]",
+        "dtype": "expects a dtype" + (f" of {', '.join(param.choices)}" if param.choices else ""),
     }[param.kind]
     return text + (" or None" if param.optional else "")
 
 
 def parse_param(param: Param, text: str) -> Any:
-    """The value that a person typed; raises ParamError with what is wanted.
+    """Parse the typed text of a parameter; raises ParamError with what was expected.
 
     >>> parse_param(Param("kernel_size", "ints", count=2), "3, 5")
     (3, 5)
@@ -263,7 +263,7 @@ def _index(param: Param, text: str) -> Any:
                 return items if isinstance(tree.slice, ast.Tuple) or isinstance(items[0], tuple) else items[0]
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             continue  # said below
-    raise ParamError(f"{param.name} {wants(param)}, not {_short(text)}")
+    raise ParamError(f"{param.name} {expectation(param)}, not {_short(text)}")
 
 
 def _index_item(tree: ast.expr) -> Any:
@@ -284,7 +284,7 @@ def _literal(param: Param, text: str) -> Any:
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        raise ParamError(f"{param.name} {wants(param)}, not {_short(text)}") from None
+        raise ParamError(f"{param.name} {expectation(param)}, not {_short(text)}") from None
     if param.kind in ("tensor", "value"):
         return _tuples(value)
     return tuple(value) if isinstance(value, list) else value

@@ -41,7 +41,7 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
     for node in (source, target):
         if node not in graph.nodes:
             names = f"{_name(graph, source)} and {_name(graph, target)}"
-            raise NoSuchPort(f"{names} cannot be joined: {node} is no longer there")
+            raise NoSuchPort(f"{names} cannot be connected: {node} no longer exists")
     give, take = graph.nodes[source], graph.nodes[target]
     outputs = catalog.of(graph, give).outputs
     if not 0 <= output < len(outputs):
@@ -58,7 +58,7 @@ def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, targ
         if not wanted.variadic:
             raise AlreadyConnected(f"{give.name} is connected to {take.name} already")
     if source == target or source in downstream(graph, (target,)):
-        raise WouldLoop(f"{take.name} leads to {give.name}; a wire back would make a loop")
+        raise WouldLoop(f"{take.name} leads to {give.name}; a wire back would make a cycle")
     _check_kind(outputs[output], wanted, give.name, take.name)
 
 
@@ -101,15 +101,15 @@ def wirable_of(spec: OpSpec, node: Node) -> tuple[Port, ...]:
 
 def _why_typed(spec: OpSpec, param: str) -> str:
     if param == spec.outputs_by:
-        return "it decides how many outputs there are"
+        return "it determines the number of outputs"
     if spec.kind in ("module", "block", "custom"):
-        return "the layer is made before there are data"
-    return "it is a word, a dtype or a fixed value"
+        return "the layer is constructed before there are data"
+    return "it is a choice, a dtype or a fixed value"
 
 
 def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
     if not kinds_fit(given.kind, wanted.kind):
-        raise WrongKind(f"{source} gives a {given.kind}, {target} wants a {wanted.kind} as {wanted.name}")
+        raise WrongKind(f"{source} gives a {given.kind}, {target} expects a {wanted.kind} as {wanted.name}")
 
 
 def can_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> bool:

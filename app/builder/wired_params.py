@@ -27,7 +27,7 @@ def with_part(literal: Any, port: Port, value: Any) -> Any:
         whole = literal[number]
     if part:
         if not isinstance(whole, slice | Slice):
-            raise ValueError(f"{port.name.rpartition('.')[0]} is no slice, and a wire gives its {part}")
+            raise ValueError(f"{port.name.rpartition('.')[0]} is not a slice, and a wire gives its {part}")
         parts = {"start": whole.start, "stop": whole.stop, "step": whole.step, part: value}
         value = slice(*parts.values())
     if number is None:

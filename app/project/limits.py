@@ -60,7 +60,7 @@ def _beyond(raw: dict[str, Any]) -> Iterator[str]:
             yield from _longer(sheet.get("note"), MOST_NOTES, "letters", f"{place}.note")
     if total > limits.MOST_NODES_IN_ALL:
         most = limits.MOST_NODES_IN_ALL
-        yield f"there are {total:,} nodes on all sheets together, and there may be {most:,} - at `$.blocks`"
+        yield f"there are {total:,} nodes on all sheets together, and at most {most:,} - at `$.blocks`"
 
 
 def _longer(value: Any, most: int, what: str, place: str) -> Iterator[str]:

@@ -142,8 +142,8 @@ def test_places_comments_and_bends_go_along() -> None:
     [
         ((), "Select the nodes"),
         (("x", "stem"), "x stays outside"),
-        (("conv1", "conv2"), "relu comes behind"),
-        (("stem", "sum"), "behind some of the nodes and before others"),
+        (("conv1", "conv2"), "relu comes after"),
+        (("stem", "sum"), "after some of the nodes and before others"),
     ],
 )
 def test_what_cannot_be_a_block_is_refused(nodes: tuple[str, ...], words: str) -> None:
@@ -161,7 +161,7 @@ def test_calls_of_one_module_stay_together() -> None:
     project = residual()
     shared = replace(project.graph.nodes["conv2"], shares="conv1", params=FrozenMap())
     project = replace(project, graph=project.graph.with_node(shared))
-    with pytest.raises(BlockError, match="both go into the block"):
+    with pytest.raises(BlockError, match="both must be in the block"):
         made(project, ("conv2", "sum"))
     after, _ = made(project)
     assert after.blocks["Unit"].graph.nodes["conv2"].shares == "conv1"
@@ -387,7 +387,7 @@ def test_a_block_never_contains_itself() -> None:
     project, _ = make_block.make_block(project, "Unit", ops(project), ("conv1",), "Half")
     for name in ("Unit", "Half"):
         block, _ = edits.add(project.blocks["Half"], ops(project), f"block.{name}", (0.0, 0.0))
-        with pytest.raises(BlockError, match="never contains itself"):
+        with pytest.raises(BlockError, match="cannot contain itself"):
             blocks.put_block(project, "Half", block)
 
 
@@ -431,8 +431,8 @@ def test_what_cannot_be_exposed_is_refused() -> None:
     conv = inner(project, "conv1")
     for param, name, words in (
         ("out_channels", "more", "computed from parameters"),
-        ("padding_mode", "mode", "chosen from words"),
-        ("in_channels", "c", "taken from what arrives"),
+        ("padding_mode", "mode", "one of fixed choices"),
+        ("in_channels", "c", "inferred from the input"),
         ("stride", "class", "cannot name an argument"),
         ("nothing", "n", "no parameter nothing"),
     ):

@@ -312,7 +312,7 @@ def test_a_linear_behind_a_picture_is_warned_of_where_channels_stand_first(befor
     params = {"nn.Conv2d": {"out_channels": 8, "kernel_size": 3}, "torch.permute": {"dims": (0, 2, 3, 1)}}
     rows = [("a", before, params.get(before, {})), ("act", "nn.ReLU", {}), ("fc", "nn.Linear", {"out_features": 4})]
     answer = analyse(image_net(rows, ["x>a", "a>act", "act>fc", "fc>y"]))
-    told = [problem for problem in answer.problems if "last dimension alone" in problem.message]
+    told = [problem for problem in answer.problems if "last dimension only" in problem.message]
     assert bool(told) == warned
 
 

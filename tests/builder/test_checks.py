@@ -83,7 +83,7 @@ STRUCTURE = {
     "Dropout at the end": (
         chain(("nn.Linear", "fc", {"out_features": 10}), ("nn.Dropout", "drop", {"p": 0.25}), given=ROW),
         "drop",
-        "each of the 10 values of an answer to 0 with a chance of 0.25",
+        "each of the 10 output values to 0 with probability 0.25",
     ),
     "Dropout before the softmax": (
         chain(
@@ -165,7 +165,7 @@ def test_parameters_behind_a_cut_are_named(key: str, dtype: str, why: str) -> No
     graph = graph.without_edge(wire).with_node(Node("cut", key, "cut")).with_edge(replace(wire, target="cut"))
     graph = graph.with_edge(Edge("cut", 0, "y", "input"))
     (problem,) = said(graph, ops)
-    assert problem.message == "No gradient gets past cut"
+    assert problem.message == "No gradient flows through cut"
     assert why in problem.reason and "fc1 and fc2 before it, with 54,400 parameters" in problem.reason
     assert said(apply_cure(graph, ops, problem.cures[0]), ops) == ()
 
@@ -188,9 +188,9 @@ LOSSES = {
     "softmax before CrossEntropyLoss": ("CrossEntropyLoss", ("nn.Softmax", "end", {}), "1.46, not 0"),
     "F.softmax before CrossEntropyLoss": ("CrossEntropyLoss", ("F.softmax", "end", {}), "10 classes"),
     "LogSoftmax before CrossEntropyLoss": ("CrossEntropyLoss", ("nn.LogSoftmax", "end", {}), "choose NLLLoss"),
-    "logits before NLLLoss": ("NLLLoss", None, "fall below 0"),
-    "softmax before NLLLoss": ("NLLLoss", ("nn.Softmax", "end", {}), "logarithms"),
-    "F.softmax before NLLLoss": ("NLLLoss", ("F.softmax", "end", {}), "logarithms"),
+    "logits before NLLLoss": ("NLLLoss", None, "no lower bound"),
+    "softmax before NLLLoss": ("NLLLoss", ("nn.Softmax", "end", {}), "expects log-probabilities"),
+    "F.softmax before NLLLoss": ("NLLLoss", ("F.softmax", "end", {}), "expects log-probabilities"),
     "logits before KLDivLoss": ("KLDivLoss", None, "at most 0"),
     "Sigmoid before BCEWithLogitsLoss": ("BCEWithLogitsLoss", ("nn.Sigmoid", "end", {}), "0.5 to 0.73"),
     "logits before BCELoss": ("BCELoss", None, "below 0 or above 1"),
@@ -266,8 +266,8 @@ def test_layers_before_a_detach_are_named() -> None:
     graph = chain(("nn.Linear", "fc1", {}), ("nn.ReLU", "relu", {}), ("torch.detach", "cut", {}),
                   ("nn.Linear", "fc2", {}), given=ROW)  # fmt: skip
     (problem,) = said(graph)
-    assert problem.message == "No gradient gets past cut" and "fc1 before it, with 50,240" in problem.reason
-    assert "without a way back" in problem.reason
+    assert problem.message == "No gradient flows through cut" and "fc1 before it, with 50,240" in problem.reason
+    assert "detaches its output" in problem.reason
     assert said(apply_cure(graph, catalog(), problem.cures[0])) == ()
     frozen = graph.with_node(replace(graph.nodes["fc1"], frozen=True))
     assert said(frozen) == ()
@@ -286,7 +286,7 @@ def test_an_output_that_no_input_leads_to() -> None:
 def test_an_output_at_which_nothing_arrives_is_offered_the_loose_end() -> None:
     graph = net([("input", "x", ROW), ("nn.Linear", "fc", {}), ("output", "y", {})], [("x", "fc")])
     (error,) = analyse(graph).errors
-    assert error.message == "Nothing arrives at input of y"
+    assert error.message == "No input connected to input of y"
     assert [cure.label for cure in error.cures] == ["Connect fc"]
     assert analyse(apply_cure(graph, catalog(), error.cures[0])).problems == ()
 

@@ -84,7 +84,7 @@ def test_parameters_are_read_off_annotations_and_defaults(argument: str, kind: s
 def test_what_no_form_can_show_keeps_its_default_or_makes_the_class_unusable() -> None:
     kept = constructor("n: int, act=nn.ReLU(), scale: Callable = torch.sigmoid")
     assert [param.name for param in kept.params] == ["n"] and kept.kept == ("act", "scale") and not kept.reason
-    words = "act: nn.Module of __init__ cannot be set in a form; give it a default"
+    words = "act: nn.Module of __init__ cannot be edited here; give it a default"
     assert constructor("act: nn.Module").reason == words
     assert "*xs" in one("class A(nn.Module):\n def forward(self, *xs): return xs[0]").reason
     assert one("class A(nn.Module):\n pass").reason == "it has no forward"
@@ -148,12 +148,12 @@ def test_a_text_that_is_no_python_is_said_in_words(text: str) -> None:
     ("name", "data", "words"),
     [
         ("a.txt", b"", "must end in .py"),
-        ("gone.py", None, "is not there"),
+        ("gone.py", None, "was not found in"),
         ("latin.py", "x = 'é'".encode("latin-1"), "not in UTF-8"),
         ("says.py", b"# coding: latin-1\nx = '\xc3\xa9'\n", "save it in UTF-8"),
         ("odd.py", b"# coding: no-such-thing\n", "not in UTF-8"),
         ("big.py", b"#" * (custom.LARGEST_FILE + 1), "larger than 1 MiB"),
-        ("broken.py", b"class A(\n", "line 1 is no Python"),
+        ("broken.py", b"class A(\n", "line 1 is not valid Python"),
         ("empty.py", b"", "has no class of nn.Module"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_module_never_hides_another(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     first, second = custom.read_files([own.write(tmp_path / "a"), own.write(tmp_path / "b", name="My_Layers.py")])
     assert first.specs and not second.specs
-    assert "give one another name" in second.problem
+    assert "rename one" in second.problem
 
 
 # --- Nothing runs before it is trusted --------------------------------------------------------------------------
@@ -382,6 +382,6 @@ def test_a_class_that_is_gone_says_so_and_keeps_its_node(tmp_path: Path) -> None
     own.trust(path)
     path.unlink()
     (problem,) = {p.message for p in analyse(own.net(), own.ops_with(path)).errors if p.node == "n5"}
-    assert problem == f"Scaled cannot be used: my_layers.py is not there. It was looked for in {tmp_path}"
+    assert problem == f"Scaled cannot be used: my_layers.py was not found in {tmp_path}"
     (problem,) = {p.message for p in analyse(own.net(), own.ops_with()).errors if p.node == "n5"}
-    assert problem == "my_layers.py is no part of this project"
+    assert problem == "my_layers.py is not in this project"

@@ -229,7 +229,7 @@ def test_words_of_a_convolution(params: dict[str, Any], size: int, words: str) -
 def test_a_pooling_window_that_would_start_in_the_padding_is_said_to_be_left_out() -> None:
     height = in_a_row((1, 5, 5), "nn.MaxPool2d", kernel_size=2, stride=3, padding=1, ceil_mode=True)[2]
     assert height.formula is not None and height.formula.result == height.result == 2
-    assert "it is left out" in height.words
+    assert "it is dropped" in height.words
     cut = in_a_row((1, 4, 4), "nn.MaxPool2d", kernel_size=3, stride=2, ceil_mode=True)[2]
     assert (cut.result, lines(cut)[-1]) == (2, "  = ⌈1/2⌉ + 1 = 2")
     assert "ceil_mode counts the last one, which is cut off." in cut.words
@@ -245,7 +245,7 @@ def test_flatten_multiplies_and_view_divides() -> None:
     assert pooled.source is not None and pooled.source.dimension == 1
     rest = in_a_row((4, 16), "Tensor.view", size=(-1, 8))
     assert rest[0].numbers == "N·4·16 / 8 = 8N"
-    assert rest[0].words == "−1 stands for what is left: all values divided by 8."
+    assert rest[0].words == "−1 is inferred: all values divided by 8."
 
 
 def test_one_that_stretches_and_one_that_is_missing() -> None:
@@ -286,7 +286,7 @@ def test_tensors_laid_one_behind_the_other_add_up() -> None:
         [("a", "it"), ("b", "it"), ("it", "out")],
     )  # fmt: skip
     joined = told(graph, "it")[1]
-    assert (joined.numbers, joined.words) == ("3 + 5 = 8", "Laid one behind the other: 3 of a, 5 of b.")
+    assert (joined.numbers, joined.words) == ("3 + 5 = 8", "Concatenated: 3 of a, 5 of b.")
 
 
 def test_rows_meet_columns_in_a_product() -> None:
@@ -298,7 +298,7 @@ def test_rows_meet_columns_in_a_product() -> None:
     rows, columns = told(graph, "it")[1:]
     assert rows.source is not None and columns.source is not None
     assert (rows.source.node, columns.source.node) == ("a", "b")
-    assert "The 4 columns of a meet the rows of b and are summed away." in columns.words
+    assert "The 4 columns of a are multiplied with the rows of b and summed." in columns.words
 
 
 def test_states_and_weights_of_attention() -> None:
@@ -380,7 +380,7 @@ def test_layers_one_behind_the_other_are_told_by_the_last_of_them() -> None:
     thrice = replace(analysis, values=analysis.values.set(("it", 0), TensorType((Dim(1), 8, 22, 22))))
     height = told(graph, "it", analysis=thrice)[2]
     assert lines(height)[-1] == "  = ⌊21/1⌋ + 1 = 22"
-    assert height.words.endswith("This is the last of 3, one behind the other.")
+    assert height.words.endswith("This is the last of 3 in sequence.")
     assert height.source is not None and (height.source.node, height.source.dimension) == ("in", 2)
 
 
@@ -394,7 +394,7 @@ def test_a_muted_node_hands_on_what_arrives() -> None:
     graph = net([("input", "in", {"shape": (1, 8, 8)}), ("nn.Conv2d", "it", {}), ("output", "out", {})])
     graph = graph.with_node(replace(graph.nodes["it"], muted=True))
     stories = told(graph, "it")
-    assert [story.words for story in stories[2:]] == ["it is muted: what arrives goes on as it is."] * 2
+    assert [story.words for story in stories[2:]] == ["it is muted: its input passes through unchanged."] * 2
     assert stories[2].result == 8
 
 

@@ -117,7 +117,7 @@ MISTAKES: dict[str, Mistake] = {
         ("Set padding=(1, 2)", "Set kernel_size=(3, 2)"),
     ),
     "conv: groups": Mistake(
-        behind((3, 8, 8), "nn.Conv2d", {"groups": 2}), ("cannot part 3 channels into 2 groups",), ("Set groups=1",)
+        behind((3, 8, 8), "nn.Conv2d", {"groups": 2}), ("cannot split 3 channels into 2 groups",), ("Set groups=1",)
     ),
     "conv: whole numbers": Mistake(
         behind((3, 8, 8), "nn.Conv2d", dtype=DType("uint8")),
@@ -190,7 +190,7 @@ MISTAKES: dict[str, Mistake] = {
         ("Take input_size from the input",),
     ),
     "attention: heads": Mistake(
-        attention((5, 30), (5, 30), {"num_heads": 4}), ("cannot part 30 features among 4 heads",), ("Set num_heads=3",)
+        attention((5, 30), (5, 30), {"num_heads": 4}), ("cannot split 30 features among 4 heads",), ("Set num_heads=3",)
     ),
     "attention: embed_dim": Mistake(
         attention((5, 32), (5, 32), {"embed_dim": 64}),
@@ -241,7 +241,7 @@ MISTAKES: dict[str, Mistake] = {
         products((4, 6), (5, 7)), ("einsum cannot take 'j' for 6 and for 5", "N×4×6 from a", "N×5×7 from b")
     ),
     "einsum: more letters than dimensions": Mistake(
-        products((4, 6), (5,)), ("einsum wants 3 dimensions for 'bjk', gets N×5 from b",)
+        products((4, 6), (5,)), ("einsum expects 3 dimensions for 'bjk', gets N×5 from b",)
     ),
     "view: wrong product": Mistake(
         behind((3, 8, 8), "Tensor.view", {"size": (-1, 100)}),
@@ -336,7 +336,7 @@ def test_a_tuple_from_a_file_in_the_place_of_a_tensor_is_an_error() -> None:
         [("input", "x", {"shape": (5, 8)}), ("nn.LSTM", "lstm", {}), ("nn.Linear", "it", {}), ("output", "y", {})],
         [("x", "lstm"), ("it", "y")],
     ).with_edge(Edge("lstm", 1, "it", "input"))
-    assert problem_at(graph).message == "lstm gives a tuple, it wants a tensor as input"
+    assert problem_at(graph).message == "lstm gives a tuple, it expects a tensor as input"
 
 
 def test_auto_says_what_it_lacks() -> None:
@@ -404,7 +404,7 @@ def test_a_view_of_what_does_not_lie_in_a_row(turn: tuple[str, dict[str, Any]]) 
         + [("Tensor.view", "it", {"size": (-1, 24)}), ("output", "y", {})]
     )
     problem = problem_at(graph)
-    assert "do not lie in a row in memory" in problem.message and "stride" in problem.torch_message
+    assert "is not contiguous in memory" in problem.message and "stride" in problem.torch_message
     (cure,) = problem.cures
     mended = analyse(apply_cure(graph, catalog(), cure))
     assert mended.problems == () and mended.graph.nodes["it"].op == "torch.reshape"

@@ -73,7 +73,7 @@ class TestEveryOp:
         ast.parse(analysis.source.text)
         needed = " and ".join(p.name for p in spec.inputs if p.required)
         assert [p.message for p in analysis.errors if p.node] == (
-            [f"Nothing arrives at {needed} of alone"] if needed else []
+            [f"No input connected to {needed} of alone"] if needed else []
         )
 
     def test_is_documented(self, spec: OpSpec) -> None:
@@ -153,7 +153,7 @@ class TestEveryParameter:
                     check_param(param, (value,) * (param.count or 1) if param.kind == "ints" else value)
 
     def test_says_what_it_wants(self, spec, param) -> None:
-        assert wants(param).startswith("wants ")
+        assert wants(param).startswith("expects ")
 
     def test_auto_only_where_a_shape_tells(self, spec, param) -> None:
         if param.auto:
@@ -172,9 +172,9 @@ def test_a_few_texts_as_people_type_them() -> None:
     assert parse_param(kernel, "[3, 5]") == (3, 5)
     assert parse_param(padding, "same") == "same"
     assert parse_param(view.param("size"), "−1, 64") == (-1, 64)
-    with pytest.raises(ParamError, match="wants a whole number or 2 whole numbers, not 3 of them"):
+    with pytest.raises(ParamError, match="expects an int or 2 ints, not 3 of them"):
         parse_param(kernel, "1, 2, 3")
-    with pytest.raises(ParamError, match="kernel_size wants a whole number or 2 whole numbers, not 2.5"):
+    with pytest.raises(ParamError, match="kernel_size expects an int or 2 ints, not 2.5"):
         parse_param(kernel, "2.5")
 
 
@@ -316,7 +316,7 @@ def test_equations_as_people_type_them(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "ij;jk", 'ij", x) #', "ij->jk->k", "i_j", "..ij", "i" * 300])
 def test_equations_are_letters_alone(text: str) -> None:
-    with pytest.raises(ParamError, match="equation wants letters for dimensions"):
+    with pytest.raises(ParamError, match="equation expects letters for dimensions"):
         check_param(catalog()["torch.einsum"].param("equation"), text)
 
 

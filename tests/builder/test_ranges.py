@@ -27,7 +27,7 @@ def tokens(op: str = "nn.Embedding", **given: Any) -> Graph:
 def test_a_table_with_too_few_rows_is_an_error_with_two_ways_out(op: str, rows: int) -> None:
     graph = tokens(op, low=0, high=5000)
     (problem,) = analyse(graph).errors
-    assert problem.message == f"tokens holds numbers up to 4999, table has {rows:,} rows" and problem.node == "table"
+    assert problem.message == f"tokens has values up to 4999, table has {rows:,} rows" and problem.node == "table"
     assert len(problem.cures) == 2
     for cure in problem.cures:
         assert not analyse(apply_cure(graph, catalog(), cure)).errors
@@ -55,7 +55,7 @@ def test_values_that_were_computed_are_nobodys_range() -> None:
     ("given", "says"),
     [
         ({"low": 3, "high": 3}, "low=3 is not below high=3"),
-        ({"low": 0.5}, "low and high of whole numbers are whole numbers"),
+        ({"low": 0.5}, "low and high of an integer dtype must be ints"),
     ],
 )
 def test_a_range_that_is_none_is_said(given: dict[str, Any], says: str) -> None:

@@ -55,16 +55,16 @@ GRAPH = net(
 @pytest.mark.parametrize(
     ("source", "output", "target", "port", "kind", "says"),
     [
-        ("relu", 0, "fc", "input", WouldLoop, "fc leads to relu; a wire back would make a loop"),
+        ("relu", 0, "fc", "input", WouldLoop, "fc leads to relu; a wire back would make a cycle"),
         ("fc", 0, "fc", "input", WouldLoop, "fc leads to fc"),
         ("x", 0, "lstm", "input", AlreadyConnected, "x is connected to lstm already"),
-        ("lstm", 1, "y", "input", WrongKind, "lstm gives a tuple, y wants a tensor as input"),
-        ("x", 0, "lstm", "hx", WrongKind, "x gives a tensor, lstm wants a tuple as hx"),
+        ("lstm", 1, "y", "input", WrongKind, "lstm gives a tuple, y expects a tensor as input"),
+        ("x", 0, "lstm", "hx", WrongKind, "x gives a tensor, lstm expects a tuple as hx"),
         ("y", 0, "fc", "input", NoSuchPort, "y has no output to connect to fc"),
         ("lstm", 2, "fc", "input", NoSuchPort, "lstm has no output number 2 to connect to fc"),
         ("fc", 0, "x", "input", NoSuchPort, "x has no input for fc"),
         ("x", 0, "fc", "other", NoSuchPort, "fc has no input other for x"),
-        ("x", 0, "gone", "input", NoSuchPort, "x and gone cannot be joined: gone is no longer there"),
+        ("x", 0, "gone", "input", NoSuchPort, "x and gone cannot be connected: gone no longer exists"),
     ],
 )
 def test_each_refusal_says_why(source: str, output: int, target: str, port: str, kind: type, says: str) -> None:
@@ -117,7 +117,7 @@ def test_edits_return_new_graphs() -> None:
 
 
 def test_a_wire_needs_both_its_ends() -> None:
-    with pytest.raises(GraphError, match="one of them is not there"):
+    with pytest.raises(GraphError, match="one of them does not exist"):
         GRAPH.with_edge(Edge("x", 0, "gone", "input"))
 
 

@@ -216,7 +216,7 @@ def test_free_tensors_are_filled_as_they_say(op: str, shape: tuple[int, ...], pa
                        ("output", "y", {}), ("output", "z", {})]  # fmt: skip
     analysis = analyse(net(rows, [("x", "s"), ("it", "z"), ("s", "y")]).with_param("s", "other", 1))
     if params["fill"] == "eye" and len(shape) != 2:
-        assert any("eye wants a shape of two sizes" in str(problem) for problem in analysis.errors)
+        assert any("eye expects a shape of two sizes" in str(problem) for problem in analysis.errors)
         return
     assert not analysis.errors
     _, made = run(analysis.source, 2)
@@ -246,11 +246,11 @@ VIEW = net([("input", "x", {"shape": (3, 8)}), ("Tensor.size", "size", {}), ("Te
 @pytest.mark.parametrize(
     ("target", "port", "says"),
     [
-        ("fc", "out_features", "size cannot give out_features of fc: the layer is made before there are data. Type it"),
-        ("chunk", "chunks", "size cannot give chunks of chunk: it decides how many outputs there are. Type it"),
-        ("softmax", "dtype", "size cannot give dtype of softmax: it is a word, a dtype or a fixed value. Type it"),
+        ("fc", "out_features", "size cannot give out_features of fc: the layer is constructed before there are data"),
+        ("chunk", "chunks", "size cannot give chunks of chunk: it determines the number of outputs. Type it"),
+        ("softmax", "dtype", "size cannot give dtype of softmax: it is a choice, a dtype or a fixed value. Type it"),
         ("view", "size[2]", "view has no input size[2] for size"),
-        ("view", "size", "size gives a number, view wants a tuple as size"),
+        ("view", "size", "size gives a number, view expects a tuple as size"),
     ],
 )
 def test_what_no_wire_can_give_is_said(target: str, port: str, says: str) -> None:
@@ -456,7 +456,7 @@ def test_training_and_autograd_know_whose_a_free_parameter_is() -> None:
     [
         ("parameter", {"dtype": INT64}, "Only Tensors of floating point"),
         ("buffer", {"fill": "normal", "dtype": INT64}, "expected a floating-point"),
-        ("buffer", {"fill": "uniform", "low": 2.0}, "uniform wants low (2.0) below high (1.0)"),
+        ("buffer", {"fill": "uniform", "low": 2.0}, "uniform expects low (2.0) below high (1.0)"),
     ],
 )
 def test_a_free_tensor_that_torch_refuses_is_an_error(op: str, params: dict[str, Any], says: str) -> None:

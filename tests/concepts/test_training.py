@@ -439,7 +439,7 @@ def test_row_35_softmax_before_cross_entropy_is_found_said_and_taken_out():
     soft = apply_cure(project.graph, catalog(), Cure("", (InsertBefore(output, "input", "nn.Softmax"),)))
     soft_project = replace(project, graph=soft)
     (said,) = preflight.problems(soft_project, analyse(soft))
-    assert "CrossEntropyLoss both take the softmax" in said.message
+    assert "CrossEntropyLoss both apply softmax" in said.message
     assert not preflight.problems(project, analyse(project.graph))
     cured = apply_cure(soft, catalog(), said.cures[0])
     assert not preflight.problems(replace(project, graph=cured), analyse(cured))

@@ -113,7 +113,7 @@ def test_an_answer_that_cannot_be_sent_is_not_waited_for():
         if isinstance(event, Started):
             asked = control.call(lambda live: live)
     run_main._answer(pipe, 7, asked)
-    assert said[0][:3] == ("answer", 7, None) and "cannot be kept" in said[0][3]
+    assert said[0][:3] == ("answer", 7, None) and "cannot be stored" in said[0][3]
 
 
 def test_arrays_go_through_the_pipe_and_nothing_but_numbers_comes_out_of_it():
@@ -124,5 +124,5 @@ def test_arrays_go_through_the_pipe_and_nothing_but_numbers_comes_out_of_it():
         assert back.dtype == array.dtype and back.shape == array.shape and back.flags.writeable
     with pytest.raises(ValueError, match="no array of numbers"):
         decode({"array": ["|O", [1], b"12345678"]})
-    with pytest.raises(ValueError, match="cannot be kept"):
+    with pytest.raises(ValueError, match="cannot be stored"):
         encode(np.array([object()]))

@@ -159,7 +159,7 @@ UNKEPT = ([1], {"a": 1}, object(), b"x", 1j, {1}, ((((((((((1,),),),),),),),),),
 
 @pytest.mark.parametrize("value", UNKEPT, ids=lambda value: repr(value)[:7])
 def test_what_is_not_in_the_list_cannot_be_kept(value: Any) -> None:
-    with pytest.raises(BadLiteral, match="cannot be kept"):
+    with pytest.raises(BadLiteral, match="cannot be stored"):
         encode(value)
 
 
@@ -263,7 +263,7 @@ BAD = {
     ),
     "a parameter of another type": (
         changed("graph", "nodes", 1, "params", "out_features", to="many"),
-        "fc: out_features wants a whole number, not 'many' - at `$.graph.nodes[1].params`",
+        "fc: out_features expects an int, not 'many' - at `$.graph.nodes[1].params`",
     ),
     "a float for a whole number": (changed("graph", "nodes", 1, "params", "out_features", to=3.0), "not 3.0"),
     "true for a number": (changed("graph", "nodes", 1, "params", "out_features", to=True), "not True"),
@@ -275,11 +275,11 @@ BAD = {
     ),
     "a value of no kind": (
         changed("graph", "nodes", 1, "params", "bias", to={"$code": "1"}),
-        "is not a value that a project may hold - at `$.graph.nodes[1].params.bias`",
+        "is not a value that a project can store - at `$.graph.nodes[1].params.bias`",
     ),
     "a list in the place of a tuple": (
         changed("graph", "nodes", 0, "params", "shape", to=[1, 2]),
-        "a list is not a value that a project may hold",
+        "a list is not a value that a project can store",
     ),
     "an unknown dtype": (
         changed("graph", "nodes", 0, "params", "dtype", to={"$dtype": "float7"}),
@@ -313,7 +313,7 @@ def nested(depth: int) -> bytes:
 
 
 BAD["tuples nested beyond reason"] = (nested(400), "at `$.graph.nodes[0].params.shape`")
-BAD["tuples nested a little too deep"] = (nested(9), "is not a value that a project may hold")
+BAD["tuples nested a little too deep"] = (nested(9), "is not a value that a project can store")
 
 
 @pytest.mark.parametrize(("data", "says"), BAD.values(), ids=BAD.keys())
@@ -400,7 +400,7 @@ def test_an_unknown_op_keeps_all_its_data() -> None:
     spec = catalog().of(project.graph, project.graph.nodes["z"])
     assert [port.name for port in spec.inputs] == ["query"] and len(spec.outputs) == 8
     errors = [problem for problem in analyse(project.graph).errors if problem.node == "z"]
-    assert "'nn.Later' is not an op that this program knows" in errors[0].message
+    assert "'nn.Later' is an unknown op" in errors[0].message
 
 
 def test_a_loop_in_a_file_is_opened_and_shown() -> None:

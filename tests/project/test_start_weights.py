@@ -284,7 +284,7 @@ def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_froze
 
 def test_a_last_layer_that_is_called_twice_is_refused_with_what_to_do() -> None:
     project = project_of(Two(True), (ModelInput((2, 6)),), "two")
-    with pytest.raises(HeadError, match="more than once; give the last call a module of its own"):
+    with pytest.raises(HeadError, match="more than once; unshare the last call"):
         head_edits.replace_last(project, catalog(), 3)
 
 

@@ -137,8 +137,8 @@ def test_what_does_not_parse_is_told(tab: Tab) -> None:
     ("words", "reason"),
     [
         ("import torch", "Imports follow"),
-        ("class Net", "renamed in the inspector"),
-        ("def forward", "inputs of the drawing"),
+        ("class Net", "Rename a block in the inspector"),
+        ("def forward", "the network's inputs"),
         ("super()", "begins with this line"),
         ("return x", "wires into the outputs"),
         ("Maps x", "docstring"),
@@ -158,7 +158,7 @@ def test_a_wire_is_named_as_one(tab: Tab) -> None:
     tab.put("x, 0.5")
     tab.press(KEY.Key_Delete)
     tab.write("y")
-    assert "drawn by a wire" in tab.hint
+    assert "set by a wire" in tab.hint
     tab.press(KEY.Key_Escape)
     tab.put("0.5")
     tab.press(KEY.Key_Return)

@@ -215,7 +215,7 @@ def test_export_says_what_stands_in_the_way(qtbot: QtBot, tmp_path: Path) -> Non
     show(qtbot, dialog)
     assert dialog.note.text() == "Will be replaced: model.py." and dialog.export_button.isEnabled()
     dialog.folder.setText("")
-    assert "whole path" in dialog.note.text() and not dialog.export_button.isEnabled()
+    assert "absolute path" in dialog.note.text() and not dialog.export_button.isEnabled()
     dialog.folder.setText(str(tmp_path / "file"))
     assert "is a file" in dialog.note.text() and not dialog.export_button.isEnabled()
     dialog.folder.setText(str(tmp_path))

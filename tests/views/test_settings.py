@@ -78,7 +78,7 @@ def test_numbers_go_into_the_project_and_a_burst_is_one_step(
         ("run", "epochs", "0", "epochs must be at least 1"),
         ("run", "seed", "-1", "seed"),
         ("data", "validation_fraction", "1.5", "validation_fraction"),
-        ("data", "validation_fraction", "half", "validation_fraction wants a number"),
+        ("data", "validation_fraction", "half", "validation_fraction expects a number"),
     ],
 )
 def test_a_number_that_no_run_could_use_is_refused(

@@ -95,20 +95,20 @@ def module_name(path: Path) -> str:
 def read_text(path: Path) -> str:
     """The text of a file of layers. Raises LayerFileError with what is wrong with it."""
     if path.suffix != ".py":
-        raise LayerFileError(f"{path.name} is no Python file; its name must end in .py")
+        raise LayerFileError(f"{path.name} is not a Python file; its name must end in .py")
     if str(path).startswith(("\\\\", "//")):
         raise LayerFileError(f"{path} is on another machine; copy it to this one first")
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise LayerFileError(f"{path.name} is no ordinary file")
+            raise LayerFileError(f"{path.name} is not a regular file")
         with path.open("rb") as opened:
             data = opened.read(LARGEST_FILE + 1)
     except FileNotFoundError:
-        raise LayerFileError(f"{path.name} is not there. It was looked for in {path.parent}") from None
+        raise LayerFileError(f"{path.name} was not found in {path.parent}") from None
     except (OSError, ValueError) as error:
         raise LayerFileError(f"{path.name} cannot be read: {getattr(error, 'strerror', '') or error}") from error
     if len(data) > LARGEST_FILE:
-        raise LayerFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, which no file of layers is")
+        raise LayerFileError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB, the limit for a file of layers")
     return _decoded(data, path.name)
 
 
@@ -120,7 +120,7 @@ def _decoded(data: bytes, name: str) -> str:
     except (SyntaxError, UnicodeDecodeError) as error:
         raise LayerFileError(f"{name} is not in UTF-8; save it in that encoding") from error
     if not encoding.startswith("utf-8") and not text.isascii():
-        raise LayerFileError(f"{name} says that it is in {encoding}; save it in UTF-8 and take that line away")
+        raise LayerFileError(f"{name} says that it is in {encoding}; save it in UTF-8 and remove that line")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -154,10 +154,10 @@ def read_files(paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = N
         one = read_file(path, ops)
         other = next((known for known in found if known.module.casefold() == one.module.casefold()), None)
         if other is not None:
-            words = f"{one.path} would be imported as {one.module}, as {other.path} is; give one another name"
+            words = f"{one.path} would be imported as {one.module}, and so would {other.path}; rename one"
             one = CustomFile(path, one.module, one.file, problem=words)
         else:
-            _reasons[one.module] = one.problem or f"{one.name} has no such class now"
+            _reasons[one.module] = one.problem or f"{one.name} no longer has this class"
         found.append(one)
     return tuple(found)
 
@@ -229,13 +229,13 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
     if known is None:
         words = _reasons.get(module_of(spec.key))
         if words is None:
-            return f"{module_of(spec.key)}.py is no part of this project", f"Add the file that has {name} to My layers."
-        return f"{name} cannot be used: {words}", "What is set on it is kept. Put the file back, or add it again."
+            return f"{module_of(spec.key)}.py is not in this project", f"Add the file that has {name} to My layers."
+        return f"{name} cannot be used: {words}", "Its settings are kept. Restore the file, or add it again."
     file, layer = known
     called = Path(file.path).name or file.name
     if layer.reason:
-        return f"{layer.name} of {called} cannot be used: {layer.reason}", "Change the class; the file is read again."
-    return f"{called} is not trusted yet", f"Nothing of it has been run. Look at it, and trust it to use {layer.name}."
+        return f"{layer.name} of {called} cannot be used: {layer.reason}", "Edit the class; the file is reloaded."
+    return f"{called} is not trusted yet", f"None of its code has been run. View and trust it to use {layer.name}."
 
 
 def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
@@ -244,8 +244,8 @@ def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
     if file is None:
         return None
     if layer_modules.failure(file):
-        return words, "None of its classes can be used until it runs. Change the file; it is read again."
-    return f"{name} does not run: {words}", f"That is what {spec.label} of {file.name} says of what arrives at it."
+        return words, "None of its classes can be used until it runs. Edit the file; it is reloaded."
+    return f"{name} fails: {words}", f"{spec.label} of {file.name} raised this for its input."
 
 
 def documentation(key: str) -> tuple[str, str]:
@@ -256,7 +256,7 @@ def documentation(key: str) -> tuple[str, str]:
     file, layer = found[-1]
     text = f"A class of {file.path or file.name}, line {layer.line}."
     if layer.kept:
-        text += f" {', '.join(layer.kept)} keep the default that the class gives them."
+        text += f" {', '.join(layer.kept)} keep the default of the class."
     return layer.summary or f"{layer.name} of {file.name}.", text
 
 
@@ -273,11 +273,11 @@ def resolve(target: str) -> Callable[..., Any]:
     Raises layer_files.Untrusted, and LayerFileError if the file does not run.
     """
     if target not in _known or target.startswith(TARGET + _NOT_NOW):
-        raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is of a file that is not trusted")
+        raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is defined in a file that is not trusted")
     file, layer = _known[target]
     found = layer_modules.attribute(file, layer.name)
     if not inspect.isclass(found):
-        raise LayerFileError(f"{layer.name} of {file.name} is no class once the file has run")
+        raise LayerFileError(f"{layer.name} of {file.name} is not a class after the file has run")
     return _Applied(found, layer) if layer.kind == "function" else found
 
 

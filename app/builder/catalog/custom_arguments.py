@@ -107,7 +107,7 @@ def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
     """The arguments of a function behind the first `skip` (`self`, `ctx`). Raises Unusable for `*args` of `forward`."""
     spec = function.args
     if spec.vararg and function.name == "forward":
-        raise Unusable(f"forward takes *{spec.vararg.arg}; give its inputs names")
+        raise Unusable(f"forward takes *{spec.vararg.arg}; name its inputs")
     plain = [*spec.posonlyargs, *spec.args]
     defaults = [*[None] * (len(plain) - len(spec.defaults)), *spec.defaults]
     found = [
@@ -127,7 +127,7 @@ def constructor_params(given: tuple[Given, ...], scope: Scope) -> tuple[tuple[Pa
         if param is None:
             if one.default is None:
                 what = f": {ast.unparse(one.annotation)}" if one.annotation else ""
-                raise Unusable(f"{one.name}{what} of __init__ cannot be set in a form; give it a default")
+                raise Unusable(f"{one.name}{what} of __init__ cannot be edited here; give it a default")
             kept.append(one.name)
         else:
             leading = param.required and not one.keyword and not kept and all(p.positional for p in params)
@@ -151,17 +151,17 @@ def forward_ports(
         if param is not None and not clash and not (one.bare and by_name):
             params.append(replace(param, call=True, positional=False))
         elif param is not None and required:
-            raise Unusable(f"{one.name} is an argument of __init__ and of forward; give one of them another name")
+            raise Unusable(f"{one.name} is an argument of both __init__ and forward; rename one")
         elif not required and (clash or (one.bare and by_name) or param is not None):
             kept.append(one.name)
         else:
             named = by_name and (one.keyword or bool(params) or not required)
             if clash and named:
-                raise Unusable(f"{one.name} is an argument of __init__ and of forward; give one of them another name")
+                raise Unusable(f"{one.name} is an argument of both __init__ and forward; rename one")
             name = f"{one.name}_" if clash else one.name
             ports.append(Port(name, _port_kind(one, scope), required=required, named=named))
     if not by_name and _gap(given, ports):
-        raise Unusable("an input of forward without a default stands behind one with a default")
+        raise Unusable("an input of forward without a default follows one with a default")
     return tuple(ports), tuple(params), tuple(kept)
 
 

@@ -14,7 +14,7 @@ LARGEST = 1 << 20  # values that arrive, at the larger batch
 def run_small(call: Callable[[int], Any], values: int) -> tuple[Any, Any]:
     """What `call(batch)` gives with both batches, of what has `values` numbers."""
     if values > LARGEST:
-        raise ValueError("it does not run on meta tensors, and what arrives is too large to be tried with real ones")
+        raise ValueError("it does not run on meta tensors, and its input is too large to try with real ones")
     first, second = (call(batch) for batch in BATCHES)
     return first, second
 
@@ -39,5 +39,5 @@ def _size(a: int, b: int, batch: int) -> int:
     step, rest = divmod(b - a, BATCHES[1] - BATCHES[0])
     if rest:
         told = f"{a} for {BATCHES[0]} samples, {b} for {BATCHES[1]}"
-        raise ValueError(f"a size that does not grow in step with the batch: {told}")
+        raise ValueError(f"a size that is not proportional to the batch size: {told}")
     return a + step * (batch - BATCHES[0])

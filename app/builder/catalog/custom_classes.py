@@ -52,7 +52,7 @@ def read_classes(text: str, ops: Mapping[str, OpSpec]) -> tuple[LayerClass, ...]
             tree = ast.parse(text)
         return _Reader(tree, ops).read()
     except SyntaxError as error:
-        where = f"line {error.lineno} is no Python: " if error.lineno else "it is no Python: "
+        where = f"line {error.lineno} is not valid Python: " if error.lineno else "it is not valid Python: "
         raise BadLayers(f"{where}{error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadLayers(f"it cannot be read as Python: {error or type(error).__name__}") from error
@@ -153,7 +153,7 @@ class _Reader:
             return constructor_params(arguments(constructor, 1), self.scope)
         spec = self._torch_spec(constructor)
         if spec is None:
-            raise Unusable("it has no __init__ of its own, and that of its base takes modules")
+            raise Unusable("it defines no __init__, and its base's takes modules")
         return tuple(_typed(param) for param in spec.params if not param.call), ()
 
     def _function(self, node: ast.ClassDef) -> _Made:
@@ -163,10 +163,10 @@ class _Reader:
         context = 0 if self._method(node, "setup_context") is not None else 1
         given = arguments(forward, context)
         if any(one.keyword for one in given):
-            raise Unusable("forward has keyword-only arguments, and apply takes none by name")
+            raise Unusable("forward has keyword-only arguments, and apply takes no keyword arguments")
         inputs, params, kept = forward_ports(given, self.scope, frozenset(), by_name=False)
         if kept:
-            raise Unusable(f"{', '.join(kept)} of forward cannot be shown in a form, and apply takes none by name")
+            raise Unusable(f"{', '.join(kept)} of forward cannot be edited here, and apply takes no keyword arguments")
         names = {port.name for port in inputs} | {param.name for param in params}
         return inputs, _outputs(forward), params, tuple(one.name for one in given if one.name in names), ()
 

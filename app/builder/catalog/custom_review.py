@@ -45,7 +45,7 @@ def hidden_letters(text: str) -> tuple[tuple[int, str], ...]:
     for number, line in enumerate(text.split("\n"), 1):
         letter = next((letter for letter in line if letter in _HIDDEN), None)
         if letter is not None:
-            found.append((number, unicodedata.name(letter, "an invisible letter")))
+            found.append((number, unicodedata.name(letter, "an invisible character")))
     return tuple(found)
 
 

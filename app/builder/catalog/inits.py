@@ -59,7 +59,7 @@ def check_inits(inits: Mapping[str, Init]) -> None:
     source."""
     for name, init in inits.items():
         if name and (not name.replace(".", "_").isidentifier() or not all(map(_is_name, name.split(".")))):
-            raise ParamError(f"{name!r:.60} is no name of a parameter")
+            raise ParamError(f"{name!r:.60} is not a parameter name")
         if init.name not in FUNCTIONS:
             raise ParamError(f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}")
         known = {param.name: param for param in FUNCTIONS[init.name]}
@@ -69,7 +69,7 @@ def check_inits(inits: Mapping[str, Init]) -> None:
             check_param(known[key], value)
         absent = [param.name for param in known.values() if param.required and param.name not in init.params]
         if absent:
-            raise ParamError(f"{init.name} wants {' and '.join(absent)}")
+            raise ParamError(f"{init.name} expects {' and '.join(absent)}")
 
 
 def _is_name(part: str) -> bool:

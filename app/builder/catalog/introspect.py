@@ -302,14 +302,14 @@ class Documentation:
 
 _OWN: dict[str, Documentation] = {
     "input": Documentation(
-        "What goes in: an argument of forward, with the batch N in front.",
+        "A network input: an argument of forward, with the batch N first.",
         "The shape is that of one sample; the batch stays symbolic and is called N.",
         FrozenMap(
             shape="Sizes of one sample, without the batch.",
             dtype="Type of the values.",
-            low="The smallest value, for samples that are drawn to try the network.",
-            high="The largest value; of whole numbers the first that is too large, as for torch.randint.",
-            batch="Which dimension the batch is; None where there is none, and the shape is all.",
+            low="The smallest value of synthetic samples.",
+            high="The largest value of synthetic samples; for integers exclusive, as in torch.randint.",
+            batch="The batch dimension; None if there is none and the shape is complete.",
         ),
     ),
     "output": Documentation(
@@ -317,7 +317,7 @@ _OWN: dict[str, Documentation] = {
         "Several outputs are returned as a tuple, in the order they were added; as a dictionary where each has a key.",
         FrozenMap(
             key="Under which the network returns it, where every output has one. A block's outputs have no keys.",
-            when='Returned always, or by the network only in training mode, or only in evaluation ("eval") mode.',
+            when='Always returned, or only in training mode ("train") or only in evaluation mode ("eval").',
         ),
     ),
     **{key: Documentation(summary, text, FrozenMap(arguments))

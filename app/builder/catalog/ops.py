@@ -76,18 +76,18 @@ OPS: tuple[tuple[str, str], ...] = (
 
 # Public classes of torch.nn that are not in the palette, by reason.
 LEFT_OUT: dict[str, str] = {
-    "a container, whose part the drawing itself plays": """
+    "a container; the network itself is one": """
         Container Sequential ModuleList ModuleDict ParameterList ParameterDict
     """,
-    "a base class that computes nothing of its own": "Module RNNBase RNNCellBase",
+    "a base class that computes nothing itself": "Module RNNBase RNNCellBase",
     "a value that modules hold, not a module": "Buffer Parameter UninitializedBuffer UninitializedParameter",
-    "takes a layer as its argument; draw the layer as often as it is repeated": "TransformerEncoder TransformerDecoder",
-    "spreads a net over several devices, which is the run's business": "DataParallel SyncBatchNorm",
-    "takes its sizes from what arrives, as every parameter that is left on auto does": """
+    "takes a layer as its argument; add the layer and repeat it instead": "TransformerEncoder TransformerDecoder",
+    "spreads a net over several devices, which is set for the run": "DataParallel SyncBatchNorm",
+    "infers its sizes from the input, as any parameter left on auto does": """
         LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d
         LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear
     """,
-    "a loss, which is chosen for the training and not drawn into the net": """
+    "a loss, which is chosen under Training and is not part of the net": """
         AdaptiveLogSoftmaxWithLoss BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss
         GaussianNLLLoss HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss LinearCrossEntropyOptions
         MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d
@@ -292,7 +292,7 @@ RANDOM = frozenset({
 
 # What an op does, where torch says nothing.
 SUMMARIES: dict[str, str] = {
-    "nn.CrossMapLRN2d": "Local response normalization across channels, computed as the first versions of Torch did.",
+    "nn.CrossMapLRN2d": "Local response normalization across channels, computed as in early versions of Torch.",
     **ops_functions.SUMMARIES,
 }
 

@@ -359,18 +359,18 @@ STEMS: dict[str, str] = {
 
 # What an argument says, where it is not what torch's own says.
 ARGUMENTS: dict[str, dict[str, str]] = {
-    f"F.{name}": {"training": "None follows the net; True always drops out, False never."} for name in DROPOUTS
+    f"F.{name}": {"training": "None follows train() and eval(); True always drops, False never."} for name in DROPOUTS
 }
 
 # What an op does, where torch says nothing or says it in formulas.
 SUMMARIES: dict[str, str] = {
     "Tensor.float": "The same values as float32.",
-    "Tensor.long": "The same values as int64, what is behind the point cut off.",
+    "Tensor.long": "The same values as int64, fractions truncated.",
     "F.gelu": "Applies GELU(x) = x * Phi(x) element-wise, where Phi is the distribution function of a Gaussian.",
     "F.logsigmoid": "Applies LogSigmoid(x) = log(1 / (1 + exp(-x))) element-wise.",
-    "torch.detach": "Gives the same values without a way back for gradients.",
+    "torch.detach": "Returns the same values detached from the graph: no gradient flows back.",
     "torch.masked_fill": "Fills in value wherever mask is True.",
-    "torch.index_fill": "Fills in value at the places of a dimension that index names.",
-    "torch.cummax": "Gives the largest value so far along a dimension, and where it stood.",
-    "torch.cummin": "Gives the smallest value so far along a dimension, and where it stood.",
+    "torch.index_fill": "Fills value at the positions of a dimension given by index.",
+    "torch.cummax": "Returns the cumulative maximum along a dimension, and its indices.",
+    "torch.cummin": "Returns the cumulative minimum along a dimension, and its indices.",
 }

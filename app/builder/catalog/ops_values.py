@@ -112,7 +112,7 @@ OWN: dict[str, Any] = {
 def _normalised(input: Any, **given: Any) -> Any:
     """What `F.batch_norm` gives, without a value computed or a statistic moved."""
     if input.dim() < 2:
-        raise ValueError(f"expected at least 2 dimensions, and {input.dim()} arrive")
+        raise ValueError(f"expected at least 2 dimensions, got {input.dim()}")
     for name in ("running_mean", "running_var", "weight", "bias"):
         held = given.get(name)
         if held is not None and held.numel() != input.shape[1]:
@@ -134,114 +134,114 @@ def _filled(tensor: Any, value: Any, index: Any) -> Any:
 
 def _taken_apart(values: Any, count: int) -> tuple[Any, ...]:
     if len(values) != count:
-        raise ValueError(f"count is {count}, and {len(values)} values arrive")
+        raise ValueError(f"count is {count}, but the input has {len(values)} values")
     return tuple(values)
 
 
 # What each is for and what its arguments are, where torch says nothing.
 WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "F.batch_norm": (
-        "Batch normalization with statistics and weights that are wired: buffers and parameters of the net.",
-        "While training it takes the statistics of the batch and moves the running ones, if they are wired.",
+        "Batch normalization whose statistics and weights are wired: buffers and parameters of the net.",
+        "In training it uses the batch statistics and updates the running ones, if they are wired.",
         {
-            "training": "None follows the net; True always takes the statistics of the batch, False never.",
-            "momentum": "How much of the running statistics is replaced by those of a batch.",
-            "eps": "Added to the variance, so that nothing is divided by zero.",
+            "training": "None follows train() and eval(); True always uses the batch statistics, False never.",
+            "momentum": "Weight of the batch statistics in the update of the running ones.",
+            "eps": "Added to the variance to avoid division by zero.",
         },
     ),
     "number": (
         "A number, for parameters and operands that are wired.",
-        "It stands in the code where it is used.",
-        {"value": "A whole number, one with a point, or True or False."},
+        "It is written inline where it is used.",
+        {"value": "An int, a float, or True or False."},
     ),
     "constant": (
-        "A small tensor that is typed, such as the weights of a filter.",
-        "It is kept as a buffer, so it moves to the device with the network and stands in its state_dict.",
+        "A small constant tensor that you type, such as filter weights.",
+        "It is a buffer: it moves to the device with the network and is in its state_dict.",
         {
-            "value": "Numbers in brackets, rows of one length: [[1, 2], [3, 4]].",
-            "dtype": "Type of the values; None takes it from them, int64 for whole numbers.",
-            "persistent": "Whether it stands in the state_dict.",
+            "value": "Numbers in brackets, rows of equal length: [[1, 2], [3, 4]].",
+            "dtype": "Type of the values; None infers it, int64 for integers.",
+            "persistent": "Whether it is in the state_dict.",
         },
     ),
     "packed": (
-        "A tensor of many values, such as a table of places, kept as a compressed text.",
-        "It is kept as a buffer. A model that is imported brings it; it is looked at rather than typed.",
+        "A large constant tensor, such as a table of positions, stored as compressed text.",
+        "It is a buffer that comes with an imported model; it is viewed, not typed.",
         {
             "values": "The bytes of the tensor, compressed by zlib and written in base 85.",
             "shape": "Its sizes.",
             "dtype": "Type of the values.",
-            "persistent": "Whether it stands in the state_dict.",
+            "persistent": "Whether it is in the state_dict.",
         },
     ),
     "parameter": (
-        "A free nn.Parameter: a tensor that the optimizer learns, such as positions or a class token.",
-        "It takes nothing and gives the same tensor to every sample; add or multiply it, or expand it over the batch.",
+        "A free nn.Parameter: a trainable tensor, such as position embeddings or a class token.",
+        "It has no input and is the same for every sample; add or multiply it, or expand it over the batch.",
         {
-            "shape": "Its sizes, as torch.zeros takes them. There is no batch in it.",
-            "fill": "What it holds at first.",
-            "value": "The number that fill='full' writes everywhere.",
+            "shape": "Its sizes, as for torch.zeros, without a batch dimension.",
+            "fill": "Initial values.",
+            "value": "The value for fill='full'.",
             "std": "The standard deviation for fill='normal'.",
             "low": "The lower end for fill='uniform'.",
             "high": "The upper end for fill='uniform'.",
             "dtype": "Type of the values.",
-            "requires_grad": "Whether it learns.",
+            "requires_grad": "Whether it is trained (requires_grad).",
         },
     ),
     "buffer": (
-        "A tensor that belongs to the network and does not learn, such as a mask.",
-        "It moves to the device with the network and stands in its state_dict.",
+        "A tensor of the network that is not trained, such as a mask.",
+        "It moves to the device with the network and is in its state_dict.",
         {
-            "shape": "Its sizes, as torch.zeros takes them. There is no batch in it.",
-            "fill": "What it holds.",
-            "value": "The number that fill='full' writes everywhere.",
+            "shape": "Its sizes, as for torch.zeros, without a batch dimension.",
+            "fill": "Its values.",
+            "value": "The value for fill='full'.",
             "std": "The standard deviation for fill='normal'.",
             "low": "The lower end for fill='uniform'.",
             "high": "The upper end for fill='uniform'.",
             "dtype": "Type of the values.",
-            "persistent": "Whether it stands in the state_dict.",
+            "persistent": "Whether it is in the state_dict.",
         },
     ),
     "ops.StochasticDepth": (
-        "torchvision's stochastic depth: while training, leaves a whole branch out by chance.",
-        "It stands at the end of a residual branch; the expected value stays what it was.",
+        "torchvision's stochastic depth: randomly drops a whole branch during training.",
+        "Put it at the end of a residual branch; the expected value is unchanged.",
         {
-            "p": "How likely a branch is left out.",
-            "mode": "batch leaves it out for all samples at once, row for each sample by itself.",
+            "p": "Probability of dropping a branch.",
+            "mode": "batch drops it for all samples at once, row for each sample separately.",
         },
     ),
     **{
         f"Tensor.new_{what}": (
-            f"A new tensor filled with {words}, of the dtype and on the device of the one that arrives.",
-            "What arrives gives these two alone; the sizes are typed or wired.",
-            {"size": "Its sizes.", "fill_value": "What it is filled with."},
+            f"A new tensor filled with {words}, with the dtype and device of the input.",
+            "The input gives only these two; the sizes are typed or wired.",
+            {"size": "Its sizes.", "fill_value": "Fill value."},
         )
         for what, words in (("zeros", "zeros"), ("ones", "ones"), ("full", "fill_value"))
     },
-    "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is that of the batch.", {"dim": "Which size."}),
+    "Tensor.size": ("One size of a tensor, as a number.", "Size 0 is the batch size.", {"dim": "Which size."}),
     "torch.finfo": (
         "A limit of the dtype of a tensor, as a number: torch.finfo(x.dtype).min.",
-        "The smallest number is what masks of attention are filled with.",
-        {"fact": "The smallest and the largest number, the step behind 1, and the smallest above 0."},
+        "Attention masks are filled with the smallest number.",
+        {"fact": "The smallest and the largest number, the step after 1, and the smallest above 0."},
     ),
-    "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is that of the batch.", {}),
+    "Tensor.shape": ("All sizes of a tensor, as a tuple.", "The first is the batch size.", {}),
     "operator.getitem": (
-        "What stands at an index: x[:, 0], x[..., 1:3], or an item of a tuple.",
-        "A number takes one place away, a slice keeps some of them, None adds a dimension, ... stands for all between.",
-        {"index": "What stands between the brackets."},
+        "Indexing: x[:, 0], x[..., 1:3], or an item of a tuple.",
+        "An int removes a dimension, a slice keeps a range, None adds a dimension, ... means all in between.",
+        {"index": "The index, as between the brackets."},
     ),
     "operator.setitem": (
         "A copy of a tensor with other values at an index: x[:, 0] = value.",
-        "The tensor that arrives stays as it was, so that backward finds what it saved.",
-        {"index": "What stands between the brackets.", "value": "A number, or a tensor that fits there."},
+        "The input is not changed in place, so saved tensors stay valid for backward.",
+        {"index": "The index, as between the brackets.", "value": "A number, or a tensor that can be broadcast to it."},
     ),
     "unpack": (
-        "Takes a tuple apart, such as the (h_n, c_n) of an LSTM or a shape.",
-        "Each of its values comes out of a port of its own.",
-        {"count": "How many values there are."},
+        "Unpacks a tuple, such as the (h_n, c_n) of an LSTM or a shape.",
+        "Each value has its own output port.",
+        {"count": "Number of values."},
     ),
     "tuple": (
-        "Puts values together to one, such as the (h_0, c_0) that an LSTM takes.",
-        "The order is that of the wires.",
+        "Packs values into a tuple, such as the (h_0, c_0) of an LSTM.",
+        "In the order of the wires.",
         {},
     ),
 }

@@ -171,4 +171,4 @@ def check_layer_name(name: str, taken: set[str], at: ast.AST) -> None:
     if name in taken:
         raise CannotEdit(f"{name} is in use in this class already", at)
     if names.written(name) != name:
-        raise CannotEdit(f"A layer cannot be called {name}; {names.written(name)} would do", at)
+        raise CannotEdit(f"A layer cannot be named {name}; {names.written(name)} is valid", at)

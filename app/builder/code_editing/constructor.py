@@ -18,7 +18,7 @@ from app.builder.names import Names, reserved_variables
 from app.source.generated import ClassText
 
 _CONTAINERS = ("nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Sequential")
-STRUCTURE = "Which layers there are is drawn: put them on the canvas"
+STRUCTURE = "Layers are added and removed on the canvas"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ConstructorReader:
 
     def _renamed(self, was: ast.Attribute, now: ast.expr, paths: Mapping[str, Node]) -> Change:
         if not (isinstance(now, ast.Attribute) and same(was.value, now.value)):
-            raise CannotEdit(f"{said(was)} can have another name; that it is an attribute of self stays", now)
+            raise CannotEdit(f"{said(was)} can be renamed; it remains an attribute of self", now)
         return self.renamed(was.attr, now.attr, now, paths)
 
     def renamed(self, old: str, new: str, at: ast.AST, paths: Mapping[str, Node]) -> Change:
@@ -88,7 +88,7 @@ class ConstructorReader:
                 ast.Call(func=now, args=[ast.Dict(keys=others, values=after)]),
             ) if same(was, now):
                 if len(keys) != len(others) or not all(map(same, keys, others)):
-                    raise CannotEdit("The keys are the names of the layers: rename them in the inspector", new)
+                    raise CannotEdit("The keys are layer names: rename the layers in the inspector", new)
                 for key, one, other in zip(keys, before, after, strict=True):
                     assert isinstance(key, ast.Constant)
                     yield from self._made(f"{path}.{key.value!s}", one, other, paths)
@@ -98,7 +98,7 @@ class ConstructorReader:
     def _alike(self, old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
         """One of several equal layers, each of which is a node."""
         if isinstance(old, ast.Starred) and not same(old, new):
-            raise CannotEdit("These are several nodes that are alike: change them in the inspector", new)
+            raise CannotEdit("This line stands for several identical nodes: change them in the inspector", new)
         return old, new
 
     def _whole(
@@ -116,7 +116,7 @@ class ConstructorReader:
             return
         (before, counts), (after, others) = _items(old), _items(new)
         if sum(counts) != node.repeat or len(before) != len(after):
-            raise CannotEdit("How often it stands there is the number in range", new)
+            raise CannotEdit("The number of repetitions is the number in range", new)
         if counts != others:
             yield Repeated(sheet, node.id, node.name, sum(others))
         for one, other in zip(before, after, strict=True):
@@ -132,7 +132,7 @@ class ConstructorReader:
         if not (isinstance(old, ast.Call) and isinstance(new, ast.Call)):
             raise CannotEdit(STRUCTURE, new)
         if not same(old.func, new.func):
-            raise CannotEdit(f"{said(old.func)} is the kind of the node: replace it on the canvas", new.func)
+            raise CannotEdit(f"{said(old.func)} is the type of the node: replace the node on the canvas", new.func)
         if node.id in text.placed:
             yield from self._placed(spec.definition, old, new, text.placed[node.id][0])
         elif spec.kind in ("parameter", "buffer"):
@@ -158,14 +158,14 @@ class ConstructorReader:
         before = {str(word.arg): word.value for word in old.keywords}
         after = {str(word.arg): word.value for word in new.keywords}
         if new.args:
-            raise CannotEdit("Write each argument with its name", new.args[0])
+            raise CannotEdit("Pass each argument by keyword", new.args[0])
         for name in {**before, **after}:
             was, now = before.get(name), after.get(name)
             if same(was, now):
                 continue
             if name not in known:
                 has = ", ".join(known) or "nothing"
-                words = "is taken from what arrives, and differs between the instances" if was else "is no parameter"
+                words = "is inferred from the input and differs between the instances" if was else "is not a parameter"
                 raise CannotEdit(f"{name} {words}; {block_of(node.op)} exposes {has}", now or new)
             param = known[name]
             value = param.default if now is None else reading.value(param, now)
@@ -190,7 +190,7 @@ class ConstructorReader:
             (was, _), (now, others) = _items_of(one), _items_of(other)
             if others != count:
                 if node.repeat != count:
-                    raise CannotEdit("How often it stands there is the repeat of the block: see the inspector", other)
+                    raise CannotEdit("The number of repetitions is the block's Repeat field in the inspector", other)
                 yield Repeated(block.name, node.id, node.name, others)
             was, frozen = _thawed(was)
             now, freeze = _thawed(now)
@@ -226,7 +226,7 @@ class ConstructorReader:
             if same(ast.parse(text, mode="eval").body, new.args[0]):
                 yield Parameter(sheet, node.id, node.name, name, value)
                 return
-        raise CannotEdit("One size or one number at a time can be typed here; the rest is in the inspector", new)
+        raise CannotEdit("Only one size or number at a time can be edited here; use the inspector for the rest", new)
 
 
 def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any]]:
@@ -266,7 +266,7 @@ def _items_of(tree: ast.expr) -> tuple[ast.expr, int]:
     match inner.generators[0].iter:
         case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as number)]):
             return inner.elt, number
-    raise CannotEdit("How often it stands there is a whole number in range", tree)
+    raise CannotEdit("The number of repetitions must be an integer in range", tree)
 
 
 def _items(tree: ast.expr) -> tuple[list[ast.expr], list[int]]:

@@ -56,7 +56,7 @@ def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> E
         raise CannotEdit(str(error), new) from None
     except RecursionError:
         raise CannotEdit("This is nested too deep") from None
-    return Edited(after, changes[0].words if len(changes) == 1 else f"{changes[0].words}, and more in that line")
+    return Edited(after, changes[0].words if len(changes) == 1 else f"{changes[0].words} and other changes")
 
 
 def _read(typed: str, statement: Statement) -> ast.stmt:
@@ -74,7 +74,7 @@ def _read(typed: str, statement: Statement) -> ast.stmt:
         raise CannotEdit("Python cannot read this") from None
     assert isinstance(whole[0], ast.If)
     if len(whole) != 1 or len(whole[0].body) != 1:
-        raise CannotEdit("One line says one thing: further nodes are put on the canvas")
+        raise CannotEdit("One statement per line: add nodes on the canvas")
     return ast.increment_lineno(whole[0].body[0], -1)
 
 
@@ -86,7 +86,7 @@ class _Class:
         names = list(source.classes)
         classes = [part for part in parsed(source.text).body if isinstance(part, ast.ClassDef)]
         if len(names) != len(classes):
-            raise CannotEdit("The text is of another drawing; wait until it is written anew")
+            raise CannotEdit("The code is out of date; wait until it is regenerated")
         self.name = names[statement.number]
         self.text: ClassText = source.classes[self.name]
         self.sheet = sheet_named(project, self.name)
@@ -111,14 +111,14 @@ class _Class:
                 yield from self._keys(was, now)
             case _:
                 if not same(old, new):
-                    raise CannotEdit("Which call stands here is drawn: put another node on the canvas", new)
+                    raise CannotEdit("The call follows from the node: replace the node on the canvas", new)
 
     def _node(self) -> str:
         """The node of a line in `forward`."""
         line = self.statement.first
         node = next((node for node, lines in self.text.lines.items() if line in lines), None)
         if node is None or node not in self.sheet.graph.nodes:
-            raise CannotEdit("The text is of another drawing; wait until it is written anew")
+            raise CannotEdit("The code is out of date; wait until it is regenerated")
         return node
 
     def _defaults(self, old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[Change]:
@@ -142,13 +142,13 @@ class _Class:
         elif same(old.func, new.func) and len(old.args) == len(new.args) == 2 and same(old.args[0], new.args[0]):
             raise CannotEdit("Edit this one in the inspector", new)
         elif not same(old, new):
-            raise CannotEdit("This line puts a layer in its place; what it is called is said by its name", new)
+            raise CannotEdit("This line assigns a layer; rename the layer instead", new)
 
     def _initialised(self, old: ast.Call, new: ast.Call) -> Change:
         if not (isinstance(new.func, ast.Attribute) and new.args and same(new.args[0], old.args[0])):
-            raise CannotEdit("Which parameter is initialised is chosen in the inspector", new)
+            raise CannotEdit("The parameter to initialise is chosen in the inspector", new)
         if ast.unparse(new.func.value) != "nn.init" or len(new.args) != 1:
-            raise CannotEdit("A function of nn.init stands here, its arguments with their names", new.func)
+            raise CannotEdit("Expected a function of nn.init with keyword arguments", new.func)
         node, path = self._whose(ast.unparse(old.args[0]))
         values = tuple((word.arg or "", word.value) for word in new.keywords)
         owner = self.sheet.graph.owner(node)
@@ -170,11 +170,11 @@ class _Class:
         nodes = [node for node, lines in self.text.lines.items() if line in lines]
         nodes = [node for node in nodes if self.sheet.graph.nodes[node].op == "output"]
         if len(old.keys) != len(new.keys) or len(nodes) != len(old.keys):
-            raise CannotEdit("What is returned is drawn by the wires into the outputs", new)
+            raise CannotEdit("The return value follows from the wires into the outputs", new)
         for node, was, now, value, other in zip(nodes, old.keys, new.keys, old.values, new.values, strict=True):
             if not same(value, other):
-                raise CannotEdit(f"{said(value)} is drawn by a wire: move the wire on the canvas", other)
+                raise CannotEdit(f"{said(value)} is set by a wire: move the wire on the canvas", other)
             if not same(was, now):
                 if not (isinstance(now, ast.Constant) and isinstance(now.value, str)):
-                    raise CannotEdit("A key is a text in quotes", now or new)
+                    raise CannotEdit("A key must be a quoted string", now or new)
                 yield OutputKey(self.name, node, now.value)

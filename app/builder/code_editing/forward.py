@@ -32,7 +32,7 @@ class ForwardReader(ConstructorReader):
                 case ast.Subscript(value=a, slice=index), ast.Subscript(value=b, slice=other) if same(a, b):
                     yield self._index(node, spec, index, other)
                 case _:
-                    raise CannotEdit("Names of values follow from the drawing; layers can be renamed", now)
+                    raise CannotEdit("Variable names are generated; layers can be renamed", now)
         if not same(old, new):
             for name, value in self._value(caller, node, spec, old, new):
                 yield name if isinstance(name, Change) else Parameter(self.sheet, node.id, node.name, name, value)
@@ -59,7 +59,7 @@ class ForwardReader(ConstructorReader):
                     raise CannotEdit(f"{said(old.value)} {DRAWN}", new.value)
                 yield self._index(node, spec, old.slice, new.slice), None
             case _:
-                raise CannotEdit(f"{said(old)} is the kind of the node: replace it on the canvas", new)
+                raise CannotEdit(f"{said(old)} is the type of the node: replace the node on the canvas", new)
 
     def _operand(self, node: Node, spec: OpSpec, number: int, was: ast.expr, now: ast.expr) -> tuple[Any, Any]:
         """A number beside a sign: typed at the node, or a number node that is wired to it."""
@@ -102,8 +102,8 @@ class ForwardReader(ConstructorReader):
             case ast.Attribute(value=a, attr=was), ast.Attribute(value=b, attr=now) if was == now:
                 raise CannotEdit(f"{said(a)} {DRAWN}", b)
         if own:
-            raise CannotEdit("Which layer is called is drawn; those in a container: rename them in the inspector", new)
-        raise CannotEdit(f"{said(old)} is the kind of the node: replace it on the canvas", new)
+            raise CannotEdit("The called layer follows from the node; rename container layers in the inspector", new)
+        raise CannotEdit(f"{said(old)} is the type of the node: replace the node on the canvas", new)
 
     def _sizes(self, node: Node, size: Param, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
         """Sizes that are written one by one."""
@@ -114,7 +114,7 @@ class ForwardReader(ConstructorReader):
         kept = kept if isinstance(kept, tuple) and len(kept) == len(before) else None
         wired = [i for i in range(len(before)) if self._wired(self.graph, node, size.name, i)]
         if len(before) != len(after) and wired:
-            raise CannotEdit("Some of the sizes are drawn by wires: cut those first to have more or fewer", new)
+            raise CannotEdit("Some sizes are set by wires: cut those first to change their number", new)
         items: list[Any] = []
         for number, tree in enumerate(after):
             if number < len(before) and same(before[number], tree) and kept is not None:

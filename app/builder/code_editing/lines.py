@@ -66,34 +66,34 @@ def why_not(statement: Statement | None, text: str, line: int) -> str:
     if statement is None:
         lines = text.split("\n")
         blank = not (lines[line - 1].strip() if 0 < line <= len(lines) else "")
-        return "A new line is a new node: put it on the canvas" if blank else "Lines are drawn on the canvas"
+        return "New lines come from new nodes on the canvas" if blank else "Lines come from nodes on the canvas"
     match statement.tree:
         case ast.Import() | ast.ImportFrom():
-            return "Imports follow what the drawing uses"
+            return "Imports follow from the nodes in use"
         case ast.ClassDef():
-            return "A block is renamed in the inspector; what a class builds on stays"
+            return "Rename a block in the inspector; its base class is fixed"
         case ast.FunctionDef(name="__init__") as header if header.args.defaults:
             return ""
         case ast.FunctionDef(name="__init__"):
-            return "Arguments come from the parameters that the block exposes, and from what differs at its instances"
+            return "Arguments come from the block's exposed parameters and from differences between its instances"
         case _ if statement.number < 0:
-            return "This reads the values that stand packed in the text; they are looked at on the canvas"
+            return "This unpacks the values stored in the code; view them on the canvas"
         case ast.FunctionDef():
-            return "The arguments of forward are the inputs of the drawing: rename them there"
+            return "The arguments of forward are the network's inputs: rename those"
         case ast.Expr(value=ast.Constant(value=str())):
-            return "The docstring says the shapes that the drawing has"
+            return "The docstring lists the shapes of the network"
         case ast.Expr(value=ast.Constant()):
-            return "An output on the canvas says what forward returns"
+            return "The return value follows from the outputs on the canvas"
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))))):
             return "Every module begins with this line"
         case ast.Return(value=value) if not isinstance(value, ast.Dict):
-            return "What is returned is drawn by the wires into the outputs: move them on the canvas"
+            return "The return value follows from the wires into the outputs: move them on the canvas"
         case ast.If():
-            return "Which outputs come back in training is said by the outputs: look at one in the inspector"
+            return "Outputs that are returned only in training are set on the output in the inspector"
         case ast.For():
-            return "How often a block is repeated stands in the constructor"
+            return "The number of repetitions is in the constructor"
         case ast.Assign(targets=[ast.Attribute()], value=ast.Name()) if statement.function == "__init__":
-            return "Kept for forward, which reads this argument"
+            return "Stored for forward, which reads this argument"
     return ""
 
 

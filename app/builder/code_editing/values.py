@@ -27,7 +27,7 @@ class Unset:
 
 
 UNSET = Unset()
-DRAWN = "is drawn by a wire: move the wire on the canvas"
+DRAWN = "is set by a wire: move the wire on the canvas"
 
 
 def same(one: ast.AST | None, other: ast.AST | None) -> bool:
@@ -91,13 +91,13 @@ class Reading:
         try:
             expression = Expr(ast.unparse(_Inside(self.names).visit(ast.parse(ast.unparse(tree), mode="eval").body)))
         except ExpressionError as error:
-            raise CannotEdit(f"{said(tree)} is no value: {error}", tree) from None
+            raise CannotEdit(f"{said(tree)} is not a value: {error}", tree) from None
         except SyntaxError:  # a part that only stands in a row, such as *x
-            raise CannotEdit(f"{said(tree)} is no value", tree) from None
+            raise CannotEdit(f"{said(tree)} is not a value", tree) from None
         unknown = expression.names - set(self.names.values())
         if unknown:
             known = ", ".join(self.names.values())
-            has = f"the block has {known}" if known else "a value stands here, and there are no parameters to name"
+            has = f"the block has {known}" if known else "expected a value; the network has no parameters to refer to"
             raise CannotEdit(f"There is no parameter {min(unknown)}; {has}", tree)
         return expression
 
@@ -171,7 +171,7 @@ class Arguments:
                 yield place.name, self._left_out(place, new)
         for name, word in after.items():
             if name is None:
-                raise CannotEdit("Write each argument with its name", word)
+                raise CannotEdit("Pass each argument by keyword", word)
             if name in taken:
                 raise CannotEdit(f"{name} is given twice", word)
             if name not in before or not same(before[name].value, word.value):
@@ -214,5 +214,5 @@ class Arguments:
         """Arguments by position behind those that were there: what Python takes them for."""
         order = [p for p in self.spec.params if self._of_this_call(p)]
         if places != order[: len(places)] or len(new.args) > len(order):
-            raise CannotEdit("Write a further argument with its name, such as name=2", new.args[len(places)])
+            raise CannotEdit("Pass further arguments by keyword, such as name=2", new.args[len(places)])
         return list(order[len(places) : len(new.args)])

@@ -320,7 +320,7 @@ def _put(expression: Expr, given: Mapping[str, Any]) -> Any:
                 return ast.parse(value.text.strip(), mode="eval").body
             if type(value) is int or type(value) is float:
                 return ast.Constant(value)
-            raise ExpressionError(f"{node.id} is no number")
+            raise ExpressionError(f"{node.id} is not a number")
 
     tree = ast.parse(expression.text.strip(), mode="eval").body
     if isinstance(tree, ast.Name):

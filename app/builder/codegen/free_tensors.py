@@ -115,18 +115,18 @@ def made(key: str, params: Mapping[str, Any], device: str = "meta") -> Tensor:
         return torch.randn(shape, **chance, **where) * value["std"]
     if fill == "uniform":
         if value["low"] > value["high"]:
-            raise ValueError(f"uniform wants low ({value['low']}) below high ({value['high']})")
+            raise ValueError(f"uniform expects low ({value['low']}) below high ({value['high']})")
         return torch.empty(shape, **where).uniform_(value["low"], value["high"], **chance)
     if fill == "full":
         return torch.full(shape, value["value"], **where)
     if fill == "eye":
         if len(shape) != 2:
-            raise ValueError(f"eye wants a shape of two sizes, not {shape}")
+            raise ValueError(f"eye expects a shape of two sizes, not {shape}")
         return torch.eye(*shape, **where)
     if fill == "arange":
         return torch.arange(math.prod(shape), **where).view(shape)
     if fill in ("tril", "triu"):
         if len(shape) < 2:
-            raise ValueError(f"{fill} wants a shape of two sizes or more, not {shape}")
+            raise ValueError(f"{fill} expects a shape of two sizes or more, not {shape}")
         return getattr(torch.ones(shape, **where), fill)()
     return (torch.ones if fill == "ones" else torch.zeros)(shape, **where)

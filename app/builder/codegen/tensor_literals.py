@@ -50,13 +50,13 @@ def unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str 
 
     wanted = math.prod(shape) * dtype.itemsize
     if wanted > MOST_BYTES:
-        raise ValueError(f"{wanted:,} bytes are more than a text may hold, which is {MOST_BYTES:,}")
+        raise ValueError(f"{wanted:,} bytes exceed the limit of {MOST_BYTES:,}")
     try:
         data = zlib.decompressobj().decompress(base64.b85decode(text), wanted + 1)
     except zlib.error as error:
         raise ValueError(f"the values cannot be unpacked: {error}") from error
     if len(data) != wanted or not data:
-        raise ValueError(f"the values are not those of {shape} in {dtype}, which takes {wanted:,} bytes")
+        raise ValueError(f"the values do not fit {shape} in {dtype}, which takes {wanted:,} bytes")
     if device == "meta":
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)

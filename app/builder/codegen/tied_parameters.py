@@ -26,7 +26,7 @@ def check_ties(tied: Mapping[str, Tie]) -> None:
     for name, tie in tied.items():
         for path in (name, tie.name):
             if path and not all(_is_name(part) or part.isdecimal() for part in path.split(".")):
-                raise ParamError(f"{path!r:.60} is no name of a parameter")
+                raise ParamError(f"{path!r:.60} is not a parameter name")
 
 
 def _is_name(part: str) -> bool:

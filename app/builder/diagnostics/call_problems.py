@@ -35,8 +35,8 @@ def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
     if not walk.loops:
         return []
     names = " → ".join(graph.nodes[node].name for node in walk.loops[:6])
-    reason = f"{names}: each waits for another. Remove one of their wires."
-    return [Problem("error", walk.loops[0], "These layers form a loop, so forward has no order", reason)]
+    reason = f"{names}: each needs another's output. Remove one of their wires."
+    return [Problem("error", walk.loops[0], "These layers form a cycle, so forward has no order", reason)]
 
 
 def net_problems(sheet: Findings) -> list[Problem]:
@@ -58,7 +58,7 @@ def _said_of_kept(nodes: list[Node]) -> Problem:
     """All that the class has and does not call, in one sentence: it is meant so."""
     names = ", ".join(node.name for node in nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
     cure = Cure("Leave out of the code", tuple(Keep(node.id, False) for node in nodes))
-    reason = "The constructor makes what is kept, so the state_dict has its keys."
+    reason = "The constructor creates them, so the state_dict has their keys."
     verb = "is" if len(nodes) == 1 else "are"
     return Problem("info", nodes[0].id, f"{names} {verb} not used by forward", reason, cures=(cure,))
 
@@ -75,7 +75,7 @@ def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
         if mine is None or mine != theirs:
             whose = sheet.graph.nodes[tie.node].name if tie.node in sheet.graph.nodes else tie.node
             message = f"{_named(step.node.name, name)} cannot be {_named(whose, tie.name)}"
-            reason = f"One is {_size(mine)}, and the other {_size(theirs)}; what is one tensor has one shape."
+            reason = f"One is {_size(mine)}, and the other {_size(theirs)}; tied parameters must have the same shape."
             cure = Cure(f"Give {step.node.name} a parameter of its own", (Untie(step.id, name),))
             return [Problem("error", step.id, message, reason, cures=(cure,))]
     return []
@@ -87,10 +87,10 @@ def _ties_told(step: Step, graph: Graph) -> list[Problem]:
              for name, tie in step.node.tied.items()]  # fmt: skip
     if not pairs:
         return []
-    more = f", and {len(pairs) - 1} more like it" if len(pairs) > 1 else ""
+    more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
     own = "parameters" if more else "a parameter"
     cure = Cure(f"Give {step.node.name} {own} of its own", tuple(Untie(step.id, name) for name in step.node.tied))
-    reason = "One tensor under two names: it is counted once, and learns from both."
+    reason = "Tied weights: one tensor under two names, counted once, with gradients from both uses."
     return [Problem("info", step.id, f"{pairs[0][0]} is tied to {pairs[0][1]}{more}", reason, cures=(cure,))]
 
 
@@ -105,11 +105,11 @@ def _size(shape: tuple[int, ...] | None) -> str:
 def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
     """What stands in the way of a module that is made and never called."""
     if isinstance(result.outcome, Failed):
-        return [Problem("error", step.id, f"{step.node.name} cannot be made", result.outcome.error)]
+        return [Problem("error", step.id, f"{step.node.name} cannot be constructed", result.outcome.error)]
     if not isinstance(result.outcome, Ran):
         names = " and ".join(name for name, value in result.resolved.items() if value is AUTO)
-        reason = "Nothing arrives that tells it. Set it in the inspector."
-        return [Problem("error", step.id, f"{step.node.name} is kept and wants {names or 'its parameters'}", reason)]
+        reason = "No input to infer it from. Set it in the inspector."
+        return [Problem("error", step.id, f"{step.node.name} is constructed: set {names or 'parameters'}", reason)]
     return _init_problems(step, result) or _ties_told(step, graph)
 
 
@@ -125,11 +125,11 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
             cures += (Cure(f"Keep {step.node.name} in the state_dict", (Keep(step.id),)),)
         return [Problem("warning", step.id, f"{step.node.name} does not reach an output", reason, cures=cures)]
     if own := custom.why_not(step.spec):
-        cure = Cure("Look at the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),))
+        cure = Cure("View the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),))
         return [Problem("error", step.id, *own, cures=(cure,))]
     if step.spec.kind == "unknown":
-        reason = "It was made with another version or with layers that are not here. Its data are kept in the file."
-        return [Problem("error", step.id, f"{step.node.op!r} is not an op that this program knows", reason)]
+        reason = "It comes from another version or from layers that are missing here. Its data are kept in the file."
+        return [Problem("error", step.id, f"{step.node.op!r} is an unknown op", reason)]
     bad = [] if _is_port(step, sheet) else _param_problems(step, sheet.values or {}) or _bad_ties(step, sheet)
     if bad:
         return bad
@@ -138,7 +138,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
     unconnected = [port for port in step.spec.inputs if port.required and port.name not in step.args]
     if unconnected:
         names = " and ".join(port.name for port in unconnected)
-        message = f"Nothing arrives at {names} of {step.node.name}"
+        message = f"No input connected to {names} of {step.node.name}"
         cures = wire_cures(step, tuple(port.name for port in unconnected), graph)
         reason = "Drag a wire from another layer to it."
         return [Problem("error", step.id, message, reason, port=unconnected[0].name, cures=cures)]
@@ -183,7 +183,7 @@ def _shared_problems(step: Step, sheet: Findings) -> list[Problem]:
         return []
     first = called.name
     arriving = next(iter(sheet.results[step.id].inputs.values()))[0]
-    message = f"{step.node.name} shares its weights with {first}, which was made for another shape than {arriving}"
+    message = f"{step.node.name} shares its weights with {first}, whose parameters do not fit {arriving}"
     cure = Cure(f"Give {step.node.name} weights of its own", (Unshare(step.id),))
     return [Problem("error", step.id, message, "One module has one set of weights.", cures=(cure,))]
 
@@ -196,7 +196,7 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
     given = len(ran[-1].outputs)
     why = f"gives {given} outputs" if given != 1 else "takes no input" if not step.spec.inputs else "stops"
     message = f"{step.node.name} {why}, so it cannot be repeated {step.node.repeat} times"
-    return [Problem("error", step.id, message, "What is repeated takes a tensor and gives one. Set repeat to 1.")]
+    return [Problem("error", step.id, message, "A repeated layer takes one tensor and returns one. Set repeat to 1.")]
 
 
 def _misfits(
@@ -210,14 +210,14 @@ def _misfits(
                 continue
             if ref.output >= len(outcome.outputs):
                 message = f"{source.name} does not give output {ref.output}, which {step.node.name} takes"
-                reason = f"With the parameters it has, {source.name} gives {len(outcome.outputs)} of its outputs."
+                reason = f"With its current parameters, {source.name} returns {len(outcome.outputs)} outputs."
                 if source.op == "nn.MultiheadAttention":
                     cure = Cure("Set need_weights=True", (SetParam(source.id, "need_weights", True),))
                     return [Problem("error", step.id, message, reason, port=port.name, cures=(cure,))]
                 return [Problem("error", step.id, message, reason, port=port.name)]
             kind = kind_of(outcome.outputs[ref.output])
             if not any_kind and not kinds_fit(kind, port.kind):
-                message = f"{source.name} gives a {kind}, {step.node.name} wants a {port.kind} as {port.name}"
+                message = f"{source.name} gives a {kind}, {step.node.name} expects a {port.kind} as {port.name}"
                 return [Problem("error", step.id, message, "Connect another output of it.", port=port.name)]
     return []
 
@@ -241,11 +241,11 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
     absent = missing(step.spec, step.node)
     if absent:
         names = " and ".join(absent)
-        return [Problem("error", step.id, f"{step.node.name} wants {names}", "Set it in the inspector.")]
+        return [Problem("error", step.id, f"{step.node.name} needs {names}", "Set it in the inspector.")]
     there = {port.name for port in wirable_of(step.spec, step.node)}
     lost = [port.name for port in step.spec.inputs if port.wired and port.name not in there]
     if lost:
-        reason = "A wire gives it, and what is typed is shorter or of another kind now. Type more, or remove the wire."
+        reason = "A wire sets an element that the typed value does not have. Type a longer value, or remove the wire."
         return [Problem("error", step.id, f"{step.node.name} has no {lost[0]}", reason, port=lost[0])]
     return []
 
@@ -257,8 +257,8 @@ def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
     if not open_params or not arrived:
         return []
     shape = next(iter(result.inputs.values()))[0]
-    reason = "The dimension it is taken from is missing or is the batch. Set it in the inspector, or change the shape."
-    message = f"{step.node.name} cannot take {open_params[0]} from {shape}"
+    reason = "The dimension to infer it from is missing or is the batch. Set it in the inspector, or change the shape."
+    message = f"{step.node.name} cannot infer {open_params[0]} from {shape}"
     return [Problem("error", step.id, message, reason)]
 
 
@@ -283,7 +283,7 @@ def _warnings(step: Step, result: StepResult, sheet: Findings) -> list[Problem]:
     arriving = next((values[0] for values in result.inputs.values()), None)
     if result.outcome.fixed_batch:
         message = f"{step.node.name} works with a batch of {result.outcome.fixed_batch} only"
-        reason = "The size is written into it, and the last batch of an epoch may be smaller. Write -1 in its place."
+        reason = "The batch size is hard-coded, and the last batch of an epoch may be smaller. Use -1 instead."
         problems.append(Problem("warning", step.id, message, reason, cures=_any_batch(step)))
     if _batch_as_time(step, arriving):
         first = Cure("Set batch_first=True", (SetParam(step.id, "batch_first", True),))
@@ -293,8 +293,8 @@ def _warnings(step: Step, result: StepResult, sheet: Findings) -> list[Problem]:
     picture = arriving if isinstance(arriving, TensorType) and len(arriving.shape) == 4 else None
     if step.spec.key == "nn.Linear" and picture and _channels_first(step, sheet):
         flatten = Cure("Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),))
-        reason = f"Of {picture} it mixes the last {picture.shape[-1]} values only. Most networks flatten before."
-        message = f"{step.node.name} works on the last dimension alone"
+        reason = f"Of {picture} it mixes only the last {picture.shape[-1]} values. Most networks flatten first."
+        message = f"{step.node.name} works on the last dimension only"
         problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
     return problems
 

@@ -161,9 +161,9 @@ def _double_activations(net: Net) -> Iterator[Problem]:
         if first is None or second_name not in ACTIVATIONS or plain_name(first.op) not in ACTIVATIONS:
             continue
         label, shape = net.spec(node).label, net.leaving(node)
-        reason = f"{net.spec(first).label} and {label} are applied to each value of {shape} with no layer between them."
+        reason = f"{net.spec(first).label} and {label} are applied to each value of {shape} with no layer in between."
         if second_name == "relu" and plain_name(first.op) in NEVER_NEGATIVE:
-            reason = f"Nothing that comes from {first.name} is below 0, so {label} changes no value of {shape}."
+            reason = f"The output of {first.name} is never below 0, so {label} changes no value of {shape}."
         message = f"{node.name} follows another activation, {first.name}"
         yield Problem("warning", node.id, message, reason, cures=(take_out(node),))
 
@@ -224,7 +224,7 @@ def _late_dropouts(net: Net) -> Iterator[Problem]:
                 continue
             count = f" {shape.per_sample():,}" if shape.per_sample() else ""
             message = f"{node.name} comes after the last layer"
-            reason = f"In training it changes each of the{count} values of an answer to 0 with a chance of {chance}."
+            reason = f"In training it sets each of the{count} output values to 0 with probability {chance}."
             yield Problem("warning", node.id, message, reason, cures=(take_out(node),))
 
 
@@ -241,7 +241,7 @@ def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem
             continue
         cure = Cure("Set ceil_mode=True", (SetParam(node.id, "ceil_mode", True),))
         message = f"{node.name} leaves out the last {rest} of {size}"
-        reason = f"Of {shape} the windows reach {size - rest} along that side. With ceil_mode=True another one follows."
+        reason = f"Of {shape} the windows reach {size - rest} along that side. ceil_mode=True adds one more window."
         yield Problem("warning", node.id, message, reason, cures=(cure,) if _helps(net, cure, runs) else ())
 
 
@@ -272,7 +272,7 @@ def _deaf_outputs(net: Net) -> Iterator[Problem]:
         if not before or any(net.graph.nodes[node].op == "input" for node in before):
             continue
         sources = tuple(node for node in net.live if node.id in before and not net.graph.into(node.id))
-        reason = f"It comes from {listed(sources)} alone, so it is the same whatever the data are."
+        reason = f"It depends only on {listed(sources)}, so it is the same for all data."
         cures = (Cure(f"Remove {output.name}", (RemoveNode(output.id),)),) if len(net.outputs) > 1 else ()
         message = f"No Input reaches {output.name}"
         yield Problem("warning", output.id, message, reason, port="input", cures=cures)
@@ -290,7 +290,7 @@ def _large_layers(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
         message = f"{node.name} holds {count / 1e6:,.1f} million parameters"
         reason = (
             f"That is {count / total:.0%} of the network and {count * 4 / 1e6:,.0f} MB as float32; gradients and the "
-            "two means that Adam keeps take three times as much again."
+            "two moment estimates of Adam take three times as much again."
         )
         cures = tuple(cure for cure in _smaller(net, node, total - count) if _helps(net, cure, runs))
         yield Problem("warning", node.id, message, reason, cures=cures)
@@ -367,15 +367,15 @@ def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
     value, label = net.leaving(cutter), net.spec(cutter).label
     why = f"The derivative of {label} is 0"
     if plain_name(cutter.op) in CUTS:
-        why = f"{label} hands on values without a way back for gradients"
+        why = f"{label} detaches its output from the graph"
     if value is not None and not _has_gradient(value):
         why = f"{label} gives {value.dtype}, which has no gradient"
-    verb = "keeps" if len(nodes) == 1 else "keep"
-    reason = f"{why}: {listed(nodes)} before it, with {count:,} parameters, {verb} the first values for ever."
+    verb = "gets" if len(nodes) == 1 else "get"
+    reason = f"{why}: {listed(nodes)} before it, with {count:,} parameters, {verb} no gradient and will not be trained."
     last = all(taker.op == "output" for taker in net.takers(cutter))
     same = value is not None and net.arriving(cutter) == value
     cures = (take_out(cutter),) if net.feed(cutter) is not None and cutter not in nodes and (last or same) else ()
-    return Problem("warning", cutter.id, f"No gradient gets past {cutter.name}", reason, cures=cures)
+    return Problem("warning", cutter.id, f"No gradient flows through {cutter.name}", reason, cures=cures)
 
 
 def spatial(shape: TensorType | None) -> int | None:

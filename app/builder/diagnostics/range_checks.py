@@ -33,13 +33,13 @@ def ranges(net: Net) -> Iterator[Problem]:
         low, high = source.params.get("low"), source.params.get("high")
         table = _TABLES[node.op]
         if high is not None and high > size:
-            message = f"{source.name} holds numbers up to {int(high) - 1}, {node.name} has {size:,} rows"
+            message = f"{source.name} has values up to {int(high) - 1}, {node.name} has {size:,} rows"
             reason = f"Rows are counted from 0, so {table} must be at least {int(high)}."
             cures = (Cure(f"Set {table}={int(high)}", (SetParam(node.id, table, int(high)),)),
                      Cure(f"Set high={size} at {source.name}", (SetParam(source.id, "high", size),)))  # fmt: skip
             yield Problem("error", node.id, message, reason, cures=cures)
         elif low is not None and low < 0:
-            message = f"{source.name} holds numbers from {low} on, and {node.name} has no rows below 0"
+            message = f"{source.name} has values from {low}, and {node.name} has no rows below 0"
             cure = Cure(f"Set low=0 at {source.name}", (SetParam(source.id, "low", 0),))
             yield Problem("error", node.id, message, "Rows are counted from 0.", cures=(cure,))
 

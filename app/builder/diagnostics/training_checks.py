@@ -45,8 +45,8 @@ def _loss_problems(net: Net, loss: str) -> Iterator[Problem]:
     elif loss in _OF_LOGARITHMS:
         yield from _before_logarithms(net, output, last, loss)
     elif loss == "BCELoss" and net.spec(last).category in _RAW:
-        message = f"BCELoss wants values between 0 and 1, {last.name} gives any"
-        reason = f"{net.spec(last).label} is not bounded, and torch stops at the first value below 0 or above 1."
+        message = f"BCELoss expects values between 0 and 1, {last.name} gives any number"
+        reason = f"{net.spec(last).label} is unbounded, and torch raises an error for a value below 0 or above 1."
         cure = Cure("Insert Sigmoid", (InsertBefore(output.id, "input", "nn.Sigmoid"),))
         yield Problem("warning", output.id, message, reason, cures=(cure,))
 
@@ -56,21 +56,21 @@ def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
     if name == "softmax":
         shape = net.arriving(last)
         classes = shape.shape[1] if shape is not None and len(shape.shape) > 1 else None
-        reason = "CrossEntropyLoss takes the softmax itself; of probabilities its gradients are small."
+        reason = "CrossEntropyLoss applies softmax itself; on probabilities its gradients are small."
         if isinstance(classes, int):
             least = math.log1p((classes - 1) / math.e)
             reason = (
-                f"CrossEntropyLoss takes the softmax itself. Of probabilities of {classes} classes its least value is "
+                f"CrossEntropyLoss applies softmax itself. On probabilities of {classes} classes its minimum is "
                 f"{least:.2f}, not 0, and its gradients are small."
             )
-        yield Problem("warning", last.id, f"{last.name} and CrossEntropyLoss both take the softmax", reason,
+        yield Problem("warning", last.id, f"{last.name} and CrossEntropyLoss both apply softmax", reason,
                       cures=(take_out(last),))  # fmt: skip
     elif name == "logsoftmax":
         reason = (
-            "CrossEntropyLoss takes the logarithm of the softmax itself, and doing it twice changes nothing. Remove "
+            "CrossEntropyLoss applies log_softmax itself, and applying it twice changes nothing. Remove "
             f"{last.name}, or keep it and choose NLLLoss under Training."
         )
-        message = f"{last.name} and CrossEntropyLoss both take log_softmax"
+        message = f"{last.name} and CrossEntropyLoss both apply log_softmax"
         yield Problem("warning", last.id, message, reason, cures=(take_out(last),))
 
 
@@ -79,18 +79,18 @@ def _before_sigmoid(net: Net, last: Node, loss: str) -> Iterator[Problem]:
         return
     low, high = 0.5, 1 / (1 + math.exp(-1))
     reason = (
-        f"{loss} takes the sigmoid itself. Of values between 0 and 1 it makes {low} to {high:.2f}, so no class can be "
+        f"{loss} applies the sigmoid itself. It maps values between 0 and 1 to {low} to {high:.2f}, so no class can be "
         f"given a probability below {low}."
     )
-    message = f"{last.name} and {loss} both squeeze the answer"
+    message = f"{last.name} and {loss} both apply a sigmoid"
     yield Problem("warning", last.id, message, reason, cures=(take_out(last),))
 
 
 def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterator[Problem]:
     if plain_name(last.op) == "softmax":
-        reason = f"{loss} wants their logarithms. Of probabilities NLLLoss gives −1 to 0 in place of 0 and more."
+        reason = f"{loss} expects log-probabilities. On probabilities NLLLoss gives −1 to 0 instead of 0 and more."
         if loss != "NLLLoss":
-            reason = f"{loss} wants their logarithms, which lie below 0; these lie between 0 and 1."
+            reason = f"{loss} expects log-probabilities, which are at most 0; these are between 0 and 1."
         op = last.op.replace("softmax", "log_softmax").replace("Softmax", "LogSoftmax")
         cures = (Cure("Take LogSoftmax", (ReplaceOp(last.id, op, last.params),)),) if op in net.ops else ()
         yield Problem("warning", last.id, f"{last.name} gives probabilities to {loss}", reason, cures=cures)
@@ -100,10 +100,10 @@ def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterato
         insert = InsertBefore(output.id, "input", "nn.LogSoftmax", FrozenMap(dim=1))
         cures = (Cure("Insert LogSoftmax", (insert,)),) if dims > 1 else ()
         reason = (
-            f"{net.spec(last).label} gives any number, a log-probability is at most 0, so the loss can fall below 0 "
-            "without end. Put LogSoftmax before the output, or choose CrossEntropyLoss under Training."
+            f"{net.spec(last).label} gives any number, a log-probability is at most 0, so the loss has no "
+            "lower bound. Put LogSoftmax before the output, or choose CrossEntropyLoss under Training."
         )
-        yield Problem("warning", output.id, f"{loss} wants log-probabilities, {last.name} gives any number", reason,
+        yield Problem("warning", output.id, f"{loss} expects log-probabilities, {last.name} gives any number", reason,
                       cures=cures)  # fmt: skip
 
 
@@ -114,8 +114,8 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
     if batch_size == 1 and norms:
         larger = _batch_of(alone or norms, _usual_batch(alone, samples))
         if alone:
-            reason = "Of 1 sample a channel has 1 value, and torch refuses. Set batch_size under Training to 2 or more."
-            message = f"{listed(alone)} cannot train with batches of 1"
+            reason = "With 1 sample a channel has 1 value, and torch raises an error. Set batch_size to 2 or more."
+            message = f"{listed(alone)} cannot train with a batch size of 1"
             yield Problem("error", alone[0].id, message, reason, cures=larger)
             return
         count = spatial(net.arriving(norms[0]))
@@ -130,7 +130,7 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         better = _whole(samples, batch_size + 1)
         message = f"The last batch of an epoch has 1 sample, which {listed(alone)} cannot normalise"
         reason = (
-            f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value, and torch refuses. "
+            f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value: torch raises. "
             f"Set batch_size under Training to {better}, for example: that leaves {samples % better or better}."
         )
         yield Problem("error", alone[0].id, message, reason, cures=_batch_of(alone, better))

@@ -92,7 +92,7 @@ def set_by(meaning: str, value: Size, words: str = "", source: Origin | None = N
     return Told(Formula("x", (Symbol("x", meaning, value),)), words or f"{meaning} sets the {value}.", source)
 
 
-BATCH = "N is the batch: as many samples come out as went in."
+BATCH = "N is the batch size, which stays the same."
 
 
 def product(arrived: Arrived, dimensions: range, letter: str = "d") -> tuple[str, tuple[Symbol, ...]]:

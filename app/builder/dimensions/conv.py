@@ -21,7 +21,7 @@ _CONV_CEIL = "ceil(h + 2*p - d*(k - 1) - 1, s) + 1"
 _POOL_CEIL = "ceil(h + 2*p - k, s) + 1"
 _TRANSPOSED = "(h - 1)*s - 2*p + d*(k - 1) + o + 1"
 _UNPOOL = "(h - 1)*s - 2*p + k"
-_LAST_WINDOW = " The last window would start in the padding, so it is left out."
+_LAST_WINDOW = " The last window would start in the padding, so it is dropped."
 
 
 def convolution(call: Call) -> tuple[Told, ...]:
@@ -52,7 +52,7 @@ def unfolding(call: Call) -> tuple[Told, ...]:
     words = "A column holds all values of one window: channels times the pixels of the kernel."
     column = Told(Formula("c*k0*k1", (c, *kernel)), words, arrived.origin(-3))
     text, symbols = _places(call, arrived.shape[-2], arrived.shape[-1], arrived)
-    count = Told(Formula(text, symbols), "One column for each place of the window.", arrived.origin(-1))
+    count = Told(Formula(text, symbols), "One column for each position of the window.", arrived.origin(-1))
     return (*(kept(arrived, i) for i in range(rank - 3)), column, count)
 
 
@@ -62,7 +62,7 @@ def sliding(call: Call) -> tuple[Told, ...]:
     at = call.params["dimension"] % len(arrived.shape)
     size, step = Symbol("k", "size", call.params["size"]), Symbol("s", "step", call.params["step"])
     told = [kept(arrived, i) for i in range(len(arrived.shape))]
-    words = "As many windows as fit, each a step behind the last."
+    words = "The number of windows that fit, one per step."
     told[at] = Told(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
     return (*told, set_by("size", call.params["size"], "The values of one window."))
 
@@ -83,7 +83,7 @@ def folding(call: Call) -> tuple[Told, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
-    words = "Each column is laid back as a window of so many channels; where windows overlap they are added."
+    words = "Each column becomes a window with this many channels; overlapping windows are summed."
     channels = Told(Formula("c/(k0*k1)", (arrived.symbol("c", rank - 2), *kernel)), words, arrived.origin(rank - 2))
     sides = (set_by(f"output_size[{i}]", call.each("output_size", i), source=arrived.origin(-1)) for i in (0, 1))
     return (*(kept(arrived, i) for i in range(rank - 2)), channels, *sides)
@@ -124,7 +124,7 @@ def _channels(call: Call) -> Told:
 
 def _same_channels(call: Call) -> Told:
     arrived = call.first
-    return kept(arrived, len(arrived.shape) - axes(call.op) - 1, "Each channel is pooled by itself.")
+    return kept(arrived, len(arrived.shape) - axes(call.op) - 1, "Each channel is pooled separately.")
 
 
 def _conv_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
@@ -163,7 +163,7 @@ def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) ->
     o = Symbol("o", "output_padding", call.each("output_padding", axis))
     symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
     stride = call.each("stride", axis, 1)
-    words = f"{_window(call)} is laid down once for each position of the input"
+    words = f"{_window(call)} is applied once for each position of the input"
     words += f", {counted(stride, _unit(call))} apart." if stride > 1 else "."
     if call.each("padding", axis):
         words += f" padding cuts {counted(call.each('padding', axis), _unit(call))} from each side."
@@ -174,7 +174,7 @@ def _unpool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Tol
     h = arrived.symbol("h", dimension, "input size")
     stride = call.each("stride", axis, call.each("kernel_size", axis))
     symbols = (h, *(one for one in _symbols(call, axis, s=stride) if one.letter != "d"))
-    words = "Each value goes back to the place in its window that it was taken from; the rest is zero."
+    words = "Each value returns to the position it was taken from; the rest is zero."
     return Told(Formula(_UNPOOL, symbols), words, arrived.origin(dimension))
 
 
@@ -185,7 +185,7 @@ def _adaptive_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> T
     if value is None:
         return kept(arrived, dimension, "output_size is None here, which keeps the size of the input.")
     before = arrived.shape[dimension]
-    return set_by("output_size", value, f"output_size sets the {value}, whatever arrives: here {before} are pooled.")
+    return set_by("output_size", value, f"output_size sets the {value}, for any input: here {before} are pooled.")
 
 
 def _symbols(call: Call, axis: int, **given: int) -> tuple[Symbol, ...]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output", "upstream"]
 
-BY_TORCH = "As torch computes it."
+BY_TORCH = "As computed by torch."
 # What takes nothing and has a shape all the same.
 VALUES = ("parameter", "buffer")
 _WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
@@ -113,7 +113,7 @@ def _stories(
         if spec.kind == "block" and not here.muted:
             one = through(graph, catalog, analysis, node, output, i, size)
         if one is None or one.formula.result != size:
-            words = f"Worked out inside {spec.label}; go in to see each step." if spec.kind == "block" else BY_TORCH
+            words = f"Computed inside {spec.label}; open it to see each step." if spec.kind == "block" else BY_TORCH
             stories.append(DimensionStory(i, names[i], size, words))
         else:
             stories.append(DimensionStory(i, names[i], size, one.words, one.formula, one.source))
@@ -158,7 +158,7 @@ def _in_short(story: DimensionStory) -> str:
     """A row of the chain: `⌊25/1⌋ + 1`, or who sets it."""
     formula = story.formula
     if formula is None or not formula.symbols:
-        return "as torch computes it" if formula is None else "one value is left"
+        return "as computed by torch" if formula is None else "one value remains"
     if len(formula.symbols) > 1:
         return formula.short
     return "passes through" if story.passes else formula.symbolic
@@ -258,7 +258,7 @@ def _repeated(call: Call, rule: Rule) -> tuple[Told, ...] | None:
         arrived = replace(before, name=f"repetition {number - 1}", type=shape)
         call = replace(call, inputs={**call.inputs, port: (arrived, *call.inputs[port][1:])})
         told = rule(call)
-    last = f" This is the last of {call.repeat}, one behind the other."
+    last = f" This is the last of {call.repeat} in sequence."
     changed = tuple(size != was for size, was in zip(call.shape, call.first.shape, strict=False))
     return tuple(replace(one, words=one.words + last) if i < len(changed) and changed[i] else one
                  for i, one in enumerate(told))  # fmt: skip

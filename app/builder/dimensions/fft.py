@@ -24,10 +24,10 @@ def transformed(call: Call) -> tuple[Told, ...]:
     if name.startswith("rfft"):
         size = lengths[-1] if lengths else arrived.shape[last]
         formula = Formula("n // 2 + 1", (Symbol("n", "length", size),))
-        told[last] = Told(formula, "Of real numbers the other half of the frequencies is the mirror of this one.")
+        told[last] = Told(formula, "For real input the other half of the frequencies mirrors this one.")
     elif name.startswith("irfft") and not lengths:
         formula = Formula("2 * (n - 1)", (Symbol("n", "frequencies", arrived.shape[last]),))
-        told[last] = Told(formula, "As long as these frequencies say, where no length is typed.")
+        told[last] = Told(formula, "Derived from the number of frequencies, as no length is set.")
     return tuple(told)
 
 

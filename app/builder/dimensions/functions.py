@@ -38,7 +38,7 @@ def movedim(call: Call) -> tuple[Told, ...]:
     for to, old in sorted(zip(tos, froms, strict=True)):
         order.insert(to, old)
     return tuple(
-        kept(arrived, old, f"Dimension {old} comes here." if old != new else "Stays where it was.")
+        kept(arrived, old, f"Dimension {old} moves here." if old != new else "Keeps its position.")
         for new, old in enumerate(order)
     )
 
@@ -55,7 +55,7 @@ def unsqueeze(call: Call) -> tuple[Told, ...]:
     arrived = call.first
     at = call.params["dim"] % (len(arrived.shape) + 1)
     told = [kept(arrived, i) for i in range(len(arrived.shape))]
-    told.insert(at, Told(Formula("1"), "A dimension of size 1 is put in here."))
+    told.insert(at, Told(Formula("1"), "A dimension of size 1 is inserted here."))
     return tuple(told)
 
 
@@ -68,7 +68,7 @@ def expand(call: Call) -> tuple[Told, ...]:
             told.append(kept(arrived, i - missing))
         else:
             source = arrived.origin(i - missing) if i >= missing else None
-            words = f"Stretches from 1 to {size}." if source else f"A new dimension: all is repeated {size} times."
+            words = f"Stretches from 1 to {size}." if source else f"A new dimension: repeated {size} times."
             told.append(set_by(f"size[{i}]", size, words, source))
     return tuple(told)
 
@@ -117,7 +117,7 @@ def split(call: Call) -> tuple[Told, ...]:
     if sizes == call.shape[at]:
         return _with(arrived, at, set_by("split_size", sizes, source=arrived.origin(at)))
     symbols = (arrived.symbol("n", at), Symbol("s", "split_size", sizes), Symbol("i", "number", call.output))
-    return _with(arrived, at, Told(Formula("n - i*s", symbols), "The last piece is what is left.", arrived.origin(at)))
+    return _with(arrived, at, Told(Formula("n - i*s", symbols), "The last piece is the remainder.", arrived.origin(at)))
 
 
 def select(call: Call) -> tuple[Told, ...]:
@@ -131,7 +131,7 @@ def narrow(call: Call) -> tuple[Told, ...]:
 
 def topk(call: Call) -> tuple[Told, ...]:
     at, k = _dim(call, default=-1), call.params["k"]
-    words = f"k sets the {k}: so many of the {call.first.shape[at]} are taken."
+    words = f"k sets the {k}: this many of the {call.first.shape[at]} are taken."
     return _with(call.first, at, set_by("k", k, words, call.first.origin(at)))
 
 
@@ -139,8 +139,8 @@ def stack(call: Call) -> tuple[Told, ...]:
     tensors = call.inputs["tensors"]
     first = tensors[0]
     at = call.params.get("dim", 0) % (len(first.shape) + 1)
-    told = [kept(first, i, "Must be the same in all that are stacked.") for i in range(len(first.shape))]
-    told.insert(at, set_by("number of tensors", len(tensors), f"One for each of the {len(tensors)} that arrive."))
+    told = [kept(first, i, "Must be equal in all stacked tensors.") for i in range(len(first.shape))]
+    told.insert(at, set_by("number of tensors", len(tensors), f"One for each of the {len(tensors)} inputs."))
     return tuple(told)
 
 
@@ -174,7 +174,7 @@ def compared(call: Call) -> tuple[Told, ...]:
     told = stretched(tensors)
     at = call.params.get("dim", 1) if "dim" in call.params else -1
     if call.params.get("keepdim"):
-        told[at] = Told(Formula("1"), "keepdim=True leaves a 1 where the vectors were.", told[at].source)
+        told[at] = Told(Formula("1"), "keepdim=True keeps the reduced dimension with size 1.", told[at].source)
     else:
         del told[at]
     return tuple(told)

@@ -15,7 +15,7 @@ STAYS = "The layer keeps the shape of the sequence."
 def linear(call: Call) -> tuple[Told, ...]:
     """Also `nn.Bilinear`, whose first input alone is told of."""
     arrived = call.first
-    words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} that arrive."
+    words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
     return (*leading(arrived, 1), set_by("out_features", call.params["out_features"], words))
 
 

@@ -83,7 +83,7 @@ def onto_diagonal(call: Call) -> tuple[Told, ...]:
     symbols: tuple[Symbol, ...] = (arrived.symbol("x", -1),)
     if offset:
         symbols = (*symbols, Symbol("o", "offset", offset))
-    words = "The values stand on the diagonal of a square."
+    words = "The values are placed on the diagonal of a square matrix."
     side = Told(Formula("x + o" if offset else "x", symbols), words, arrived.origin(-1))
     others = iter([kept(arrived, i) for i in range(rank - 2)])
     return tuple(side if place in places else next(others) for place in range(rank))
@@ -128,7 +128,7 @@ def transposed(call: Call) -> tuple[Told, ...]:
 def sampled(call: Call) -> tuple[Told, ...]:
     """`F.grid_sample`: the channels of the picture at the places of the grid."""
     picture, grid = call.first, call.inputs["grid"][0]
-    words = f"{grid.name} says how many places there are."
+    words = f"{grid.name} sets the number of positions."
     places = (_of(grid, i, "g", words) for i in range(1, len(grid.shape) - 1))
     return (kept(picture, 0), kept(picture, 1), *places)
 
@@ -144,7 +144,7 @@ def spectrum(call: Call) -> tuple[Told, ...]:
     frequencies = Told(Formula("n // 2 + 1", (size,)), half)
     pad = n // 2 if call.params.get("center", True) else 0
     symbols = (arrived.symbol("x", -1), Symbol("p", "n_fft // 2", pad), size, Symbol("h", "hop_length", hop))
-    words = f"A window of {n} values moves on by hop_length = {hop}."
+    words = f"A window of {n} values moves by hop_length = {hop}."
     return (*leading(arrived, 1), frequencies,
             Told(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)))  # fmt: skip
 

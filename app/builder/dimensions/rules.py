@@ -14,21 +14,21 @@ from app.builder.value_types import Dim
 
 
 def passed_by(call: Call) -> tuple[Told, ...]:
-    words = f"{call.name} is muted: what arrives goes on as it is."
+    words = f"{call.name} is muted: its input passes through unchanged."
     return tuple(kept(call.first, i, words) for i in range(len(call.first.shape)))
 
 
 def _input(call: Call) -> tuple[Told, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
-    batch = Told(n, "N is the batch: as many samples as are given at once.")
+    batch = Told(n, "N is the batch size.")
     sizes, place = call.params.get("shape") or (), call.params.get("batch", 0)
     told = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
     if place is not None:
         told.insert(place, batch)
     arrives = tuple(one.formula.result for one in told if one.formula is not None)
     if arrives != call.shape:  # an input of a block has the shape that an instance brings
-        words = f"What arrives at {call.name} of the block."
-        return tuple(set_by(f"dim {i} of what arrives", size, words) for i, size in enumerate(call.shape))
+        words = f"The input {call.name} of the block."
+        return tuple(set_by(f"dim {i} of the input", size, words) for i, size in enumerate(call.shape))
     return tuple(told)
 
 

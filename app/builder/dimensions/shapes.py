@@ -21,7 +21,7 @@ def flatten(call: Call) -> tuple[Told, ...]:
     start, end = (call.params.get(name, default) % rank for name, default in (("start_dim", 1), ("end_dim", -1)))
     text, symbols = product(arrived, range(start, end + 1))
     sizes = " × ".join(str(symbol.value) for symbol in symbols)
-    words = f"{sizes} values are laid out in one row." if start < end else "There is a single dimension to flatten."
+    words = f"{sizes} values are flattened into one dimension." if start < end else "Only one dimension to flatten."
     telling = max((i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end)
     merged = Told(Formula(text, symbols), words, arrived.origin(telling))
     return (*(kept(arrived, i) for i in range(start)), merged, *(kept(arrived, i) for i in range(end + 1, rank)))
@@ -59,7 +59,7 @@ def _given(
         if others:
             text += f"/({'*'.join(symbol.letter for symbol in others)})"
         used = " × ".join(str(symbol.value) for symbol in others)
-        words = "−1 stands for what is left: all values" + (f" divided by {used}." if used else ".")
+        words = "−1 is inferred: all values" + (f" divided by {used}." if used else ".")
         told.append(Told(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
     return tuple(told)
 
@@ -83,7 +83,7 @@ def permute(call: Call) -> tuple[Told, ...]:
     arrived = call.first
     order = [dim % len(arrived.shape) for dim in call.params["dims"]]
     return tuple(
-        kept(arrived, old, f"dims puts dimension {old} here." if old != new else "Stays where it was.")
+        kept(arrived, old, f"dims puts dimension {old} here." if old != new else "Keeps its position.")
         for new, old in enumerate(order)
     )
 
@@ -95,7 +95,7 @@ def transpose(call: Call) -> tuple[Told, ...]:
     a, b = (call.params[name] % rank for name in ("dim0", "dim1"))
     order[a], order[b] = order[b], order[a]
     return tuple(
-        kept(arrived, old, f"Dimension {old} comes here: {a} and {b} change places." if old != new else "")
+        kept(arrived, old, f"Dimension {old} moves here: {a} and {b} are swapped." if old != new else "")
         for new, old in enumerate(order)
     )
 
@@ -111,7 +111,7 @@ def reduction(call: Call) -> tuple[Told, ...]:
         if i not in gone:
             told.append(kept(arrived, i))
         elif call.params.get("keepdim"):
-            words = f"keepdim=True leaves a 1 where the {size} of dimension {i} were taken together."
+            words = f"keepdim=True leaves a 1 where the {size} of dimension {i} were reduced."
             told.append(Told(Formula("1"), words, arrived.origin(i)))
     return tuple(told)
 
@@ -123,9 +123,9 @@ def cat(call: Call) -> tuple[Told, ...]:
     letters = ascii_lowercase[: len(tensors)]
     symbols = tuple(one.symbol(letter, dim) for letter, one in zip(letters, tensors, strict=False))
     listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
-    joined = Told(Formula(" + ".join(letters), symbols), f"Laid one behind the other: {listed}.", first.origin(dim))
+    joined = Told(Formula(" + ".join(letters), symbols), f"Concatenated: {listed}.", first.origin(dim))
     return tuple(
-        joined if i == dim else kept(first, i, "Must be the same in all that are joined.")
+        joined if i == dim else kept(first, i, "Must be equal in all joined tensors.")
         for i in range(len(first.shape))
     )
 
@@ -135,7 +135,7 @@ def matmul(call: Call) -> tuple[Told, ...]:
     told: list[Told] = []
     if len(a.shape) > 2 or len(b.shape) > 2:
         told += stretched((a, b), cut=2)
-    inner = f"The {a.shape[-1]} columns of {a.name} meet the rows of {b.name} and are summed away."
+    inner = f"The {a.shape[-1]} columns of {a.name} are multiplied with the rows of {b.name} and summed."
     if len(a.shape) > 1:
         told.append(kept(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
     if len(b.shape) > 1:
@@ -148,7 +148,7 @@ def elementwise(call: Call) -> tuple[Told, ...]:
     tensors = tuple(one for many in call.inputs.values() for one in many)
     if len(tensors) == 1:
         alone = call.category == "act" and "soft" not in call.op.lower().replace("softplus", "")
-        does = "works on every value by itself, so the shape stays" if alone else "changes values, not the shape"
+        does = "elementwise, so the shape stays the same" if alone else "elementwise: changes values, not the shape"
         words = f"{call.label} {does}." if call.category in ("act", "norm", "drop") else ""
         return tuple(kept(tensors[0], i, words if size != Dim(1) else "") for i, size in enumerate(tensors[0].shape))
     return tuple(stretched(tensors))

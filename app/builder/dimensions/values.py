@@ -24,7 +24,7 @@ def constant(call: Call) -> tuple[Told, ...]:
     while isinstance(value, tuple):
         inner = value[0] if value else None
         what = "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
-        told.append(set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as it was typed."))
+        told.append(set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as typed."))
         value = inner
     return tuple(told)
 
@@ -37,7 +37,7 @@ def counting(call: Call) -> tuple[Told, ...]:
     symbols = (Symbol("e", "end", end), Symbol("s", "start", start), Symbol("k", "step", step))
     if start == 0 and step == 1:
         return (set_by("end", end),)
-    words = "As many numbers as there are from start to end, which is left out."
+    words = "The numbers from start to end, which is excluded."
     return (Told(Formula("e - s" if step == 1 else "ceil(e - s, k)", symbols[: 2 if step == 1 else 3]), words),)
 
 
@@ -74,7 +74,7 @@ def convolution(call: Call) -> tuple[Told, ...]:
 def linear(call: Call) -> tuple[Told, ...]:
     """Of a weight that arrives on a wire: its first size is that of the features."""
     arrived, weight = call.first, call.inputs["weight"][0]
-    words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} that arrive."
+    words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
     features = (Told(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),) if len(weight.shape) > 1 else ()
     return (*(kept(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
 
@@ -93,7 +93,7 @@ def item(call: Call) -> tuple[Told, ...]:
             told += [kept(arrived, i) for i in range(at, stop)]
             at = stop
         elif part is None:
-            told.append(Told(Formula("1"), "None puts a dimension of size 1 in here."))
+            told.append(Told(Formula("1"), "None inserts a dimension of size 1 here."))
         elif isinstance(part, slice | Slice):
             told.append(_sliced(arrived, at, part))
             at += 1

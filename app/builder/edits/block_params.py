@@ -52,13 +52,13 @@ def check_exposable(node: Node, param: Param, value: Any) -> None:
     """Raise BlockError unless the value of a parameter can be given from outside."""
     what = f"{param.name} of {node.name}"
     if param.kind not in COMPUTED:
-        raise BlockError(f"{what} is chosen from words; numbers and flags can be exposed")
+        raise BlockError(f"{what} is one of fixed choices; only numbers and flags can be exposed")
     if any(expressions(value)):
         raise BlockError(f"{what} is computed from parameters of the block already")
     if value is AUTO:
-        raise BlockError(f"{what} is taken from what arrives; give it a value to expose it")
+        raise BlockError(f"{what} is inferred from the input; give it a value to expose it")
     if value is None and not param.optional:
-        raise BlockError(f"{what} has no value yet; give it one, it is what instances start from")
+        raise BlockError(f"{what} has no value yet; give it one, which instances start from")
 
 
 def check_param_name(block: Block, name: str, old: str = "") -> None:
@@ -66,7 +66,7 @@ def check_param_name(block: Block, name: str, old: str = "") -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or len(name) > LONGEST_NAME:
         raise BlockError(f"{name!r:.60} cannot name an argument: use letters, digits and _, a letter first")
     if name in RESERVED:
-        raise BlockError(f"{name} has a meaning in the code already; choose another name")
+        raise BlockError(f"{name} is reserved in the code; choose another name")
     if name != old and any(param.name == name for param in block.params):
         raise BlockError(f"{block.name} has a parameter {name} already; choose another name")
 

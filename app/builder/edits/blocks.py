@@ -88,7 +88,7 @@ def check_name(project: Whole, name: str, old: str = "") -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__") or len(name) > LONGEST_NAME:
         raise BlockError(f"{name!r:.60} cannot name a class: use letters, digits and _, a letter first")
     if name in SCAFFOLD:
-        raise BlockError(f"{name} has a meaning in the code already; choose another name")
+        raise BlockError(f"{name} is reserved in the code; choose another name")
     if name != old and name in project.blocks:
         raise BlockError(f"There is a block {name} already; choose another name")
 
@@ -171,7 +171,7 @@ def put_block(project: W, name: str, block: Block) -> W:
     for inner in used(block.graph):
         if inner in project.blocks and would_contain_itself(project.blocks, name, inner):
             words = "" if inner == name else f"{inner} contains {name}: "
-            raise BlockError(f"{words}{name} cannot stand inside itself; a block never contains itself")
+            raise BlockError(f"{words}{name} cannot contain itself")
     project = _whole(project, blocks=project.blocks.set(name, replace(block, name=name)))
     project = _rewired(project, PREFIX + name, before, block)
     if block.params != before.params:
@@ -282,7 +282,7 @@ def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
         raise BlockError(f"{name} is a function; layers and blocks can be repeated")
     if count > 1 and (len(spec.outputs) != 1 or not spec.inputs):
         gives = f"{len(spec.outputs)} outputs" if len(spec.outputs) != 1 else "no input"
-        raise BlockError(f"{name} has {gives}; to stand behind itself it takes what it gives, one tensor")
+        raise BlockError(f"{name} has {gives}; to be repeated, it must take and return one tensor")
     owner = graph.owner(node)
     return changed(sheet, graph=graph.with_node(replace(owner, repeat=count)))
 

@@ -200,7 +200,7 @@ def _round_about(sheet: Sheet, nodes: Iterable[str], notes: Iterable[str], sizes
     areas = [node_rect(sheet.positions, sizes, node) for node in nodes if node in sheet.positions]
     areas += [rect_of(sheet.comments[note]) for note in notes]
     if not areas:
-        raise ValueError("a frame needs something to stand round")
+        raise ValueError("a frame needs at least one node")
     left, top = min(a.left for a in areas) - PAD, min(a.top for a in areas) - TITLE_ROOM
     right, bottom = max(a.right for a in areas) + PAD, max(a.bottom for a in areas) + PAD
     return left, top, right - left, bottom - top

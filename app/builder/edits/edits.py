@@ -91,7 +91,7 @@ def add_after(project: P, catalog: Catalog, op: str, source: str, output: int, a
     project, new = add(project, catalog, op, at)
     port = rules.first_free_input(project.graph, catalog, source, output, new)
     if port is None:
-        raise NothingFits(f"{catalog[op].label} has no input for what {project.graph.nodes[source].name} gives")
+        raise NothingFits(f"{catalog[op].label} has no input for the output of {project.graph.nodes[source].name}")
     return connect(project, catalog, source, output, new, port), new
 
 

@@ -35,7 +35,7 @@ def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, 
     if block is None:
         raise BlockError(f"{node.name} is no instance of a block")
     if len(graph.sharing(instance)) > 1:
-        raise BlockError(f"{node.name} is one of several calls of a module; its inside cannot be written out twice")
+        raise BlockError(f"{node.name} shares its module with other nodes; it cannot be expanded")
     if node.muted:
         raise BlockError(f"{node.name} is muted; unmute it before you expand it")
     piece = _inside(block, node, catalog)

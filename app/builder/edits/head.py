@@ -61,10 +61,10 @@ def last_layer(project: Whole, ops: Catalog) -> Head:
     """The layer with parameters that is nearest to the first output. Raises HeadError."""
     outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
     if not outputs:
-        raise HeadError("The net has no output; add one behind its last layer.")
+        raise HeadError("The net has no output; add one after its last layer.")
     found = _nearest(project, with_blocks(ops, project.blocks), NETWORK, outputs[0].id)
     if found is None:
-        raise HeadError("No layer with parameters stands before the output. Add one, such as Linear.")
+        raise HeadError("No layer with parameters before the output. Add one, such as Linear.")
     return found
 
 
@@ -76,7 +76,7 @@ def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | No
         heads = [head for edge in edges if (head := _at(project, ops, graph, sheet, edge)) is not None]
         if len({(head.sheet, graph.owner(head.node).id if head.sheet == sheet else head.node) for head in heads}) > 1:
             names = " and ".join(_node(project, head).name for head in heads[:2])
-            raise HeadError(f"{names} are both last. Select the one that you mean and edit it.")
+            raise HeadError(f"{names} are both last layers. Select one of them and edit it.")
         if heads:
             return heads[0]
         seen |= {edge.source for edge in edges}
@@ -123,7 +123,7 @@ def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
         if owner.repeat > 1:
             raise HeadError(f"{owner.name} is repeated {owner.repeat} times; set its repeats to 1 or expand it first.")
         if len(graph.sharing(node)) > 1:
-            raise HeadError(f"{owner.name} is called more than once; give the last call a module of its own first.")
+            raise HeadError(f"{owner.name} is called more than once; unshare the last call first.")
         name = block_of(owner.op)
         if name:
             if len(block_edits.instances(project, name)) > 1:
@@ -135,7 +135,7 @@ def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
 def replace_last(project: W, ops: Catalog, size: int) -> W:
     """A new last layer of the same kind with `size` outputs, all else as it was; it learns. Raises HeadError."""
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
-        raise HeadError(f"{size!r} is no number of outputs; give a whole number from 1 on.")
+        raise HeadError(f"{size!r} is not a number of outputs; expected an integer of at least 1.")
     _, parameter = size_of(project, ops)
     project, head = _alone(project, ops)
     sheet = block_edits.sheet_named(project, head.sheet)
@@ -153,7 +153,7 @@ def drop_last(project: W, ops: Catalog) -> W:
     name = sheet.graph.nodes[head.node].name
     after = edits.delete_and_reconnect(sheet, with_blocks(ops, project.blocks), [head.node])
     if any(len(after.graph.into(target)) < len(sheet.graph.into(target)) for target in fed):
-        raise HeadError(f"What arrives at {name} does not fit what comes behind it; change the wires by hand.")
+        raise HeadError(f"The input of {name} does not fit the nodes after it; change the wires by hand.")
     if head.sheet == NETWORK:
         return block_edits.with_sheet(project, NETWORK, after)
     return block_edits.put_block(project, head.sheet, cast(Block, after))

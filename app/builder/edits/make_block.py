@@ -75,22 +75,22 @@ def suggested_name(project: Whole, sheet: str, catalog: Catalog, nodes: Iterable
 
 def _check_selection(graph: Graph, inner: list[str]) -> None:
     if not inner:
-        raise BlockError("Select the nodes that are to be a block first")
+        raise BlockError("Select the nodes for the block first")
     ends = [graph.nodes[node].name for node in inner if graph.nodes[node].op in ("input", "output")]
     if ends:
-        raise BlockError(f"{ends[0]} stays outside: a block gets inputs and outputs of its own. Select the rest.")
+        raise BlockError(f"{ends[0]} stays outside: a block gets its own inputs and outputs. Select the other nodes.")
     chosen = set(inner)
     back = flows_back(graph, chosen)
     if back is not None:
-        raise BlockError(f"{back} comes behind some of the nodes and before others. Select it too, or fewer nodes.")
+        raise BlockError(f"{back} comes after some of the nodes and before others. Select it too, or fewer nodes.")
     for node in graph.nodes.values():
         if node.shares and (node.id in chosen) != (node.shares in chosen):
             words = f"{node.name} calls the module of {graph.owner(node.id).name}"
-            raise BlockError(f"{words}: both go into the block, or neither")
+            raise BlockError(f"{words}: both must be in the block, or neither")
         for tie in node.tied.values():
             if tie.node in graph.nodes and (node.id in chosen) != (tie.node in chosen):
                 words = f"{node.name} has a parameter of {graph.nodes[tie.node].name}"
-                raise BlockError(f"{words}: both go into the block, or neither")
+                raise BlockError(f"{words}: both must be in the block, or neither")
 
 
 def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:

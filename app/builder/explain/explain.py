@@ -24,7 +24,7 @@ _DTYPES: dict[tuple[str, str], str] = {
     ("torch.where", "condition"): "bool",
     ("torch.masked_fill", "mask"): "bool", **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
 }  # fmt: skip
-_WHY = {"int64": "It looks up by number.", "bool": "It asks of each value whether it counts."}
+_WHY = {"int64": "It looks up rows by index.", "bool": "It marks for each value whether it is used."}
 _OF_DTYPE = re.compile(r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|Double\b")
 
 
@@ -71,7 +71,7 @@ def wrong_dtype(broken: Broken) -> Told | None:
         wanted = _DTYPES.get((broken.spec.key, wire.port), _computes_in(broken))
         if wire.port in required and not _suits(wire.type.dtype, wanted):
             message = f"{broken.label} expects {wanted}, gets {wire.type.dtype} in {wire.type} from {wire.source.name}"
-            reason = _WHY.get(wanted, f"It computes in {wanted}; change the dtype of what arrives.")
+            reason = _WHY.get(wanted, f"It computes in {wanted}; change the dtype of its input.")
             return message, reason, _dtype_cures(broken, wire, wanted)
     return None
 

@@ -198,7 +198,7 @@ def no_stack(broken: Broken) -> Told | None:
     wire = next((wire for wire in broken.wires[1:] if first and wire.shape != first.shape), None)
     if first is None or wire is None:
         return None
-    message = f"stack cannot lay {wire.type} on {first.type}"
+    message = f"stack cannot stack {wire.type} on {first.type}"
     reason = f"All must have one shape; {first.source.name} and {wire.source.name} differ."
     cures: tuple[Cure, ...] = ()
     if len(wire.shape) == len(first.shape):
@@ -217,15 +217,15 @@ def no_einsum(broken: Broken) -> Told | None:
     equation = broken.param("equation")
     terms = equation.replace(" ", "").partition("->")[0].split(",") if isinstance(equation, str) else []
     if len(terms) != len(broken.wires):
-        message = f"einsum({equation!r}) names {len(terms)} tensors, {len(broken.wires)} arrive"
+        message = f"einsum({equation!r}) names {len(terms)} tensors, {len(broken.wires)} are connected"
         return (message, "Between the commas there is a term for each tensor.", ()) if terms else None
     met: dict[str, tuple[Size, Wire]] = {}
     for term, wire in zip(terms, broken.wires, strict=True):
         if "." in term:
             return None
         if len(term) != len(wire.shape):
-            message = f"einsum wants {len(term)} dimensions for {term!r}, gets {wire.type} from {wire.source.name}"
-            return message, f"In {equation!r} each letter stands for one dimension.", ()
+            message = f"einsum expects {len(term)} dimensions for {term!r}, gets {wire.type} from {wire.source.name}"
+            return message, f"In {equation!r} each letter is one dimension.", ()
         for letter, size in zip(term, wire.shape, strict=True):
             before, giver = met.setdefault(letter, (size, wire))
             if before != size and 1 not in (before, size):

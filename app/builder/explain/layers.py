@@ -86,7 +86,7 @@ def channels_last(broken: Broken) -> Told | None:
     if wire.shape[-1] != declared or declared in wire.shape[1:-1]:  # else it might be a side as well
         return None
     message = f"{broken.label} expects {counted(declared, 'channels')}, gets {wire.shape[1]} in {wire.type}"
-    reason = f"The channels, {declared}, stand last in what {wire.source.name} gives; they come after the batch here."
+    reason = f"The channels, {declared}, are last in the output of {wire.source.name}; they come after the batch here."
     return f"{message} from {wire.source.name}", reason, (_to_the_front(broken, wire), _follow(broken, param))
 
 
@@ -97,7 +97,7 @@ def _to_the_front(broken: Broken, wire: Wire) -> Cure:
 
 
 def _follow(broken: Broken, param: str) -> Cure:
-    return Cure(f"Take {param} from the input", (SetParam(broken.step.id, param, AUTO),))
+    return Cure(f"Infer {param} from the input", (SetParam(broken.step.id, param, AUTO),))
 
 
 def wrong_size(broken: Broken) -> Told | None:
@@ -140,7 +140,7 @@ def wrong_norm(broken: Broken) -> Told | None:
         return None
     follow = _follow(broken, "normalized_shape")
     message = f"{broken.label} expects {times(sizes)} last, gets {wire.type} from {wire.source.name}"
-    return message, f"normalized_shape is {wanted}; {wire.type} does not end so.", (follow,)
+    return message, f"normalized_shape is {wanted}; {wire.type} does not end with it.", (follow,)
 
 
 # --- Windows
@@ -155,8 +155,8 @@ def too_small(broken: Broken) -> Told | None:
     if kernel is None or count < 1:
         return None
     window = times(kernel if isinstance(kernel, tuple) else (kernel,) * count)
-    message = f"{broken.label} has a window of {window}, larger than the {times(wire.shape[2:])} that arrives"
-    reason = f"{wire.type} leaves no place for the window; use a smaller kernel_size, more padding or less pooling."
+    message = f"{broken.label} has a window of {window}, larger than its input of {times(wire.shape[2:])}"
+    reason = f"{wire.type} leaves no room for the window; use a smaller kernel_size, more padding or less pooling."
     return message, reason, tuple(_window_cures(broken, wire, kernel))
 
 
@@ -195,7 +195,7 @@ def wrong_padding(broken: Broken) -> Told | None:
         kernel = broken.param("kernel_size")
         half = tuple(side // 2 for side in kernel) if isinstance(kernel, tuple) else kernel // 2
         message = f"{broken.label} has padding={padding}, more than half of its window of {kernel}"
-        return message, f"A window that lies in the padding alone has nothing to pool in {wire.type}.", (
+        return message, f"A window inside the padding has nothing to pool in {wire.type}.", (
             broken.set("padding", half),)  # fmt: skip
     if not re.search("Padding size should be less|wrapping around", broken.words):
         return None
@@ -208,8 +208,8 @@ def wrong_padding(broken: Broken) -> Told | None:
         new: Any = tuple(min(pad, sides[-1 - i // 2] - least) for i, pad in enumerate(padding))
     else:
         new = min(padding, min(sides) - least)
-    message = f"{broken.label} adds {padding}, more than the {times(wire.shape[2:])} that arrives has"
-    return message, f"What is added is taken from {wire.type} itself.", (broken.set(param, new),)
+    message = f"{broken.label} adds {padding}, more than its input of {times(wire.shape[2:])} allows"
+    return message, f"The padding values are taken from {wire.type} itself.", (broken.set(param, new),)
 
 
 # --- Groups and heads
@@ -224,7 +224,7 @@ def wrong_groups(broken: Broken) -> Told | None:
             both = math.gcd(*(broken.result.resolved.get(name) or 0 for name in ("in_channels", "out_channels")))
             fitting = next(divisors(both, groups), 1)
             cures = tuple(broken.set("groups", number) for number in dict.fromkeys((fitting, 1)))
-            message = f"{broken.label} cannot part {channels} channels into {groups} groups"
+            message = f"{broken.label} cannot split {channels} channels into {groups} groups"
             return message, f"{param}={channels} must be divisible by groups={groups}.", cures
     return None
 
@@ -238,7 +238,7 @@ def wrong_parts(broken: Broken) -> Told | None:
     channels = broken.param("num_channels", wire.shape[1])
     if type(channels) is not int or channels % groups == 0:
         return None
-    message = f"{broken.label} cannot part {channels} channels into {groups} groups"
+    message = f"{broken.label} cannot split {channels} channels into {groups} groups"
     reason = f"The channels of {wire.type}, from {wire.source.name}, must be divisible by {param}={groups}."
     return message, reason, (broken.set(param, next(divisors(channels, groups))),)
 
@@ -248,7 +248,7 @@ def wrong_heads(broken: Broken) -> Told | None:
     width, heads = (broken.param(name) for name in names)
     if type(width) is not int or type(heads) is not int or width % heads == 0:
         return None
-    message = f"{broken.label} cannot part {width} features among {heads} heads"
+    message = f"{broken.label} cannot split {width} features among {heads} heads"
     reason = f"{names[0]}={width} must be divisible by {names[1]}={heads}."
     return message, reason, (broken.set(names[1], next(divisors(width, heads))),)
 
@@ -266,7 +266,7 @@ def wrong_attention(broken: Broken) -> Told | None:
         if wire is None or not wire.shape or wire.shape[-1] == wanted:
             continue
         told += [f"{broken.label} expects {wanted} features as {port}, gets {wire.shape[-1]} in {wire.type}",
-                 f"{param} is {wanted}; it says how many features each {port} has."]  # fmt: skip
+                 f"{param} is {wanted}, the number of features of each {port}."]  # fmt: skip
         cures.append(broken.set(param, wire.shape[-1]))
     if not cures:
         return None
@@ -287,7 +287,8 @@ def _batch_as_time(broken: Broken) -> Told | None:
     one = wires[0]
     other = next(wire for wire in wires if wire.shape[1] != one.shape[1])
     message = f"{broken.label} takes {one.shape[1]} of {one.type} and {other.shape[1]} of {other.type} for the batch"
-    reason = f"With batch_first=False the batch stands second; {one.source.name} and {other.source.name} have it first."
+    names = f"{one.source.name} and {other.source.name}"
+    reason = f"With batch_first=False the batch is the second dimension; {names} have it first."
     return message, reason, (broken.set("batch_first", True),)
 
 
@@ -301,6 +302,6 @@ def wrong_width(broken: Broken) -> Told | None:
         if wire.port in ("tgt", "memory") and wire.shape and wire.shape[-1] != width:
             message = f"{broken.label} expects {width} features as {wire.port}, gets {wire.shape[-1]} in {wire.type}"
             linear = broken.before(wire, "nn.Linear", out_features=width)
-            reason = f"d_model is {width}, and what {wire.source.name} gives must be as wide."
+            reason = f"d_model is {width}, and the output of {wire.source.name} must be as wide."
             return message, reason, (Cure(f"Insert Linear to {width}", (linear,)),)
     return None

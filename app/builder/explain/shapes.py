@@ -24,13 +24,13 @@ def no_view(broken: Broken) -> Told | None:
     given = math.prod(size for size in wanted if isinstance(size, int) and size > 0)
     message = f"{broken.label} to {wanted} does not fit {shape}"
     if shape.strides is not None and "stride" in broken.words:
-        turned = f"{broken.label} cannot lay {shape} out as {wanted}: its values do not lie in a row in memory"
+        turned = f"{broken.label} cannot view {shape} as {wanted}: it is not contiguous in memory"
         edit = ReplaceOp(broken.step.id, "torch.reshape", FrozenMap(shape=wanted))
-        return turned, "A transposed tensor shares the memory of the one before; reshape copies it.", (
+        return turned, "A transposed tensor is a view of the original memory; reshape copies it.", (
             Cure("Use torch.reshape instead", (edit,)),)  # fmt: skip
     if flat is None:
         return message, f"{given} values do not go into {shape}.", ()
-    reason = f"A sample of {shape} has {flat} values, {wanted} takes {given} in a row."
+    reason = f"A sample of {shape} has {flat} values, {wanted} takes {given} at a time."
     return message, reason, (broken.set(param, (-1, flat)),)
 
 
@@ -48,7 +48,7 @@ def no_unflatten(broken: Broken) -> Told | None:
         for new in options
         if new.count(-1) == 1 and isinstance(size, int) and size % abs(math.prod(new) or size + 1) == 0
     )
-    return message, f"It holds {size} values, and the product of the sizes must be as many.", cures[:1]
+    return message, f"It has {size} values, and the product of the sizes must equal that.", cures[:1]
 
 
 def no_axes(broken: Broken) -> Told | None:
@@ -59,8 +59,8 @@ def no_axes(broken: Broken) -> Told | None:
     natural = (0, *range(2, rank), 1) if rank > 2 else tuple(range(rank))
     cures = (broken.set("dims", natural),)
     if len(dims) == rank:
-        return f"permute to {dims} does not fit {wire.type}", f"Each of 0 to {rank - 1} is named once.", cures
-    return f"permute names {len(dims)} dimensions, {wire.type} has {rank}", "Each dimension is named once.", cures
+        return f"permute to {dims} does not fit {wire.type}", f"Each of 0 to {rank - 1} must be named once.", cures
+    return f"permute names {len(dims)} dimensions, {wire.type} has {rank}", "Each dimension must be named once.", cures
 
 
 def out_of_range(broken: Broken) -> Told | None:
@@ -74,7 +74,7 @@ def out_of_range(broken: Broken) -> Told | None:
         dims = value if isinstance(value, tuple) else (value,)
         if "dim" not in param.name or all(type(dim) is int and -rank <= dim < rank for dim in dims):
             continue
-        message = f"{broken.name} has {param.name}={value}, which {wire.type} has not"
+        message = f"{broken.name} has {param.name}={value}, which {wire.type} does not have"
         reason = f"{wire.type} has the dimensions 0 to {rank - 1}; -1 is the last."
         new: Any = tuple(dim for dim in dims if type(dim) is int and -rank <= dim < rank) or (-1,)
         new = new if isinstance(value, tuple) else -1
@@ -120,7 +120,7 @@ def no_piece(broken: Broken) -> Told | None:
         start, length = broken.param("start", 0), broken.param("length")
         if type(start) is not int or type(length) is not int or start + length <= size:
             return None
-        message = f"{broken.label} wants {length} from {start} on, and {first.type} ends at {size}"
+        message = f"{broken.label} expects {length} from {start} on, and {first.type} ends at {size}"
         fits = 0 <= start < size
         return message, reason, (broken.set("length", size - start) if fits else broken.set("start", 0),)
     name = "index" if broken.spec.key == "torch.select" else "k"
@@ -140,7 +140,7 @@ def no_expand(broken: Broken) -> Told | None:
     if new == sizes:
         return None
     message = f"{broken.label} to {sizes} does not fit {wire.type}"
-    return message, "Only a dimension of 1 can be stretched; −1 leaves one as it is.", (broken.set("size", new),)
+    return message, "Only a dimension of 1 can be expanded; −1 keeps a dimension.", (broken.set("size", new),)
 
 
 def no_halves(broken: Broken) -> Told | None:
@@ -150,7 +150,7 @@ def no_halves(broken: Broken) -> Told | None:
     even = [i for i, size in enumerate(wire.shape) if isinstance(size, int) and size % 2 == 0]
     message = f"{broken.label} cannot halve dimension {along[0]} of {wire.type}"
     cures = (broken.set("dim", even[-1]),) if even else ()
-    return message, f"It has {along[1]}, and one half gates the other.", cures
+    return message, f"It has {along[1]}; it must be even, as one half gates the other.", cures
 
 
 # --- Pixels
@@ -194,7 +194,7 @@ def no_unshuffle(broken: Broken) -> Told | None:
     height, width = wire.shape[-2:]
     if not isinstance(height, int) or not isinstance(width, int) or not (height % factor or width % factor):
         return None
-    message = f"{broken.label} cannot part {height}×{width} into blocks of {factor}×{factor}"
+    message = f"{broken.label} cannot split {height}×{width} into blocks of {factor}×{factor}"
     reason = f"Both sides of {wire.type}, from {wire.source.name}, must be divisible by {factor}."
     pad = broken.before(wire, "nn.ZeroPad2d", padding=(0, -width % factor, 0, -height % factor))
     fitting = next((r for r in divisors(math.gcd(height, width), factor) if r > 1), None)

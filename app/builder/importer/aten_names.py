@@ -83,7 +83,7 @@ def form_of(target: Any) -> Callable[..., Any]:
     if isinstance(target, BuiltinFunctionType) and target.__module__ in ("_operator", "operator"):
         return target
     if getattr(target, "namespace", "") != "aten":
-        raise NoForm(f"{getattr(target, '__name__', target)} is no function of torch's core")
+        raise NoForm(f"{getattr(target, '__name__', target)} is not a core function of torch")
     name = str(target).split(".")[1]
     if name in _NEVER:
         raise NoForm(f"aten.{name} is not among the ops")

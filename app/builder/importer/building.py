@@ -155,7 +155,7 @@ class _Drawing:
             if buffers.issuperset(names) and not any(map(self.whole, owners)):
                 continue  # nobody changes them, so that two with the same values are as good
             if not ways.covers(path) and (buffers.intersection(names) or not tie(root, names, path)):
-                why = f"{names[0]} and {names[-1]} are one tensor, and a drawing has each by one name"
+                why = f"{names[0]} and {names[-1]} are the same tensor, which a network can hold under one name only"
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
 
     def _drafted(self, ways: GivingWay, training: bool) -> tuple[Draft, bool]:

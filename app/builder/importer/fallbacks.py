@@ -82,14 +82,14 @@ class GivingWay:
         if words is not None and doubt and doubt not in self.accepted:
             self.accepted.add(doubt)
         elif words is not None:
-            words = f"; nor can it be one node: {words}" if words and self._own is not None else ""
+            words = f"; and it cannot become one node: {words}" if words and self._own is not None else ""
             raise type(error)(f"{error}{words}", path, error.why) from error
 
     def set_apart(self, path: str, why: str) -> None:
         """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""
         words = self._node_around(path, why, source_lines.of_forward(type(self._model.get_submodule(path))))
         if words is not None:
-            words = f"it cannot be one node: {words}" if words else "what is around it is one node already"
+            words = f"it cannot become one node: {words}" if words else "it is inside a module that is one node already"
             raise TraceError(words, path, why, False)
 
     def _node_around(self, path: str, why: str, place: Place | None) -> str | None:
@@ -117,7 +117,7 @@ class GivingWay:
         except Exception as wrong:
             if error.why == VALUES:  # it did not come as far as that
                 name = type(self._model).__name__
-                raise TraceError(f"{name} does not take what arrives: {words_of(wrong)}", "") from wrong
+                raise TraceError(f"{name} does not accept its input: {words_of(wrong)}", "") from wrong
             raise error from None  # who followed it names the place
         self._runs = True
 
@@ -165,7 +165,7 @@ class GivingWay:
     def _one_node(self, path: str, module: nn.Module, why: str, place: Place | None) -> None:
         """Make it one node, and with it every other that is the same. Raises Unbound."""
         if self._own is None:
-            raise Unbound(f"{type(module).__name__} is no class of a file of yours")
+            raise Unbound(f"{type(module).__name__} is not defined in a custom layer file")
         spec, params = self._own.stand_in(module)
         self._set(path, Apart(module, spec, params), Fallback(path, type(module).__name__, OPAQUE, why, place))
         for other, twin in self._model.named_modules():

@@ -41,7 +41,7 @@ class Report:
 
     def told(self, given: str) -> tuple[str, ...]:
         """All of them, a sentence each; `given` are the shapes of the example."""
-        loops = (f"Loop over {count} steps ({place}) was unrolled: the drawing takes {count} steps only."
+        loops = (f"Loop over {count} steps ({place}) was unrolled: the network always takes {count} steps."
                  for place, count in self._loops.items() if count > 1)  # fmt: skip
         return (*loops, *self._told_sizes(given), *self._others)
 
@@ -49,7 +49,7 @@ class Report:
         for (file, function), lines in self._sizes.items():
             named = ", ".join(map(str, sorted(lines)[:_MOST])) + (" and more" if len(lines) > _MOST else "")
             where = f"{function}, line{'s' if len(lines) > 1 else ''} {named} of {Path(file).name}"
-            yield f"A decision on sizes ({where}) was taken as for {given}: other sizes may take another way."
+            yield f"A decision on sizes ({where}) was fixed as for {given}: other sizes may take another branch."
 
 
 def of_arguments(model: nn.Module, args: Collection[Any], kwargs: Collection[str]) -> Iterator[str]:
@@ -62,7 +62,7 @@ def of_arguments(model: nn.Module, args: Collection[Any], kwargs: Collection[str
             and (number >= len(args) or one.kind is one.KEYWORD_ONLY)]  # fmt: skip
     if left:
         told = ", ".join(f"{one.name}={one.default!r:.30}" for one in left)
-        yield f"{type(model).__name__}.forward was followed with {told}: the drawing has no such inputs."
+        yield f"{type(model).__name__}.forward was traced with {told}: the network has no such inputs."
 
 
 def of_results(model: nn.Module, outputs: Collection[Any], changed: Collection[str]) -> Iterator[str]:
@@ -70,10 +70,10 @@ def of_results(model: nn.Module, outputs: Collection[Any], changed: Collection[s
     plain = [repr(leaf)[:30] for leaf in outputs if not isinstance(leaf, fx.Node)]
     if plain and len(plain) < len(outputs):
         told = ", ".join(plain)
-        yield f"{type(model).__name__}.forward gives {told} beside its tensors: the drawing gives the tensors alone."
+        yield f"{type(model).__name__}.forward gives {told} besides its tensors: the network returns only the tensors."
     if changed:
         told = " and ".join(changed)
-        yield f"{type(model).__name__}.forward changes {told} in place: the drawing leaves what it is given as it is."
+        yield f"{type(model).__name__}.forward changes {told} in place: the network does not change its inputs."
 
 
 @cache

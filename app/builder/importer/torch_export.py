@@ -85,7 +85,7 @@ class Replay:
                 return leaf
             known = leaf.known if type(leaf) in PROXIES else leaf
             if known != spec.arg.value and repr(known) != repr(spec.arg.value):  # the other value is in the export
-                why = "what was exported of it holds for one value of an argument, and it is called with others"
+                why = "its export is specialised to one value of an argument, and it is called with others"
                 raise TraceError(f"{type(module).__name__} cannot be followed: {why}", None, why, False)
             return spec.arg.value
         if spec.kind is InputKind.CONSTANT_TENSOR:
@@ -192,7 +192,7 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
             raise
         except Exception as error:  # whatever it is, the two were not found equal
             raise NotExported(_first_line(error)) from error
-    raise NotExported("what torch.export makes of it has other outputs or other gradients")
+    raise NotExported("its torch.export graph gives different outputs or gradients")
 
 
 def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool) -> Replay:
@@ -251,7 +251,7 @@ def _limited() -> Iterator[None]:
         return
 
     def late(*_: Any) -> None:
-        raise NotExported(f"torch.export had not come to its end after {PATIENCE:.0f} s")
+        raise NotExported(f"torch.export did not finish within {PATIENCE:.0f} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
@@ -291,7 +291,7 @@ def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> N
     except Exception:  # it was made for the other batch
         same = False
     if not same:
-        raise NotExported("what torch.export makes of it holds for one batch size alone")
+        raise NotExported("its torch.export graph is specialised to one batch size")
 
 
 def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool) -> list[Any]:

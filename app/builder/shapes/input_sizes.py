@@ -59,10 +59,10 @@ def read_shape(text: str) -> Shape:
     bare = re.sub(r"^[NnBb]\s*[×x*,]\s*", "", bare)  # the batch is never a part of it
     parts = re.split(r"\s*[×xX*,]\s*|\s+", bare) if bare else []
     if not parts or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise ShapeError("Write a shape without the batch, such as 3×224×224.")
+        raise ShapeError("Enter a shape without the batch, such as 3×224×224.")
     shape = tuple(map(int, parts))
     if len(shape) > MOST_DIMENSIONS:
-        raise ShapeError(f"A sample has at most {MOST_DIMENSIONS} dimensions here.")
+        raise ShapeError(f"At most {MOST_DIMENSIONS} dimensions here.")
     if not all(1 <= size <= LARGEST for size in shape):
         raise ShapeError(f"Each size is 1 to {LARGEST:,}.")
     return shape

@@ -68,7 +68,7 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
         return Failed(_words(error), _real_words(spec, params, inputs, REAL_BATCH))
     drawn = next((value.dtype for value in outcome.outputs if isinstance(value, TensorType)), "")
     if drawn.startswith(ops.UNDRAWN.get(spec.key, ())) and params.get("training") is not False:
-        return Failed(f"torch draws no random numbers of {drawn}; take a floating-point dtype", dtype=True)
+        return Failed(f"torch cannot draw random {drawn}; choose a floating-point dtype", dtype=True)
     other = any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value))
     other = other or (spec.kind == "module" and params.get("dtype") is not None)
     large = sum(_values(value, PROBE_BATCH) for value in outcome.outputs) > _LARGEST_REAL_OUTPUT
@@ -119,7 +119,7 @@ def _wrong_range(params: FrozenMap[str, Any]) -> str:
     low, high = params.get("low"), params.get("high")
     whole = params.get("dtype", DType("float32")).name.startswith(("int", "uint"))
     if whole and any(type(bound) is float for bound in (low, high)):
-        return f"low and high of whole numbers are whole numbers, not {low} and {high}"
+        return f"low and high of an integer dtype must be ints, not {low} and {high}"
     return f"low={low} is not below high={high}" if None not in (low, high) and not low < high else ""
 
 
@@ -300,7 +300,7 @@ def _outputs(spec: OpSpec, params: FrozenMap[str, Any], first: Any, second: Any)
     if not isinstance(first, tuple | list) or (count == 1 and not spec.outputs_by):
         return (_type(first, second),)
     if spec.outputs_by and len(first) != count:
-        raise ValueError(f"{spec.outputs_by} asks for {count} outputs, and {len(first)} come")
+        raise ValueError(f"{spec.outputs_by} sets {count} outputs, but {len(first)} are returned")
     return tuple(_type(a, b) for a, b in zip(first, second, strict=True) if a is not None)
 
 
@@ -309,7 +309,8 @@ def _type(first: Any, second: Any) -> ValueType:
         return TupleType(tuple(_type(a, b) for a, b in zip(first, second, strict=True)))
     if isinstance(first, int | float):
         if type(first) is not type(second):
-            raise ValueError(f"a number that is {first!r} with one batch size and {second!r} with another")
+            told = f"{first!r} for {BATCHES[0]} samples, {second!r} for {BATCHES[1]}"
+            raise ValueError(f"a number that depends on the batch size: {told}")
         return NumberType.of(first, second)
     sizes = tuple(_size(a, b) for a, b in zip(first.shape, second.shape, strict=True))
     strides = None
@@ -325,7 +326,7 @@ def _size(first: int, second: int) -> int | Dim:
     offset = first - scale * BATCHES[0]
     # Far below zero is where the line through the two points of a square meets N = 0.
     if rest or offset < -BATCHES[0]:
-        words = "a size that does not grow in step with the batch"
+        words = "a size that is not proportional to the batch size"
         raise ValueError(f"{words}: {first} for {BATCHES[0]} samples, {second} for {BATCHES[1]}")
     return Dim(scale, offset)
 

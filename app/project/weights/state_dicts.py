@@ -131,8 +131,8 @@ def net_infos(source: Source) -> Infos:
 
 SAME, DTYPE, SHAPE, MISSING, UNEXPECTED = "same", "dtype", "shape", "missing", "unexpected"
 KINDS = {
-    SAME: "fit", DTYPE: "fit in another dtype", SHAPE: "of another shape", MISSING: "missing in the file",
-    UNEXPECTED: "not of the net",
+    SAME: "fit", DTYPE: "fit in another dtype", SHAPE: "with another shape", MISSING: "missing in the file",
+    UNEXPECTED: "not in the net",
 }  # fmt: skip
 
 

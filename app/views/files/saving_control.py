@@ -41,7 +41,7 @@ class SavingControl(QObject):
         else:
             if self._window.banner.title() == FAILING:
                 self._window.banner.hide()
-            self._window.say("Checkpoints are being written again", words.partition(": ")[2].capitalize())
+            self._window.say("Checkpoints are being saved again", words.partition(": ")[2].capitalize())
 
     def _ended(self, _ending: object) -> None:
         if words := self._report.at_end():

@@ -110,13 +110,13 @@ def test_in_a_block_a_value_may_be_computed() -> None:
     assert after["out_channels"] == Expr("width * 3") and after["kernel_size"] == (3, 5)
     assert type_in(NET, "self.rate,", "self.rate / 2,").blocks["Unit"].graph.nodes["d"].params["p"] == Expr("rate / 2")
     assert "There is no parameter depth" in refusal(NET, "width * 2", "depth * 2")
-    assert "more than names, numbers" in refusal(NET, "width * 2", "__import__('os').getpid()")
-    assert "no parameters to name" in refusal(NET, "std=0.5", "std=width")
+    assert "use names, numbers" in refusal(NET, "width * 2", "__import__('os').getpid()")
+    assert "no parameters to refer to" in refusal(NET, "std=0.5", "std=width")
 
 
 def test_defaults_of_a_block() -> None:
     assert type_in(NET, "width=8", "width=16").blocks["Unit"].params[0].default == 16
-    assert "wants a whole number" in refusal(NET, "width=8", "width='a'")
+    assert "expects an int" in refusal(NET, "width=8", "width='a'")
     assert "exposes" in refusal(NET, "in_channels=4, width=4)", "in_channels=5, width=4)")
     assert "change them in the inspector" in refusal(NET, "width=8", "broad=8")
 
@@ -128,7 +128,7 @@ def test_repeats_freezing_and_names() -> None:
     head = next(line for line in source_of(NET).text.split("\n") if "self.head = " in line).strip()
     assert type_in(NET, head, f"{head}.requires_grad_(False)").graph.nodes["l"].frozen
     assert type_in(NET, "self.head = ", "self.top = ").graph.nodes["l"].name == "top"
-    for name, words in (("stem", "in use"), ("forward", "Every nn.Module"), ("top.last", "stays"), ("_", "would do")):
+    for name, words in (("stem", "in use"), ("forward", "Every nn.Module"), ("top.last", "remains"), ("_", "is valid")):
         assert words in refusal(NET, "self.head = ", f"self.{name} = "), name
 
 
@@ -143,23 +143,23 @@ def test_indices_keys_and_initialisation() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("nn.Flatten()", "nn.Identity()", "replace it on the canvas"),
-        ("x = self.flat(x)", "y = self.flat(x)", "follow from the drawing"),
+        ("nn.Flatten()", "nn.Identity()", "replace the node on the canvas"),
+        ("x = self.flat(x)", "y = self.flat(x)", "Variable names are generated"),
         ("x = self.flat(x)", "x = self.head(x)", "is another layer"),
-        ("x = self.flat(x)", "x = self.flat(y)", "drawn by a wire"),
-        ("x = self.flat(x)", "x = self.flat(x); print(1)", "One line says one thing"),
-        ("x = self.flat(x)", "del x", "put another node on the canvas"),
-        ("x[..., 0]", "y[..., 0]", "drawn by a wire"),
+        ("x = self.flat(x)", "x = self.flat(y)", "set by a wire"),
+        ("x = self.flat(x)", "x = self.flat(x); print(1)", "One statement per line"),
+        ("x = self.flat(x)", "del x", "replace the node on the canvas"),
+        ("x[..., 0]", "y[..., 0]", "set by a wire"),
         ("nn.Flatten()", "nn.Flatten(size=2)", "has no argument size here; it has start_dim"),
-        ("nn.Flatten()", "nn.Flatten(1, 2, 3)", "with its name"),
+        ("nn.Flatten()", "nn.Flatten(1, 2, 3)", "by keyword"),
         ("nn.Flatten()", "nn.Flatten(1, start_dim=2)", "given twice"),
-        ("nn.Flatten()", "nn.Flatten(*[1])", "no value"),
-        ("nn.Flatten()", "nn.Flatten(**{})", "with its name"),
+        ("nn.Flatten()", "nn.Flatten(*[1])", "is not a value"),
+        ("nn.Flatten()", "nn.Flatten(**{})", "by keyword"),
         ("nn.Flatten()", "nn.Flatten(", "Python cannot read this"),
         ("nn.Flatten()", "nn.Flatten(\0)", "Python cannot read this"),
         ("nn.Flatten()", "(" * 500, "Python cannot read this"),
-        ('"last"', '"first"', "rename them in the inspector"),
-        ("self.head = ", "print(self.head) ; self.head = ", "One line says one thing"),
+        ('"last"', '"first"', "rename container layers in the inspector"),
+        ("self.head = ", "print(self.head) ; self.head = ", "One statement per line"),
         ("super().__init__()", "super().__init__(1)", "begins with this line"),
     ],
 )

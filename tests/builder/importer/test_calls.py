@@ -158,5 +158,5 @@ def test_a_size_that_stays_is_typed_as_none_in_a_block_too() -> None:
     assert param is not None
     assert parse_param(param, format_param((2, None))) == (2, None)
     assert parse_expression(param, "n*2, None") == (Expr("n*2"), None)
-    with pytest.raises(ParamError, match="None for a size that stays"):
+    with pytest.raises(ParamError, match="None for an unchanged size"):
         parse_param(param, "two")

@@ -148,11 +148,11 @@ def test_a_refused_wire_says_why_beside_the_pointer(table: Table) -> None:
         send_move(port, table.empty(), LEFT, NONE)
         send_move(port, table.body("conv1"), LEFT, NONE)
         assert table.canvas.word.isVisible()
-        assert table.canvas.word.text() == "conv1 leads to relu1; a wire back would make a loop"
+        assert table.canvas.word.text() == "conv1 leads to relu1; a wire back would make a cycle"
         QTest.mouseRelease(port, LEFT, NONE, table.body("conv1"))
 
     no_step(table, gesture)
-    assert table.said == ["conv1 leads to relu1; a wire back would make a loop"]
+    assert table.said == ["conv1 leads to relu1; a wire back would make a cycle"]
 
 
 def test_the_end_of_a_wire_is_taken_elsewhere(table: Table) -> None:

@@ -128,7 +128,7 @@ def test_a_block_has_a_page_of_its_own(desk: Desk) -> None:
     assert page.name.text() == "Wide"
 
 
-@pytest.mark.parametrize(("name", "words"), [("2x", "cannot name a class"), ("nn", "has a meaning in the code")])
+@pytest.mark.parametrize(("name", "words"), [("2x", "cannot name a class"), ("nn", "is reserved in the code")])
 def test_a_name_that_no_class_can_have_is_refused(desk: Desk, name: str, words: str) -> None:
     desk.enter()
     page = desk.inspector.block_page
@@ -228,8 +228,8 @@ def test_expressions_are_typed_where_numbers_are(desk: Desk) -> None:
     ("text", "words"),
     [
         ("width * 2", "Stage has no parameter width; it has channels"),
-        ("channels *", "out_channels: 'channels *' is no expression"),
-        ("channels ** 2", "more than names, numbers and + - * / // % allow"),
+        ("channels *", "out_channels: 'channels *' is not a valid expression"),
+        ("channels ** 2", "use names, numbers and + - * / // %"),
     ],
 )
 def test_a_bad_expression_is_refused_with_words(desk: Desk, text: str, words: str) -> None:
@@ -248,7 +248,7 @@ def test_a_field_is_exposed_by_its_menu_and_a_name(desk: Desk) -> None:
     prompt = row(desk, "stride").prompt
     assert prompt is not None and prompt.line.text() == "stride"
     desk.type(prompt.line, "max", Qt.Key.Key_Return)
-    assert "has a meaning in the code already" in prompt.problem.text()
+    assert "is reserved in the code" in prompt.problem.text()
     desk.type(prompt.line, "step", Qt.Key.Key_Return)
     assert row(desk, "stride").prompt is None
     assert inner(desk, "stride") == Expr("step")
@@ -265,7 +265,7 @@ def test_what_cannot_be_exposed_says_why(desk: Desk) -> None:
     desk.enter()
     desk.pick("c")
     action(desk, "in_channels", "Expose").trigger()
-    assert "taken from what arrives" in row(desk, "in_channels").problem.text()
+    assert "inferred from the input" in row(desk, "in_channels").problem.text()
 
 
 def test_the_menu_of_a_field_opens_by_key(desk: Desk) -> None:

@@ -173,4 +173,4 @@ def test_a_stale_or_broken_node_has_nothing_to_explain(inspector: Inspector, sel
     inspector.set_analysis(analyse(broken))
     section = inspector.node_page.shape
     assert section.chips == {} and section.story is None
-    assert any("does not run" in each for each in words(section))
+    assert any("It fails on its input" in each for each in words(section))

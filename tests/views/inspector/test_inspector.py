@@ -159,9 +159,9 @@ def test_ctrl_z_in_a_field_is_the_projects_undo(
     ("name", "text", "words"),
     [
         ("out_channels", "0", "out_channels must be at least 1, not 0"),
-        ("out_channels", "many", "out_channels wants a whole number, not 'many'"),
-        ("out_channels", "99999999999", "out_channels wants a whole number, not 99999999999"),
-        ("kernel_size", "x", "kernel_size wants a whole number or 2 whole numbers, not 'x'"),
+        ("out_channels", "many", "out_channels expects an int, not 'many'"),
+        ("out_channels", "99999999999", "out_channels expects an int, not 99999999999"),
+        ("kernel_size", "x", "kernel_size expects an int or 2 ints, not 'x'"),
     ],
 )
 def test_a_bad_value_is_refused_with_words(

@@ -49,7 +49,7 @@ class Bound:
         names = [port.name for port in spec.inputs if port.required] + [one.name for one in spec.params if one.required]
         missing = next((name for name in names if name not in given), None)
         if missing is not None:
-            raise Unbound(f"{spec.key} is called without {missing}, which a node of it needs")
+            raise Unbound(f"{spec.key} is called without {missing}, which its node needs")
 
 
 _FUNCTIONS: dict[Any, str] = {
@@ -189,7 +189,7 @@ class Binder:
         given: dict[str, Any] = {}
         for number, value in enumerate(args):
             if number >= len(names):
-                raise Unbound(f"{spec.key} takes {len(names)} arguments here, and {len(args)} are given")
+                raise Unbound(f"{spec.key} takes {len(names)} arguments here, but {len(args)} are given")
             name = names[number]
             param = spec.param(name)
             rest = args[number:]
@@ -226,9 +226,9 @@ class Binder:
             if value is None and not port.required:
                 return
             if isinstance(value, fx.Node):
-                raise Unbound(f"{spec.key} takes a list that another call gave as {name}")
+                raise Unbound(f"{spec.key} takes the output list of another call as {name}")
             if not all(isinstance(item, fx.Node) for item in value):
-                raise Unbound(f"{spec.key} takes tensors alone as {name}")
+                raise Unbound(f"{spec.key} takes only tensors as {name}")
             bound.ports[name] = list(value)
         elif port is not None and isinstance(value, fx.Node):
             bound.ports[name] = [value]
@@ -247,7 +247,7 @@ class Binder:
         if isinstance(value, fx.Node):
             wirable = spec.wirable(name)
             if wirable is not None and self._is_tensor(value) and "tensor" not in wirable.kind:
-                raise Unbound(f"{spec.key} takes a tensor as {name}, where a node of it takes a number")
+                raise Unbound(f"{spec.key} takes a tensor as {name}, where its node takes a number")
             if wirable is None:  # what decides how many outputs there are is read off the example
                 value = self.values[value]
             else:
@@ -290,7 +290,7 @@ class Binder:
             return Slice(*parts)
         if isinstance(value, list | tuple):
             if not all(type(one) is int for one in value):
-                raise Unbound("a tensor is indexed with a list of other values than whole numbers")
+                raise Unbound("a tensor is indexed with a list of values other than integers")
             return tuple(value)
         return self._item(bound, place, value)
 
@@ -325,7 +325,7 @@ def literal_of(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         name = str(value).removeprefix("torch.")
         if name not in DTYPES:
-            raise Unbound(f"{value} is no dtype of a project")
+            raise Unbound(f"{value} is not a supported dtype")
         return DType(name)
     if isinstance(value, tuple | list):
         return tuple(map(literal_of, value))
@@ -333,7 +333,7 @@ def literal_of(value: Any) -> Any:
         return bool(value)
     if value is None or value is Ellipsis or isinstance(value, bool | int | float | str | Slice):
         return value
-    raise Unbound(f"{value!r:.60} cannot be kept in a project")
+    raise Unbound(f"{value!r:.60} cannot be stored in a project")
 
 
 def functions(catalog: Catalog) -> dict[Any, str]:

@@ -159,7 +159,7 @@ class _Sheet:
     def _constant(self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool) -> None:
         """A tensor whose values must stand in the source."""
         if tensor.device.type == "meta":
-            raise Unbound("it reads a tensor past nn.Module, so that it is not known whose it is")
+            raise Unbound("it reads a tensor without nn.Module's attribute access, so its owner is unknown")
         op, params = constant_params(tensor, name)
         self.places[node] = (self._add(op, name, {**params, "persistent": persistent}).id, 0)
 
@@ -314,7 +314,7 @@ class _Sheet:
     def _wire(self, node: Any, made: DraftNode, port: str, index: int = 0) -> None:
         if node not in self.places:
             known = self.constants.get(node, node)
-            raise Unbound(f"{made.name} takes {known!r:.40} as {port}, which no wire carries")
+            raise Unbound(f"{made.name} takes {known!r:.40} as {port}, which a wire cannot carry")
         source, output = self.places[node]
         self.draft.wires.append((source, output, made.id, port, index))
 

@@ -66,7 +66,7 @@ def described(module: nn.Module, catalog: Catalog) -> tuple[OpSpec, dict[str, An
     """
     key = key_of(module, catalog)
     if key is None:
-        raise Unbound(f"{type(module).__name__} is no layer of the catalog")
+        raise Unbound(f"{type(module).__name__} is not a layer of the catalog")
     spec = catalog[key]
     params: dict[str, Any] = {}
     for param in spec.params:
@@ -121,10 +121,10 @@ def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
         with torch.device("meta"):
             made = Call.of(spec, FrozenMap(params)).target
     except Exception as error:  # torch's words are the reason
-        raise Unbound(f"{type(module).__name__} cannot be made from what it holds: {error}") from error
+        raise Unbound(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
     same = _held(made) == _held(module) and _says(made) == _says(module)
     if not same:
-        raise Unbound(f"{type(module).__name__} was changed after it was made")
+        raise Unbound(f"{type(module).__name__} was changed after construction")
 
 
 def _held(module: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -66,7 +66,7 @@ class OwnClasses:
             file = self._of_a_package(kind)
             layer = file.classes[0]
         if layer.reason:
-            raise Unbound(f"{kind.__name__} can be no layer: {layer.reason}")
+            raise Unbound(f"{kind.__name__} cannot be a layer: {layer.reason}")
         spec = next(spec for spec in file.specs if spec.key == file.key(layer))
         params = _arguments(module, layer, spec)
         _check(module, spec, params, layer.name)
@@ -76,11 +76,11 @@ class OwnClasses:
         name, file = kind.__name__, self.file.name
         layer = next((one for one in self.file.classes if one.name == name), None)
         if layer is None and name.startswith("_"):
-            raise Unbound(f"{name} begins with an underscore, so {file} keeps it to itself")
+            raise Unbound(f"{name} begins with an underscore, so it is private to {file}")
         if layer is None:
-            raise Unbound(f"the text of {file} does not say that {name} is a layer; write nn.Module among its bases")
+            raise Unbound(f"in {file}, {name} is not visibly a layer; write nn.Module among its bases")
         if layer.reason:
-            raise Unbound(f"{name} can be no layer: {layer.reason}")
+            raise Unbound(f"{name} cannot be a layer: {layer.reason}")
         return layer
 
     def _of_a_package(self, kind: type[nn.Module]) -> CustomFile:
@@ -88,7 +88,7 @@ class OwnClasses:
         if kind in self._packaged:
             return self._packaged[kind]
         if self._folder is None:
-            raise Unbound(f"{kind.__name__} is no class of {self.file.name}")
+            raise Unbound(f"{kind.__name__} is not a class of {self.file.name}")
         file = package_classes.layer_of(kind, self._folder, self.file.path.resolve().parent)
         if file.problem or (failed := self._load(file)):
             raise Unbound(file.problem or failed)
@@ -127,7 +127,7 @@ def _without_neighbours(folder: Path) -> Iterator[None]:
 def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, Any]:
     name, made = type(module).__name__, made_with(module)
     if made is None:
-        raise Unbound(f"nobody saw what {name} was made with")
+        raise Unbound(f"the constructor arguments of {name} are unknown")
     signature = inspect.signature(type(module).__init__)
     bound = signature.bind(module, *made.args, **made.kwargs)
     first, *given = bound.arguments.items()
@@ -136,10 +136,10 @@ def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, 
         if isinstance(value, NoLiteral):
             if value.value is not None and value.value is signature.parameters[argument].default:
                 continue
-            raise Unbound(f"{name} was made with {argument}={value.words}, which no project can keep")
+            raise Unbound(f"{name} was constructed with {argument}={value.words}, which a project cannot store")
         param = spec.param(argument)
         if param is None or param.call:
-            raise Unbound(f"{name} was made with {argument}, which cannot be set in a form")
+            raise Unbound(f"{name} was constructed with {argument}, which cannot be edited here")
         try:
             check_param(param, value)
         except ParamError as error:
@@ -163,7 +163,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
             if wholly_frozen(module):  # which a node says too
                 made.requires_grad_(False)
     except Exception as error:  # the words of its constructor are the reason
-        raise Unbound(f"{name} cannot be made anew: {type(error).__name__}: {error}") from error
+        raise Unbound(f"{name} cannot be constructed again: {type(error).__name__}: {error}") from error
     theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
     if mine.get("its class") == made_as:
         mine["its class"] = name
@@ -171,7 +171,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
         if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
             loose = place.endswith(_LOOSE)
             words = (
-                "is in no state_dict and is not the same in a new one" if loose else "was changed after it was made"
+                "is in no state_dict and differs in a new instance" if loose else "was changed after construction"
             )
             raise Unbound(f"{name}: {place.removesuffix(_LOOSE)} {words}")
 

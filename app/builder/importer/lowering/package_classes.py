@@ -50,11 +50,11 @@ def layer_of(kind: type[nn.Module], folder: Path, beside: Path) -> CustomFile:
     """The file that has a class as its only layer, in `folder`. Raises Unbound for a class that is not found by its
     path, or that stands in `beside`, the folder of the file that is imported."""
     if not importable(kind):
-        raise Unbound(f"{kind.__name__} of {kind.__module__} is not found there by its name, so no file can import it")
+        raise Unbound(f"{kind.__name__} of {kind.__module__} cannot be found there by name, so no file can import it")
     root = kind.__module__.partition(".")[0]
     home = getattr(importlib.import_module(root), "__file__", None) or ""
     if home and (Path(home).parent.parent if Path(home).name == "__init__.py" else Path(home).parent) == beside:
-        raise Unbound(f"{kind.__name__} is of {root} beside the file, which a project does not take along")
+        raise Unbound(f"{kind.__name__} is in {root} beside the file, which a project does not include")
     text = _text(kind)
     stem = re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}")
     path = folder / FOLDER / digest(text)[:16] / f"{stem}.py"

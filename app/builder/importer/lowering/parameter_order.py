@@ -32,7 +32,7 @@ def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
     """Layers that cannot be written with their parameters, and are partly frozen; and the reason in words."""
     for path, module in model.named_modules():
         if isinstance(module, nn.RNNBase | nn.RNNCellBase) and partly_frozen(module):
-            yield path, "some of its parameters learn and others do not, and a node does not say that of one layer"
+            yield path, "only some of its parameters are trainable, and a node freezes all or none"
 
 
 # --- Drafts

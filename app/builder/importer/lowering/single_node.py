@@ -31,7 +31,7 @@ def drawn_whole(model: nn.Module, spec: OpSpec, params: dict[str, Any], examples
     found = run_alone(model, args, kwargs)
     leaves = found if isinstance(found, tuple | list) and len(spec.outputs) > 1 else (found,)
     if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
-        raise DraftError(f"{draft.kind} returns a {type(found).__name__}, which no output of a drawing is")
+        raise DraftError(f"{draft.kind} returns a {type(found).__name__}, which an output cannot be")
     for number in range(len(leaves)):
         node = draft.add("output", f"output{number + 1}" if len(leaves) > 1 else "output", {})
         draft.wires.append((made.id, number, node.id, "input", 0))

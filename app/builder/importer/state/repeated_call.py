@@ -80,7 +80,7 @@ def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.N
         if one.op == "placeholder" and one not in outside:
             return "what arrives"
         if one.op == "call_module":
-            return "what a layer gives"
+            return "the output of a layer"
         if one.op == "get_attr" and isinstance(values[one], torch.nn.Parameter):
             found = PARAMETERS
         taken = one.all_input_nodes[:1] if name == "type_as" else one.all_input_nodes

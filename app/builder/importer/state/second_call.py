@@ -48,7 +48,7 @@ def check_again(
     try:
         other = second.follow(model, given[0], given[1], tracer.original)
     except TraceError as error:
-        raise _refused(model, first, f"it keeps {what} for its next call ({error.why})") from error
+        raise _refused(model, first, f"it stores {what} for its next call ({error.why})") from error
     if still := side_effects.differing(after, side_effects.facts(model, beside)):
         raise _refused(model, still[0], f"{side_effects.named(still[0])} changes at every call")
     _check_used(tracer, second, kept, set() if training else _let_go(model, before, after))
@@ -56,11 +56,11 @@ def check_again(
     carried = {node: mine[kept[key][1]] for node, key in _carried(second).items() if kept[key][1] in mine}
     theirs = hashes(other, second.constants, carried)
     if _outputs(frame, mine) != _outputs(other, theirs):
-        raise _refused(model, first, f"it does something else once {what} is set")
+        raise _refused(model, first, f"it behaves differently once {what} is set")
     for where in dict.fromkeys(place for place, _ in kept.values()):
         kind = type(model.get_submodule(where[0])).__name__
         name = side_effects.named(("", where[1]))  # as in its class: there may be many of it
-        tracer.report.add(f"{name} of {kind} keeps values of the last call: the drawing does not.")
+        tracer.report.add(f"{name} of {kind} stores values of the last call: the network does not.")
 
 
 def _check_used(

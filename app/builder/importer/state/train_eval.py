@@ -25,7 +25,7 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
         return
     places = {told.of(source, output): (source, output) for source, output, *_ in training.wires}
     if not all(what in places for what in other):
-        words = "in evaluation it computes what it does not in training, and a drawing has one way only"
+        words = "it computes something in eval mode that it does not in training, and a network has one path only"
         raise DraftError(f"{training.kind}: {words}")
     for node in training.outputs:
         training.nodes[node].params["when"] = "training"
@@ -68,10 +68,10 @@ def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
 
 
 def check_chance(training: Draft, evaluation: Draft | None) -> None:
-    """Raise DraftError for a function that drops out in evaluation too: its op does so in training alone."""
+    """Raise DraftError for a function that drops out in eval mode too: its op does so in training alone."""
     for node in (evaluation or training).nodes.values():
         if node.params.get(IN_TRAINING.get(node.op, ""), 0.0):
-            raise DraftError(f"{training.path or training.kind}: {node.op} drops out in evaluation too", training.path)
+            raise DraftError(f"{training.path or training.kind}: {node.op} drops out in eval mode too", training.path)
     inner = [node.inner for node in (evaluation or training).nodes.values() if node.inner]
     for draft in inner:
         check_chance(draft, None)

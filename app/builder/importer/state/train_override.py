@@ -109,7 +109,7 @@ def check_apart(model: nn.Module, path: str, training: bool) -> None:
     part.train(training)
     if as_held != {name: module.training for name, module in part.named_modules()}:
         owner = next((one for one in _upwards(path) if overrides(model.get_submodule(one))), "")
-        why = "its train() holds the mode of what is in it"
+        why = "its train() fixes the mode of its submodules"
         raise TraceError(f"{owner or type(model).__name__} cannot be followed: {why}", owner, why, False)
 
 

@@ -86,7 +86,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
         put(getattr(numpy, "random", None), name, f"it draws random numbers with numpy.random.{name}")
     for name in _SEEDS:
         for module in (torch, torch.random):
-            put(module, name, f"it sets the state of torch's random numbers (torch.{name})")
+            put(module, name, f"it sets the state of torch's random number generator (torch.{name})")
     try:
         yield
     finally:

@@ -109,7 +109,7 @@ class Views:
     def _again(self, link: Link, base: fx.Node) -> fx.Node:
         """The same view of what its base became."""
         if link.chain is None:
-            raise NoWayBack("a submodule gives back a part of what it takes, which is changed in place later")
+            raise NoWayBack("a submodule returns a view of its input, which is later changed in place")
         new = {link.taken: base}
         made = base
         for node in link.chain:
@@ -149,7 +149,7 @@ class Views:
     def _written_back(self, link: Link, part: fx.Node) -> fx.Node:
         """What the base of a view is after the view became `part`."""
         if not link.chain:
-            raise NoWayBack("what a submodule gives back is a part of what it takes, and is changed in place")
+            raise NoWayBack("a submodule returns a view of its input, and it is changed in place")
         node, base = link.chain[-1], link.base
         name, shape = self._name(link.chain[0]), tuple(self._values[base].shape)
         if name in _SAME_NUMBERS:
@@ -162,7 +162,7 @@ class Views:
             return self._made("call_method", "permute", (part, _inverse(node)))
         index = self._index(name, link.chain)
         if index is None:
-            raise NoWayBack(f"what {name} gives shares its memory with what it takes, and is changed in place")
+            raise NoWayBack(f"the output of {name} aliases its input, and is changed in place")
         return self._made("call_function", set_item, (base, index, part))
 
     def _name(self, node: fx.Node) -> str:

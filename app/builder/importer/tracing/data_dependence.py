@@ -37,15 +37,15 @@ class Questions:
 
     def _learns(self, node: fx.Node) -> bool:
         if node.op != "get_attr":
-            words = f"A branch asks whether a value needs a gradient ({source_lines.here()})"
-            self._tracer.doubt(grad_regions.GRAD_MODE, f"{words}: the drawing takes the way of training.")
+            words = f"A branch depends on requires_grad of a value ({source_lines.here()})"
+            self._tracer.doubt(grad_regions.GRAD_MODE, f"{words}: the network takes the training branch.")
         return bool(self._tracer.gradients.learns(node, self._tracer.root))
 
     def number(self, node: fx.Node, value: Any) -> Any:
         """A value that Python takes as it is, and so for good. Raises TraceError where that does not hold."""
         tracer = self._tracer
         if isinstance(value, torch.Tensor):
-            raise TraceError(f"{tracer.where()} {DEPENDS} (a branch asks a tensor)", None, VALUES)
+            raise TraceError(f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)", None, VALUES)
         place = source_lines.asked()
         if place is None:
             return value  # torch asks, and means no more by it than the call that it is part of
@@ -53,7 +53,7 @@ class Questions:
             if self._of_sizes(node):
                 self.report.number(place, value)
             return value
-        words = f"What hangs on the number of samples ({place}) is drawn for {self._batch()} of them."
+        words = f"Code that depends on the number of samples ({place}) is fixed for {self._batch()} of them."
         tracer.doubt("what it does depends on the number of samples", words)
         return value
 

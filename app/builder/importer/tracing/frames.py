@@ -89,10 +89,10 @@ class Frame:
     recorded: bool = True
 
 
-COMPILED = "it is compiled by torch.jit, and its code is no Python any more"
-RECURSIVE = "it calls itself"
+COMPILED = "it is compiled by torch.jit, so its Python code is not available"
+RECURSIVE = "it calls itself recursively"
 VALUES = "what it does depends on the values of the data"
-DEPENDS = "cannot be followed: " + VALUES + ", and a drawing does not"
+DEPENDS = "cannot be followed: " + VALUES + ", and a network's graph is fixed"
 
 
 def first_sentence(error: Exception) -> str:
@@ -112,7 +112,7 @@ def not_taken(path: str, module: nn.Module, given: Any) -> str:
     shapes = ["×".join(map(str, leaf.shape)) or "one number" for leaf in tree_flatten(given)[0]
               if isinstance(leaf, Tensor)]  # fmt: skip
     layer = f"{type(module).__name__}({module.extra_repr()})"
-    return f"{path}, {layer}, does not take what arrives ({', '.join(shapes)})"
+    return f"{path}, {layer}, does not accept its input ({', '.join(shapes)})"
 
 
 def leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:

@@ -34,8 +34,8 @@ def watched(tracer: Tracer) -> Iterator[None]:
 
     def is_enabled() -> bool:
         if tracer.following and source_lines.called_by_theirs():
-            words = f"A branch asks whether gradients are recorded ({source_lines.here()})"
-            tracer.doubt(GRAD_MODE, f"{words}: the drawing takes the way of training.")
+            words = f"A branch depends on torch.is_grad_enabled ({source_lines.here()})"
+            tracer.doubt(GRAD_MODE, f"{words}: the network takes the training branch.")
         return enabled()
 
     def switched(mode: Any) -> None:
@@ -50,8 +50,8 @@ def watched(tracer: Tracer) -> Iterator[None]:
         if tracer.following:
             if getattr(self, "_wanted", absent or self._enabled):
                 raise tracer.refused(f"it computes under autocast on {self.device}")
-            words = f"A region without autocast ({source_lines.here()}) is drawn without one"
-            tracer.report.add(f"{words}: under mixed precision it is cast like what is around it.")
+            words = f"A region without autocast ({source_lines.here()}) is imported without it"
+            tracer.report.add(f"{words}: under mixed precision it is cast like its surroundings.")
         return enter(self)
 
     torch.is_grad_enabled, torch._C._set_grad_enabled = is_enabled, switched  # type: ignore[assignment]
@@ -65,8 +65,8 @@ def watched(tracer: Tracer) -> Iterator[None]:
 
 def checkpoint_words() -> str:
     """What is to be said of a checkpoint, which is drawn as what runs in it."""
-    words = f"A checkpoint ({source_lines.here()}) is drawn as plain calls"
-    return f"{words}: choose in the training settings which modules are computed again in backward."
+    words = f"A checkpoint ({source_lines.here()}) is imported as plain calls"
+    return f"{words}: choose in the training settings which modules are recomputed in backward."
 
 
 class Gradients:

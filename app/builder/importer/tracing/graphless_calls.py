@@ -78,7 +78,7 @@ class Outside(TorchFunctionMode):
         before = torch.get_rng_state()
         found = func(*args, **given)
         if given.get("generator") is not None:
-            raise self._tracer.refused("it draws random numbers of a generator of its own")
+            raise self._tracer.refused("it draws random numbers from its own torch.Generator")
         if not torch.equal(before, torch.get_rng_state()):
-            raise self._tracer.refused(f"it draws random numbers with {name} that are no call of the graph", True)
+            raise self._tracer.refused(f"it draws random numbers with {name} outside the graph", True)
         return found

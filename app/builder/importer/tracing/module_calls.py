@@ -35,7 +35,7 @@ class Modules:
         path = tracer.names.of_module(module, running.path)
         if path is None:
             kind = type(module).__name__
-            raise tracer.refused(f"a {kind} is made while it runs, or kept where torch does not look for modules", True)
+            raise tracer.refused(f"a {kind} is constructed in forward, or not registered as a submodule", True)
         if any(frame.module is module for frame in tracer.frames):
             raise TraceError("", path, RECURSIVE)
         tracer.arrived.setdefault(path, tree_map(tracer.known, (args, kwargs)))
@@ -80,15 +80,15 @@ class Modules:
         """What a Function of the model's own gives. Raises TraceError."""
         if function is torch.utils.checkpoint.CheckpointFunction:
             return self._run_again(*args)
-        raise self._tracer.refused(f"{function.__name__} has a backward of its own", True)
+        raise self._tracer.refused(f"{function.__name__} has a custom backward", True)
 
     def _run_again(self, run: Callable[..., Any], _preserve: bool, *args: Any) -> Any:
-        """What a checkpoint of the older kind runs, which learns only if what arrives asks for its gradient."""
+        """What a checkpoint of the older kind runs, which trains only if its input requires grad."""
         tracer = self._tracer
         nodes = [tracer.latest(arg.node) for arg in args if type(arg) in PROXIES]
         asked = max((tracer.gradients.learns(node, tracer.root) for node in nodes), default=grad_regions.NEVER)
         if asked is not grad_regions.ALWAYS:
-            raise tracer.refused("checkpoint(use_reentrant=True) learns only if what arrives asks for its gradient")
+            raise tracer.refused("checkpoint(use_reentrant=True) trains only if its input requires grad")
         self.begin_checkpoint()
         found = run(*args)
         self.checkpoints -= 1

@@ -133,15 +133,15 @@ def with_hooks(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., 
 def gradient_hooks(model: nn.Module) -> Iterator[tuple[str, str]]:
     """Submodules whose gradients a hook may change, and the reason in words; innermost first."""
     if any(getattr(nn.modules.module, f"_global_{kind}_hooks") for kind in _KINDS):
-        yield "", "torch has a hook on all modules"
+        yield "", "a global module hook is registered in torch"
     for path, module in reversed(list(model.named_modules())):
         if module._backward_hooks or module._backward_pre_hooks:
-            yield path, "it has a hook on its gradients, and a drawing has none"
+            yield path, "it has a backward hook, which a network cannot have"
         for name, parameter in module._parameters.items():
             if parameter is not None and getattr(parameter, "_backward_hooks", None):
-                yield path, f"{name} has a hook on its gradient, and a drawing has none"
+                yield path, f"{name} has a gradient hook, which a network cannot have"
             elif parameter is not None and getattr(parameter, "_post_accumulate_grad_hooks", None):
-                yield path, f"{name} has a hook on its gradient, and a drawing has none"
+                yield path, f"{name} has a gradient hook, which a network cannot have"
 
 
 # --- Results

@@ -35,14 +35,14 @@ def is_in_place(kind: str, target: Any) -> bool:
 def check_call(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise TraceError for a call that leaves something behind, or that computes otherwise than its arguments say."""
     if kwargs.get("generator") is not None:
-        raise tracer.refused("it draws random numbers of a generator of its own")
+        raise tracer.refused("it draws random numbers from its own torch.Generator")
     if kwargs.get("out") is not None:
-        raise tracer.refused("it writes into a tensor that is given as out")
+        raise tracer.refused("it writes into a tensor passed as out=")
     for device in _AUTOCAST:
         if torch.is_autocast_enabled(device):
             raise tracer.refused(f"it computes under autocast on {device}")
     if tracer.modules.checkpoints and _moves_statistics(tracer, kind, target, args, kwargs):
-        raise tracer.refused("a checkpoint in it moves the statistics of a normalization twice")
+        raise tracer.refused("a checkpoint in it updates normalization statistics twice")
     if kind == "call_method":
         _check_method(tracer, target, args)
     elif target is operator.setitem and type(args[0]) not in PROXIES:
@@ -51,17 +51,17 @@ def check_call(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kw
 
 def _check_method(tracer: Tracer, name: str, args: tuple[Any, ...]) -> None:
     if name in _HOOKS:
-        raise tracer.refused("it puts a hook on the gradient of a value")
+        raise tracer.refused("it registers a hook on a value's gradient")
     if name == "__setitem__" or is_in_place("call_method", name):
         if type(args[0]) not in PROXIES:
             _check_written(tracer, args[0])
         elif name == "requires_grad_" and args[0].node.op == "get_attr":
-            raise tracer.refused(f"it changes whether {args[0].node.target} learns")
+            raise tracer.refused(f"it changes requires_grad of {args[0].node.target}")
 
 
 def _check_written(tracer: Tracer, tensor: Any) -> None:
     if isinstance(tensor, torch.Tensor):
-        raise tracer.refused("it writes into a tensor that is no value of the graph")
+        raise tracer.refused("it writes into a tensor outside the graph")
 
 
 def _moves_statistics(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -146,12 +146,12 @@ class Tracer(fx.Tracer):
         state = unseen_random.state()
         result = forward(module, *given, **named)
         if by := unseen_random.drawn_by(state, unseen_random.state()):
-            raise TraceError("", path, f"it draws random numbers with {by} that are no call of the graph", False)
+            raise TraceError("", path, f"it draws random numbers with {by} outside the graph", False)
         if frame.recorded and not torch.is_grad_enabled():
-            raise TraceError("", path, "it switches gradients off for whatever comes after it", False)
+            raise TraceError("", path, "it disables gradients for everything after it", False)
         if grad_regions.enabled_inside(frame, self.gradients.quiet):
             around = next(one.path for one in reversed(self.frames) if one.recorded)
-            raise TraceError("", around, f"{path} switches gradients on where it has them switched off", False)
+            raise TraceError("", around, f"{path} enables gradients where they are disabled", False)
         frame.outputs, frame.structure = tree_flatten(plain(result))
         known = [self.known(leaf) for leaf in frame.outputs]
         frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
@@ -221,7 +221,7 @@ class Tracer(fx.Tracer):
         if before is not after:
             quiet = after in self.gradients.quiet and before not in self.gradients.quiet
             if quiet and before.op != "get_attr" and self.gradients.learns(before, self.root):
-                raise self.refused("it changes a value in place where gradients are switched off")
+                raise self.refused("it changes a value in place with gradients disabled")
             self._told(lambda: self.views.change(before, after))
 
     def _told(self, asked: Callable[[], Any]) -> Any:
@@ -277,7 +277,7 @@ class Tracer(fx.Tracer):
     def _constant(self, value: torch.Tensor) -> fx.Node:
         """A tensor that is neither parameter nor buffer: made in `forward` or kept as a plain attribute."""
         if value.requires_grad:
-            raise self.refused("it takes a tensor that learns and is no parameter of the model")
+            raise self.refused("it uses a trainable tensor that is not a parameter of the model")
         node = self.frames[-1].graph.create_node("get_attr", f"constant_{id(value)}")
         self.values[node] = value.to("meta")
         self.constants[node] = value.detach().clone()  # it may be changed later, and is this here
@@ -307,7 +307,7 @@ class Tracer(fx.Tracer):
         self.values[node] = self._computed(kind, target, given, named)
         if (dtype := by_default(node, self.values)) is not None:
             if target not in FACTORIES:
-                raise self.refused(f"it computes in {dtype}, which is made torch's default where the model is")
+                raise self.refused(f"it computes in {dtype}, the default dtype where the model is constructed")
             node.kwargs = {**node.kwargs, "dtype": dtype}
         part = target is operator.getitem and isinstance(self.values[taken[0]], tuple | list) if taken else False
         if not torch.is_grad_enabled() or (part and taken[0] in self.gradients.quiet):
@@ -377,4 +377,4 @@ class Tracer(fx.Tracer):
         return builtins.iter([obj[number] for number in range(len(value))])
 
     def keys(self, obj: fx.Proxy) -> Any:
-        raise TraceError(f"{self.frames[-1].path}: ** of a value that is computed")
+        raise TraceError(f"{self.frames[-1].path}: ** of a computed value")

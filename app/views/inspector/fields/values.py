@@ -11,7 +11,15 @@ from typing import Any, Protocol
 from app.builder.catalog.catalog import Param
 from app.builder.expressions import Expr, expressions
 from app.builder.literals import AUTO, DTYPES, DType
-from app.builder.params import COMPUTED, ParamError, check_param, format_param, parse_expression, parse_param, wants
+from app.builder.params import (
+    COMPUTED,
+    ParamError,
+    check_param,
+    expectation,
+    format_param,
+    parse_expression,
+    parse_param,
+)
 from app.views.ui.widgets.numbers import show_number
 
 
@@ -115,7 +123,7 @@ def check(param: ParamLike, value: Any) -> None:
         _check_literal(param, value)
     elif param.kind == "str":
         if not isinstance(value, str) and not (value is None and param.optional):
-            raise ParamError(f"{param.name} wants a text")
+            raise ParamError(f"{param.name} expects a string")
     else:
         check_param(_of_catalog(param), value)
 
@@ -179,11 +187,11 @@ def wanted(param: ParamLike) -> str:
     """What the parameter takes, as a sentence."""
     if param.kind == "literal":
         several = f"{param.count} numbers" if param.count else "numbers with commas between, such as 0.5, 2"
-        words = f"wants {several}" + (" or None" if param.optional else "")
+        words = f"expects {several}" + (" or None" if param.optional else "")
     elif param.kind == "str":
-        words = "wants a text"
+        words = "expects a string"
     else:
-        words = wants(_of_catalog(param))
+        words = expectation(_of_catalog(param))
     return f"{param.name} {words}"
 
 
