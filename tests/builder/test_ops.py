@@ -13,7 +13,7 @@ from app.builder.catalog.catalog import SNAPSHOT, OpSpec, UnknownOp, catalog, du
 from app.builder.catalog.introspect import documentation, read_catalog
 from app.builder.codegen.tensor_literals import is_packed
 from app.builder.literals import AUTO, DType, Slice
-from app.builder.params import LONGEST, ParamError, check_node, check_param, format_param, parse_param, wants
+from app.builder.params import LONGEST, ParamError, check_node, check_param, expectation, format_param, parse_param
 from app.builder.shapes import meta_calls, shapes
 from app.builder.value_types import Dim, TensorType
 from app.project import file
@@ -153,7 +153,7 @@ class TestEveryParameter:
                     check_param(param, (value,) * (param.count or 1) if param.kind == "ints" else value)
 
     def test_says_what_it_wants(self, spec, param) -> None:
-        assert wants(param).startswith("expects ")
+        assert expectation(param).startswith("expects ")
 
     def test_auto_only_where_a_shape_tells(self, spec, param) -> None:
         if param.auto:

@@ -256,7 +256,7 @@ VIEW = net([("input", "x", {"shape": (3, 8)}), ("Tensor.size", "size", {}), ("Te
 def test_what_no_wire_can_give_is_said(target: str, port: str, says: str) -> None:
     with pytest.raises(rules.ConnectError) as told:
         rules.connect(VIEW, OPS, "size", 0, target, port)
-    assert str(told.value) == says
+    assert says in str(told.value)
 
 
 def test_wirable_parameters_and_their_parts() -> None:
