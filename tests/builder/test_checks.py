@@ -93,7 +93,7 @@ STRUCTURE = {
             given=ROW,
         ),
         "drop",
-        "10 values",
+        "10 output values",
     ),
     "a pool that leaves out two columns": (
         chain(("nn.MaxPool2d", "pool", {"kernel_size": 3}), ("nn.Conv2d", "conv", {})),
@@ -178,7 +178,7 @@ def test_an_embedding_of_ids_that_a_net_made_up_is_a_cut() -> None:
     graph = graph.without_edge(wire).with_node(Node("ids", "torch.argmax", "ids"))
     graph = graph.with_edge(Edge("fc", 0, "ids", "input")).with_edge(Edge("ids", 0, "embed", "input"))
     (problem,) = said(graph, ops)
-    assert "fc before it, with 50,240 parameters, keeps" in problem.reason
+    assert "fc before it, with 50,240 parameters, gets no gradient" in problem.reason
 
 
 # --- What loss and batches tell -----------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_an_output_that_no_input_leads_to() -> None:
                        ("parameter", "w", {}), ("nn.ReLU", "relu", {}), ("output", "z", {})]  # fmt: skip
     graph = net(rows, [("x", "fc"), ("fc", "y"), ("w", "relu"), ("relu", "z")])
     (problem,) = [each for each in analyse(graph).problems if each.node == "z"]
-    assert problem.message == "No Input reaches z" and "w alone" in problem.reason
+    assert problem.message == "No Input reaches z" and "depends only on w" in problem.reason
     mended = apply_cure(graph, catalog(), problem.cures[0])
     assert "z" not in mended.nodes and not [each for each in analyse(mended).problems if "No Input" in each.message]
 

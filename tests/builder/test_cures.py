@@ -196,7 +196,7 @@ FIRST = {
     "channels last into Conv2d": "Insert permute(0, 3, 1, 2)",
     "no channel dimension": "Add a channel dimension",
     "a picture into Linear": "Insert Flatten",
-    "features of a Linear": "Take in_features from the input",
+    "features of a Linear": "Infer in_features from the input",
     "add: a shortcut of other channels": "Insert Conv2d 1×1 after x",
     "add: wider on one side": "Insert Linear to 64 after b",
     "add: channels last": "Insert permute(0, 3, 1, 2) after b",

@@ -70,12 +70,12 @@ MISTAKES: dict[str, Mistake] = {
     "linear: another number of features": Mistake(
         behind((784,), "nn.Linear", {"in_features": 128}),
         ("Linear expects 128 features, gets 784 in N×784",),
-        ("Take in_features from the input",),
+        ("Infer in_features from the input",),
     ),
     "linear: another number of features, in a picture": Mistake(
         behind((3, 8, 8), "nn.Linear", {"in_features": 100}),
         ("expects 100 features, gets 8 in N×3×8×8",),
-        ("Insert Flatten and follow", "Take in_features from the input"),
+        ("Insert Flatten and follow", "Infer in_features from the input"),
     ),
     "linear: whole numbers": Mistake(
         behind((8,), "nn.Linear", dtype=INT64),
@@ -95,7 +95,7 @@ MISTAKES: dict[str, Mistake] = {
     "conv: channels": Mistake(
         behind((3, 8, 8), "nn.Conv2d", {"in_channels": 1}),
         ("Conv2d expects 1 channel, gets 3 in N×3×8×8",),
-        ("Take in_channels from the input",),
+        ("Infer in_channels from the input",),
     ),
     "conv: no channel dimension": Mistake(
         behind((28, 28), "nn.Conv2d"),
@@ -108,7 +108,7 @@ MISTAKES: dict[str, Mistake] = {
     "conv: what is no picture": Mistake(behind((10,), "nn.Conv2d"), ("Conv2d expects 4 dimensions, gets N×10",)),
     "conv: too small": Mistake(
         behind((3, 2, 2), "nn.Conv2d", {"kernel_size": 5}),
-        ("window of 5×5, larger than the 2×2",),
+        ("window of 5×5, larger than its input of 2×2",),
         ("Set padding=2", "Set kernel_size=2"),
     ),
     "conv: a tuple that is too small": Mistake(
@@ -133,17 +133,17 @@ MISTAKES: dict[str, Mistake] = {
         behind((100,), "nn.Conv1d"), ("Conv1d expects 3 dimensions, gets N×100",), ("Add a channel dimension",)
     ),
     "conv1d: too small": Mistake(
-        behind((4, 2), "nn.Conv1d"), ("window of 3, larger than the 2",), ("Set padding=1", "Set kernel_size=2")
+        behind((4, 2), "nn.Conv1d"), ("window of 3, larger than its input of 2",), ("Set padding=1", "Set kernel_size=2")
     ),
     "convtranspose: channels": Mistake(
         behind((3, 8, 8), "nn.ConvTranspose2d", {"in_channels": 5}),
         ("expects 5 channels, gets 3",),
-        ("Take in_channels from the input",),
+        ("Infer in_channels from the input",),
     ),
     "bn2d: features": Mistake(
         behind((3, 8, 8), "nn.BatchNorm2d", {"num_features": 8}),
         ("BatchNorm2d expects 8 features, gets 3 in N×3×8×8",),
-        ("Take num_features from the input",),
+        ("Infer num_features from the input",),
     ),
     "bn2d: rank": Mistake(
         behind((10,), "nn.BatchNorm2d"), ("BatchNorm2d expects 4 dimensions, gets N×10",), ("Use BatchNorm1d",)
@@ -156,11 +156,11 @@ MISTAKES: dict[str, Mistake] = {
     "layernorm: shape": Mistake(
         behind((5, 16), "nn.LayerNorm", {"normalized_shape": (8,)}),
         ("LayerNorm expects 8 last, gets N×5×16",),
-        ("Take normalized_shape from the input",),
+        ("Infer normalized_shape from the input",),
     ),
     "pool: too small": Mistake(
         behind((3, 1, 1), "nn.MaxPool2d"),
-        ("MaxPool2d has a window of 2×2, larger than the 1×1",),
+        ("MaxPool2d has a window of 2×2, larger than its input of 1×1",),
         ("Set padding=1", "Set kernel_size=1"),
     ),
     "pool: rank": Mistake(
@@ -179,7 +179,7 @@ MISTAKES: dict[str, Mistake] = {
     "lstm: features": Mistake(
         behind((5, 12), "nn.LSTM", {"input_size": 64}),
         ("LSTM expects 64 features, gets 12 in N×5×12",),
-        ("Take input_size from the input",),
+        ("Infer input_size from the input",),
     ),
     "lstm: a picture": Mistake(
         behind((3, 8, 8), "nn.LSTM"), ("LSTM expects 2 or 3 dimensions, gets N×3×8×8",), ("Insert Flatten",)
@@ -187,7 +187,7 @@ MISTAKES: dict[str, Mistake] = {
     "gru: features": Mistake(
         behind((5, 12), "nn.GRU", {"input_size": 64}),
         ("GRU expects 64 features, gets 12",),
-        ("Take input_size from the input",),
+        ("Infer input_size from the input",),
     ),
     "attention: heads": Mistake(
         attention((5, 30), (5, 30), {"num_heads": 4}), ("cannot split 30 features among 4 heads",), ("Set num_heads=3",)
@@ -195,7 +195,7 @@ MISTAKES: dict[str, Mistake] = {
     "attention: embed_dim": Mistake(
         attention((5, 32), (5, 32), {"embed_dim": 64}),
         ("MultiheadAttention expects 64 features, gets 32 in N×5×32",),
-        ("Take embed_dim from the input",),
+        ("Infer embed_dim from the input",),
     ),
     "attention: keys of another width": Mistake(
         attention((5, 32), (5, 16), {"kdim": 32, "vdim": 16}),
@@ -341,12 +341,12 @@ def test_a_tuple_from_a_file_in_the_place_of_a_tensor_is_an_error() -> None:
 
 def test_auto_says_what_it_lacks() -> None:
     problem = problem_at(behind((), "nn.Linear"))
-    assert "cannot take in_features from N" in problem.message
+    assert "cannot infer in_features from N" in problem.message
 
 
 def test_missing_and_wrong_parameters_are_told_before_anything_runs() -> None:
     graph = behind((4,), "nn.Linear").without_param("it", "out_features")
-    assert problem_at(graph).message == "it wants out_features"
+    assert problem_at(graph).message == "it needs out_features"
     assert "out_features must be at least 1" in problem_at(graph.with_param("it", "out_features", 0)).message
     assert "has no parameter 'x'" in problem_at(behind((4,), "nn.Linear", {"x": 1})).message
     assert "in_features" not in dict(graph.nodes["it"].params) or graph.nodes["it"].params["in_features"] is AUTO

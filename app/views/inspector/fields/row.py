@@ -94,7 +94,7 @@ class ParamRow:
     @cached_property
     def link(self) -> QWidget:
         """The button that gives the value back to the arriving shape."""
-        link = icon_button("link", f"Take {self.param.name} from the input")
+        link = icon_button("link", f"Infer {self.param.name} from the input")
         link.setFixedSize(22, 22)
         link.clicked.connect(lambda: self._edited(AUTO))
         link.hide()
@@ -271,7 +271,7 @@ class ParamRow:
             self._describe()
 
     def _describe(self) -> None:
-        default = "taken from the input" if self.param.default is AUTO else None
+        default = "inferred from the input" if self.param.default is AUTO else None
         lines = [wanted(self.param) + ".", self._doc, default and f"By default {default}."]
         if isinstance(self.editor, WiredEditor):
             lines.insert(0, "Given by a wire. Click the link, or press Enter, to cut it and type a value instead.")
