@@ -325,7 +325,7 @@ def test_the_command_prints_a_table_then_a_difference_then_stores_what_fits(tmp_
     assert cli.run([*given, "--strict"]) == 1 and path.read_bytes() == before
     assert "--partial" in capsys.readouterr().err
     assert cli.run([*given, "--partial"]) == 0
-    assert "kept as" in capsys.readouterr().out and (tmp_path / "p.v1.tape").read_bytes() == before
+    assert "saved as" in capsys.readouterr().out and (tmp_path / "p.v1.tape").read_bytes() == before
     start = file.read(path).training.start
     assert Path(start.path).parent == tmp_path and start.name == "w.pt"
     assert set(load_file(start.path)) == set(whole) - {last}
