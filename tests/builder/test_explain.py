@@ -133,7 +133,7 @@ MISTAKES: dict[str, Mistake] = {
         behind((100,), "nn.Conv1d"), ("Conv1d expects 3 dimensions, gets N×100",), ("Add a channel dimension",)
     ),
     "conv1d: too small": Mistake(
-        behind((4, 2), "nn.Conv1d"), ("window of 3, larger than its input of 2",), ("Set padding=1", "Set kernel_size=2")
+        behind((4, 2), "nn.Conv1d"), ("larger than its input of 2",), ("Set padding=1", "Set kernel_size=2")
     ),
     "convtranspose: channels": Mistake(
         behind((3, 8, 8), "nn.ConvTranspose2d", {"in_channels": 5}),
