@@ -1,4 +1,4 @@
-"""The window's main jobs without a window: train, evaluate, check, export, autograd, import, runs, doctor.
+"""The command line: train, evaluate, check, export, autograd, import, runs, doctor.
 
 Exit codes: 0 done, 1 the net or the run has a problem, 2 wrong arguments or a file that cannot be read or written, 130
 interrupted, 141 stdout was closed.
@@ -32,7 +32,7 @@ PICTURES = (".dot", ".svg", ".pdf", ".png", ".json")
 
 
 class Refused(Exception):
-    """The command cannot be carried out; the text is the line for stderr."""
+    """Raised if a command cannot be executed; the text is the line for stderr."""
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command and return its exit code."""
+    """Execute a command and return its exit code."""
     streams.prepare()
     try:
         try:
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _carried_out(arguments: Sequence[str]) -> int:
     try:
-        _look_at(arguments)
+        _reject_empty(arguments)
         options = _parser().parse_args(arguments)
         try:
             return int(options.command(options) or 0)
@@ -78,7 +78,7 @@ def _carried_out(arguments: Sequence[str]) -> int:
         return refused.code
 
 
-def _look_at(arguments: Sequence[str]) -> None:
+def _reject_empty(arguments: Sequence[str]) -> None:
     """Refuse an empty argument, as a variable leaves that is not set, and a NUL. Raises Refused."""
     for before, argument in zip(("", *arguments), arguments, strict=False):
         if not argument:
@@ -128,7 +128,7 @@ def seed(text: str) -> int:
 
 
 def _whole(text: str, lowest: int) -> int:
-    """A number that fits into 63 bits; what else is given is named by argparse with this text."""
+    """Parse an integer that fits into 63 bits; argparse reports other values with this name."""
     try:
         number = int(text)
     except ValueError:  # of thousands of digits too
@@ -139,7 +139,7 @@ def _whole(text: str, lowest: int) -> int:
 
 
 def device(name: str) -> str:
-    """The name of a device that is here. Raises Refused: a run that was asked for elsewhere is not made on the CPU."""
+    """Validate a device name. Raises Refused: a run that was asked for elsewhere is not made on the CPU."""
     from app.training.job import JobError
     from app.training.setup.devices import devices, resolve
 
@@ -212,7 +212,9 @@ def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Pr
 
 
 def read_data(project: Project) -> None:
-    """Read files of the person's, so that it is known whether the net fits them; why not is told with the problems."""
+    """Read the user's files, so that the data can be checked against the network; errors are listed with the
+    problems.
+    """
     from app.data.sources import DataError, check, look
 
     with suppress(DataError):
@@ -221,7 +223,7 @@ def read_data(project: Project) -> None:
 
 
 def sound(project: Project, alone: bool = False) -> Analysis:
-    """The analysis of a project without errors; else every error goes to stderr and the command ends with 1.
+    """Return the analysis of a project without errors; otherwise print the errors and exit with 1.
 
     `alone` asks for the net itself and its start weights, whatever its data and its loss are.
     """
@@ -251,7 +253,7 @@ def save(weights: Any, path: Path) -> None:
 
 
 def drawing(project: Project, folded: bool) -> Drawing:
-    """The network, with its blocks open or folded, and as much of its shapes as is known."""
+    """Return the diagram of the network, with expanded or collapsed blocks and known shapes."""
     from app.builder.analysis import analyse
     from app.builder.diagram import to_drawing
     from app.project import custom_layers
@@ -261,7 +263,7 @@ def drawing(project: Project, folded: bool) -> Drawing:
 
 
 def picture(drawing: Any, path: Path) -> str:
-    """Draw into a file by Graphviz, or by the program itself where there is no `dot`; returns who drew it."""
+    """Draw into a file with Graphviz, or with Tapedeck if `dot` is not installed; return who drew it."""
     from app import graphviz_export
 
     painter = None
@@ -277,7 +279,7 @@ def picture(drawing: Any, path: Path) -> str:
 
 
 def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
-    """Refuse a file that nothing can be written to, before anything is. Raises Refused."""
+    """Reject a file that cannot be written, before any work is done. Raises Refused."""
     if path.suffix.lower() not in endings:
         raise Refused(f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}")
     has_place(path)
@@ -317,7 +319,7 @@ def warn(words: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all, and say where it is. Raises Refused."""
+    """Write a text file atomically, and print its path. Raises Refused."""
     from app.export import weights
 
     with writing(path):
@@ -326,7 +328,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def digest(path: Path) -> str:
-    """The digest of a file before it is worked on, so that what somebody saves meanwhile is not written over."""
+    """Return the digest of a file, to detect changes by others before overwriting it."""
     from app.project import file
 
     try:
@@ -336,7 +338,7 @@ def digest(path: Path) -> str:
 
 
 def say_open(path: Path) -> None:
-    """Say who has a file open that was written: that window will notice."""
+    """Print who has a written file open: that window will notice."""
     from app.project import file_lock
 
     owner = file_lock.holder(path)
@@ -362,7 +364,7 @@ def _sentence(problem: Problem, project: Project) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things in words.
+    """Format a count with its noun.
 
     >>> counted(1, "node"), counted(1200, "error")
     ('1 node', '1,200 errors')
@@ -371,14 +373,14 @@ def counted(count: int, what: str) -> str:
 
 
 def printable(text: str) -> str:
-    """One line without control characters: names come from files, and a terminal would obey them."""
+    """Replace control characters and line breaks, since terminals interpret them."""
     return "".join(
         letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text
     )
 
 
 def shortened(text: str) -> str:
-    """A sentence in which a name of thousands of letters may stand, with its middle left out."""
+    """Truncate very long names in the middle of a sentence."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 

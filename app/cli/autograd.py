@@ -1,4 +1,4 @@
-"""`tapedeck autograd`: the graph of a project's net, of a function in a person's file, or of a few lines of PyTorch."""
+"""`tapedeck autograd`: the graph of a project's network, a function in a Python file, or a snippet."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Capture the graph, and do with it what is asked for; 1 where something was found."""
+    """Capture the graph and write what was requested; return 1 if there are findings."""
     from app import cli
 
     path: Path | None = options.out
@@ -104,12 +104,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def plays(options: argparse.Namespace) -> bool:
-    """Whether the pass has to be played for what is written."""
+    """Return whether the requested output needs playback."""
     return options.out is not None and (options.play or options.out.suffix == ".html")
 
 
 def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
-    """Run a file in a process of its own; what it prints goes to stderr."""
+    """Run a file in a separate process; its output goes to stderr."""
     from app import cli
     from app.autograd.snippets.snippet import Limits, Snippet
     from app.cli import autograd_project
@@ -132,7 +132,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     sys.stderr.write(answer.output)
     graph = _wanted(answer, options.of)
     if graph is not None and options.out is not None:
-        write(graph.tape, options, _told(answer, graph), graph.played, graph.stopped)
+        write(graph.tape, options, _playback_json(answer, graph), graph.played, graph.stopped)
     for line in answer.told:
         print(cli.printable(line))
     looked = options.out is None and answer.told
@@ -142,7 +142,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
 
 
 def _trusted(options: argparse.Namespace, file: Path) -> str:
-    """The text of a file that may run."""
+    """Return the text of a trusted file."""
     from app import cli
     from app.source import layer_files
     from app.source.trust import Trust, default_file
@@ -163,7 +163,7 @@ def _wanted(answer: SnippetAnswer, name: str | None) -> Graph | None:
 
 
 def _why(answer: SnippetAnswer, name: str | None) -> str:
-    """Why there is no graph, or none of what ran to its end, in one line."""
+    """Explain in one line why there is no graph."""
     if answer.error is not None:
         where = f" in line {answer.error.line}" if answer.error.line else ""
         return f"{answer.error.kind}{where}: {answer.error.message}".strip()
@@ -173,7 +173,7 @@ def _why(answer: SnippetAnswer, name: str | None) -> str:
     return f"no tensor called {name} has a graph; there are {known}"
 
 
-def _told(answer: SnippetAnswer, graph: Graph) -> dict[str, Any]:
+def _playback_json(answer: SnippetAnswer, graph: Graph) -> dict[str, Any]:
     """What a file of JSON says beside the graph."""
     from dataclasses import asdict
 

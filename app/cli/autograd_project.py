@@ -1,4 +1,4 @@
-"""`tapedeck autograd` of a project: how its batch is run, and what the detectives find in it."""
+"""`tapedeck autograd` for a project: batch options and findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_options(batch: Any) -> None:
-    """How the batch may be run differently."""
+    """Add the options for running the batch."""
     from app.autograd.capture_options import VECTORS
 
     batch.add_argument(
@@ -44,7 +44,7 @@ def add_options(batch: Any) -> None:
 
 
 def refuse_options(options: argparse.Namespace) -> None:
-    """A file says itself how it is run."""
+    """Reject these options for a Python file."""
     from app import cli
 
     given = [f"--{name.replace('_', '-')}" for name in ("random", "outputs", "vector", "amp", "checkpoint",
@@ -54,7 +54,7 @@ def refuse_options(options: argparse.Namespace) -> None:
 
 
 def capture_options(options: argparse.Namespace) -> CaptureOptions:
-    """What was asked for. Raises Refused for what cannot be meant."""
+    """Parse the options. Raises Refused for invalid combinations."""
     from app import cli
     from app.autograd.capture_options import VECTORS, CaptureOptions
 
@@ -75,7 +75,7 @@ def capture_options(options: argparse.Namespace) -> CaptureOptions:
 
 
 def of_project(options: argparse.Namespace) -> int:
-    """One batch of the project's data through its net; 1 where something was found."""
+    """Run one batch of the project's data through its network; return 1 if there are findings."""
     from app import cli
     from app.cli import autograd
     from app.engine.requests.capture import CaptureRequest, node_labels
@@ -112,7 +112,9 @@ def of_project(options: argparse.Namespace) -> int:
 
 
 def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
-    """Those of the newest kept run of this net, which is said; initial ones where there are none, or if asked for."""
+    """Return the newest weights of a stored run of this network, and print which; None without any, or if not
+    wanted.
+    """
     from app import cli
     from app.engine.requests.capture import InitialWeights, WeightsFile
     from app.runs import newest, store
@@ -130,7 +132,7 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
 
 
 def _why(words: str, chosen: CaptureOptions) -> str:
-    """What torch and Python say of an output or a module that is not there, said of what was asked for."""
+    """Rephrase errors of torch and Python about a missing output or module."""
     if chosen.outputs and "list index out of range" in words:
         return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the network has fewer outputs"
     if chosen.checkpoint and "has no attribute" in words:

@@ -1,4 +1,4 @@
-"""`tapedeck data`: what a project's data are, what of them cannot be read, and one batch."""
+"""`tapedeck data`: describe a project's data, its unreadable samples, and one batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the data; 1 if some of them stand in the way of a run."""
+    """Read the data; return 1 if unreadable samples block a run."""
     from app import cli
     from app.data import description
     from app.data.preview import preview

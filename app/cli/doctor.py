@@ -1,4 +1,4 @@
-"""What this machine has and lacks for Tapedeck, and the line to type for what it lacks. Knows no Qt.
+"""`tapedeck doctor`: installed and missing requirements, with the command that installs them. Knows no Qt.
 
 Nothing is assumed: versions are asked of the installed packages, torch and torchvision are imported, the shared
 libraries that Qt wants are looked up by the loader itself, and the data folder is written to.
@@ -37,7 +37,7 @@ _PIP = f"{Path(sys.executable).name} -m pip install"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. "missing" is needed and not there; "note" is something that can be done without."""
+    """The result of one check. "missing" is needed and not there; "note" is something that can be done without."""
 
     name: str
     state: State
@@ -46,7 +46,7 @@ class Check:
 
 
 def report() -> tuple[Check, ...]:
-    """Every check, in the order in which a person would mend things. Imports torch: it takes a second or two."""
+    """Run every check, in the order in which problems should be fixed. Imports torch: it takes a second or two."""
     return (
         _python(),
         _torch(),
@@ -80,7 +80,7 @@ def print_report(stream: TextIO | None = None) -> int:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version.
+    """Parse the leading numbers of a version.
 
     >>> numbers("2.13.0+cpu"), numbers("6.12.0a1")
     ((2, 13, 0), (6, 12, 0))
@@ -169,7 +169,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def pyside_fault(version: str) -> str | None:
-    """What is wrong with a release of PySide6, or None.
+    """Explain why a release of PySide6 is unsupported, or return None.
 
     >>> pyside_fault("6.11.3")
     >>> pyside_fault("6.12.0")
@@ -201,7 +201,7 @@ def _qt_folder() -> Path | None:
 
 
 def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
-    """Sonames that the loader does not find for `files`, in order. Without `ldd`, the first of each file."""
+    """Return the sonames that the loader does not find for `files`, in order. Without `ldd`, the first of each file."""
     missing: dict[str, None] = {}
     ldd = shutil.which("ldd")
     for file in files:
@@ -291,7 +291,7 @@ def _fonts() -> Check:
 
 
 def _data_folder() -> Check:
-    """Whether downloads could be kept. Tried in the nearest folder that exists, so that looking leaves nothing."""
+    """Check whether downloads can be saved. Tried in the nearest folder that exists, so that looking leaves nothing."""
     from app.data.sources import default_root
 
     folder = default_root()

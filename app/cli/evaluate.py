@@ -1,4 +1,4 @@
-"""`tapedeck evaluate`: hold a project's net against samples, with the weights of a file or of a checkpoint."""
+"""`tapedeck evaluate`: evaluate a project's network with given weights or a checkpoint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Evaluate, and say what came of it."""
+    """Evaluate, and print the results."""
     from dataclasses import replace
 
     from app import cli
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def lines(found: Evaluation) -> list[str]:
-    """The figures for a person."""
+    """Format the results as text."""
     from app.training.metrics import label_of
 
     told = [f"{found.weights} on {found.count:,} {found.part} samples", f"loss {found.loss:.4f}"]

@@ -1,4 +1,4 @@
-"""`tapedeck export`: code, weights, a training script, other formats, and the proof that they are the project's net."""
+"""`tapedeck export`: code, weights, training script, other formats, and certificate."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write what was asked for and say where it is."""
+    """Write the requested files and print their paths."""
     from app import cli
 
-    _look(options)
+    _check_paths(options)
     project = cli.read(options)
     if options.drawing:
         print(cli.picture(cli.drawing(project, options.folded), options.drawing))
-        if not _made(options):
+        if not _needs_network(options):
             return 0
     analysis = cli.sound(project, alone=not options.script)
     if options.code:
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) -> ExportWeights:
-    """Those of the newest kept run of this net, else those that a run begins with. Raises Refused."""
+    """Return the newest weights of a stored run of this network, else the start weights. Raises Refused."""
     from app import cli
     from app.export.weights_choice import weights_to_export
     from app.runs import newest, store
@@ -111,16 +111,16 @@ def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) 
                           "--start-weights to ignore them", 1) from error  # fmt: skip
 
 
-def _made(options: argparse.Namespace) -> bool:
+def _needs_network(options: argparse.Namespace) -> bool:
     """Whether anything is asked for that a sound net is needed for; a drawing of any is made."""
     return bool(options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS))
 
 
-def _look(options: argparse.Namespace) -> None:
+def _check_paths(options: argparse.Namespace) -> None:
     """Refuse what cannot be written before anything is. Raises Refused."""
     from app import cli
 
-    if not (_made(options) or options.drawing):
+    if not (_needs_network(options) or options.drawing):
         raise cli.Refused(NOTHING)
     taken = {options.project.resolve(): "the project itself"}
     for name, endings in (*ENDINGS.items(), ("drawing", cli.PICTURES)):
@@ -132,7 +132,7 @@ def _look(options: argparse.Namespace) -> None:
             raise cli.Refused(f"--{name} would write {path}, which is {other}; choose another name")
         taken[path.resolve()] = f"what --{name} writes"
     if options.code and options.script:
-        _look_imported(options.code, options.script)
+        _check_importable(options.code, options.script)
     if options.onnx:
         from app.export.onnx_extra import onnx_missing
 
@@ -140,7 +140,7 @@ def _look(options: argparse.Namespace) -> None:
             raise cli.Refused(missing)
 
 
-def _look_imported(code: Path, script: Path) -> None:
+def _check_importable(code: Path, script: Path) -> None:
     """Refuse a file of the class that the script could not import. Raises Refused."""
     from app import cli
 
@@ -152,7 +152,7 @@ def _look_imported(code: Path, script: Path) -> None:
 
 
 def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
-    """The other formats and the certificate; 1 if anything is not as the net of the program."""
+    """Export other formats and certify; return 1 on any mismatch."""
     from app import cli
     from app.export.weights import WeightsError
 
@@ -207,7 +207,7 @@ def _certificate(options: argparse.Namespace, project: Project, analysis: Analys
 
 
 class _Line:
-    """What is going on, on one line of a terminal that is wiped at the end; nothing where nobody looks."""
+    """A status line on a terminal, erased at the end; does nothing without a terminal."""
 
     def __init__(self) -> None:
         self._seen = sys.stderr.isatty()

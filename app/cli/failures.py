@@ -1,4 +1,4 @@
-"""What a command says of code that raised: a sentence with file and line, and the lines of a person's own files."""
+"""Error messages for failing code: a sentence with file and line, and the traceback of the user's own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tapedeck import`: a model that is there already becomes a project."""
+"""`tapedeck import`: import an existing model as a project."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Import and say what came of it."""
+    """Import, and print the result."""
     from app import cli
     from app.cli import weights
 

@@ -1,4 +1,4 @@
-"""What a command prints of a run: JSON lines for programs, a bar and a line an epoch for people."""
+"""Output of a run: JSON lines for programs, a progress bar and one line per epoch for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Output(Protocol):
 
 
 class JsonLines:
-    """One JSON object a line on stdout."""
+    """One JSON object per line on stdout."""
 
     def show(self, event: Event) -> None:
         from app.training.events import to_json
@@ -30,7 +30,7 @@ class JsonLines:
 
 
 class Progress:
-    """A bar on a terminal, a line an epoch in any case."""
+    """A progress bar on a terminal, and one line per epoch."""
 
     WIDTH = 24
 
@@ -82,5 +82,5 @@ def _takes(letters: str) -> bool:
 
 
 def _share(accuracy: float | None) -> str:
-    """An accuracy in brackets, nothing where the data have no classes."""
+    """Format an accuracy in brackets; empty without classes."""
     return "" if accuracy is None else f" ({accuracy:.2%})"

@@ -1,4 +1,4 @@
-"""The files that `tapedeck train` leaves: what was learnt first, and each of them whatever happens to the others."""
+"""Files written by `tapedeck train`: weights first, each independent of errors in the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Results:
     missing: dict[str, list[str]] = field(default_factory=dict)
 
     def part(self, name: str, write: Callable[[], Any]) -> None:
-        """Write one of them; `write` may return the names of more files that it has written."""
+        """Write one file; `write` may return the names of further files."""
         try:
             more = write()
         except Exception as error:  # a picture of the graph runs a person's own code, and no fault of it ends the rest
@@ -38,7 +38,7 @@ class Results:
             self.names += [one for one in (name, *(more or ())) if (self.folder / one).exists()]
 
     def problem(self, rescued: str) -> str:
-        """Say in one line what was not written and why, and what is where; "" if all was written."""
+        """Describe in one line what was not written and why; "" if everything was."""
         if not self.missing:
             return ""
         lost = " ".join(f"{_listed(names)} could not be written: {reason}." for reason, names in self.missing.items())
@@ -74,7 +74,7 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
 
 
 def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) -> str:
-    """Say where what was learnt is, if neither file of weights could be written; they are tried elsewhere then."""
+    """Save the weights elsewhere if neither weights file could be written, and print where."""
     from app.export.weights import WeightsError, save_safetensors
     from app.runs.store import plain
     from app.training.checkpoints import checkpoint
@@ -92,7 +92,7 @@ def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) ->
 
 
 def _reason(error: Exception) -> str:
-    """Why a file could not be written, without its name, so that equal reasons are said once."""
+    """Return why a file could not be written, without its name, so that equal reasons are grouped."""
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
     if isinstance(cause, OSError):
         return (cause.strerror or str(cause)).rstrip(".")

@@ -1,4 +1,4 @@
-"""`tapedeck runs`: the runs that are kept beside a project, or in a folder of runs."""
+"""`tapedeck runs`: list the stored runs of a project or a folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line a run, the newest first."""
+    """Print one line per run, newest first."""
     from app.runs import store
 
     found = store.listed(folder_of(options.project))
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
-    """Write the run that was asked for as event files; returns their folder."""
+    """Export the requested run as event files; return their folder."""
     from app import cli
     from app.data.sources import DataError
     from app.preflight import preflight
@@ -87,7 +87,7 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
 
 
 def _asked(options: argparse.Namespace, found: list[Kept]) -> Kept:
-    """The run that is asked for. Raises RunError."""
+    """Return the requested run. Raises RunError."""
     from app.runs import store
     from app.runs.record import RunError
 
@@ -97,7 +97,7 @@ def _asked(options: argparse.Namespace, found: list[Kept]) -> Kept:
 
 
 def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
-    """Print what was left of the gradient behind each layer, the last layer first: a column a step."""
+    """Print the relative gradient norm of each layer, last layer first: one column per step."""
     from app import cli
     from app.runs import store
     from app.runs.record import RunError
@@ -144,7 +144,7 @@ def _plain_number(value: float) -> float | str | None:
 
 
 def folder_of(project: Path) -> Path:
-    """The folder of the runs of a project. Raises Refused if there is no such project."""
+    """Return the run folder of a project. Raises Refused if there is no such project."""
     from app import cli
     from app.runs import store
 

@@ -1,4 +1,4 @@
-"""The three streams of a command: any text can be printed, and where none can be, one sentence says so."""
+"""Make stdout, stderr and stdin safe: any text can be printed, and a closed stream is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNREAD, UNWRITTEN = 141, 2  # exit statuses: the first as a shell names SIGPIPE
 
 
 def prepare() -> None:
-    """Have letters that a stream's encoding lacks written as escapes, and a stream that is closed go nowhere.
+    """Escape characters that a stream's encoding lacks, and redirect closed streams to nowhere.
 
     Otherwise the next file that is opened takes the number of the closed stream, and what is printed goes into it.
     """
@@ -36,12 +36,12 @@ def _refuses_letters(stream: io.TextIOWrapper) -> bool:
 
 
 def finish() -> None:
-    """Write what was printed now, while its failure can still be told. Raises OSError."""
+    """Flush the output while errors can still be reported. Raises OSError."""
     sys.stdout.flush()
 
 
 def is_broken() -> bool:
-    """Whether stdout does not take what was printed."""
+    """Return whether stdout is closed."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -50,7 +50,7 @@ def is_broken() -> bool:
 
 
 def give_up(error: OSError) -> int:
-    """Say that stdout cannot be written, and let go of what is left to write; returns the exit status."""
+    """Report that stdout cannot be written, and drop the remaining output; return the exit status."""
     unread = isinstance(error, BrokenPipeError)
     why = "it was closed before everything was written" if unread else error.strerror or str(error)
     with contextlib.suppress(OSError):

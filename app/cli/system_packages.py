@@ -1,4 +1,4 @@
-"""What the system's package managers call the shared libraries and tools that Qt and `dot` need."""
+"""System package names of the shared libraries and tools that Qt and `dot` need."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MANAGERS = (("apt-get", "apt-get install"), ("dnf", "dnf install"), ("pacman", 
 
 
 def install_line(wanted: Iterable[str]) -> str:
-    """The command that brings `wanted` (sonames, or a name of the table) by the package manager that is here.
+    """Return the install command for `wanted` (sonames, or names of the table) with the available package manager.
 
     Without a known manager the Debian packages are named, since their names say most. A library that the table
     does not know is named by itself.

@@ -1,4 +1,4 @@
-"""`tapedeck train`: a run without the window, kept in a folder, that can be stopped, ended and gone on with."""
+"""`tapedeck train`: train without a window, stored in a folder, with stop and resume."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train to the end, and write what the run leaves."""
+    """Train to the end, and write the results."""
     from app import cli
     from app.cli import failures, run_results
     from app.engine.dispatch import control_for
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _place(options: argparse.Namespace) -> Place | None:
-    """Where the run is to be carried out; None for this process."""
+    """Return where the run is executed; None for this process."""
     count = options.processes or 1
     return Place(count) if count > 1 or options.own_process else None
 
@@ -116,7 +116,7 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
 
 
 def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tuple[Recorder, Path | None]:
-    """Where the run is kept: in that of the checkpoint if it lies in `folder`, else in a new one."""
+    """Return the store of the run: that of the checkpoint if it is in `folder`, else a new one."""
     from app import cli
     from app.runs import resume as going_on
     from app.runs import store
@@ -139,7 +139,7 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
                 kept = store.begin(runs, project)
                 if before is not None:
                     kept = store.changed(kept, beginning=before.record.beginning)
-                    going_on.copy_told(before, kept)
+                    going_on.copy_history(before, kept)
             else:
                 kept = before
             there = going_on.going_on(kept, path)
@@ -149,14 +149,14 @@ def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tupl
 
 
 def _warn(words: str) -> None:
-    """Print a line to stderr, where the bar of the run may stand."""
+    """Print a line to stderr, over a progress bar if necessary."""
     from app import cli
 
     print(f"{CLEARED * sys.stderr.isatty()}tapedeck: {cli.printable(words)}", file=sys.stderr)
 
 
 def _tell_saved(saves: SaveReport, event: Event | None) -> None:
-    """Say at the first one that checkpoints cannot be written, and that they can again."""
+    """Report the first failing checkpoint, and the recovery."""
     from app.training.events import Saved
 
     if isinstance(event, Saved) and (words := saves.hear(event)):
@@ -184,7 +184,7 @@ def _events(
 def _watch(
     job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: Place | None
 ) -> tuple[Any, Event]:
-    """Run the job to its end; returns what was recorded and the last event."""
+    """Run the job to its end; return the history and the last event."""
     from app.runs import store
     from app.training.checkpoints.save_report import SaveReport
     from app.training.events import Saved, Started
@@ -220,7 +220,7 @@ def _watch(
 
 @contextmanager
 def _interruptible(control: Control) -> Iterator[None]:
-    """Ctrl+C ends the run after the step under way, so that its weights are kept; a second one ends the program."""
+    """Stop the run on Ctrl+C after the current step, keeping its weights; exit on the second one."""
 
     def stop(_number: int, _frame: Any) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

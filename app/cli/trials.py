@@ -1,4 +1,4 @@
-"""`tapedeck try`: a dry run on made data, or the range test of the learning rate. Neither leaves anything behind."""
+"""`tapedeck try`: a dry run on synthetic data, or the learning rate finder. Neither leaves anything behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Try, and say what was measured; 1 if it does not go together."""
+    """Run the trial and print its measurements; return 1 if it fails."""
     from dataclasses import replace
 
     from app import cli

@@ -1,4 +1,4 @@
-"""`tapedeck import FILE.pt`: a state_dict as a table, held against a project key by key, and stored with it."""
+"""`tapedeck import FILE.pt`: show a state_dict as a table, compare it with a project by key, and load it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the table; with --into the difference too, and store what is asked for."""
+    """Print the table; with --into also the comparison, and load the requested tensors."""
     from app import cli
     from app.export.weights import WeightsError
     from app.project.weights import state_dicts

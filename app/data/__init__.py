@@ -1,1 +1,1 @@
-"""Where the samples come from. Knows no Qt."""
+"""Data sources, readers, splits and transforms. Imports no Qt. Knows no Qt."""

@@ -1,4 +1,4 @@
-"""Which data a project trains on."""
+"""Data settings of a project."""
 
 from __future__ import annotations
 

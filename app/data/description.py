@@ -1,4 +1,4 @@
-"""Sentences on data: what there is, how many of each class, and what a batch of them is."""
+"""Describe data as text: sample counts, class balance, shapes of a batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMED = 12
 
 
 def facts(spec: SourceSpec, config: DataConfig) -> str:
-    """How many samples of which shape, and into which parts they are split."""
+    """Describe sample count, shape and splits."""
     shape = "×".join(map(str, spec.shape)) or "one number"
     what = f"{len(spec.classes)} classes"
     if spec.task == VALUES:
@@ -34,7 +34,7 @@ def facts(spec: SourceSpec, config: DataConfig) -> str:
 
 
 def parts(spec: SourceSpec, config: DataConfig) -> tuple[int, int, int]:
-    """How many samples there are to learn from, to validate and to test with."""
+    """Return the number of training, validation and test samples."""
     if spec.own_split:
         test = round(spec.held_out * config.test_fraction)
         return sum(spec.per_class), spec.held_out - test, test
@@ -44,7 +44,7 @@ def parts(spec: SourceSpec, config: DataConfig) -> tuple[int, int, int]:
 
 
 def balance(spec: SourceSpec) -> str:
-    """How many samples there are of each class, the rarest and the most common of many."""
+    """Describe the class balance: rarest and most common of many."""
     if spec.task != "classes" or not spec.per_class:
         return ""
     counted = list(zip(spec.classes, spec.per_class, strict=False))
@@ -58,7 +58,7 @@ def balance(spec: SourceSpec) -> str:
 
 
 def bad(spec: SourceSpec, policy: str) -> str:
-    """What could not be read, and what comes of it."""
+    """Describe unreadable samples and the consequence."""
     if not spec.bad:
         return ""
     first, more = "; ".join(spec.bad[:3]), len(spec.bad) - 3
@@ -69,7 +69,7 @@ def bad(spec: SourceSpec, policy: str) -> str:
 
 
 def batch(preview: Preview) -> str:
-    """Shape, dtype and range of the inputs and the labels of a batch."""
+    """Describe shape, dtype and range of a batch's inputs and labels."""
     shape, labels = "×".join(map(str, preview.shape)), "×".join(map(str, preview.label_shape))
     seen = " Above: before the transforms." if preview.before else ""
     return (

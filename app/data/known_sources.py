@@ -1,4 +1,4 @@
-"""The sources of data that the program knows, and what is to be said of each before it is read."""
+"""Registry of the data sources, with their descriptions and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a project's data into tensors, and splitting them, as the exported `train.py` does."""
+"""Load a project's data into tensors and split them, as the exported `train.py` does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Parts = tuple[Pair, Pair, Pair]
 
 
 def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
-    """The data of a config that was checked. Raises NotDownloaded, DataError."""
+    """Load the data of a validated config. Raises NotDownloaded, DataError."""
     options = options_of(config)
     if SOURCES[config.source].own_split:
         spec = spec_of(config)
@@ -63,7 +63,7 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
 
 
 def bad_words(spec: SourceSpec) -> str:
-    """The sentence on what could not be read."""
+    """Describe unreadable samples in one sentence."""
     first = "; ".join(spec.bad[:3])
     more = f" and {len(spec.bad) - 3:,} more" if len(spec.bad) > 3 else ""
     return f"{len(spec.bad):,} sample{'s' * (len(spec.bad) > 1)} of {spec.label} cannot be read: {first}{more}."
@@ -71,7 +71,7 @@ def bad_words(spec: SourceSpec) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """What was read of a person's files: all samples before they are split."""
+    """The content of a user's files: all samples before the split."""
 
     spec: SourceSpec
     inputs: Any  # a tensor, or Streamed
@@ -79,7 +79,7 @@ class Found:
 
 
 def read_files(config: DataConfig, watch: Watch) -> Found:
-    """Read a person's files, or take them as they were read last. Raises DataError, which is remembered as well."""
+    """Read a user's files, or return the cached result. Raises DataError, which is remembered as well."""
     key = cache.key_of(config)
     with _READING:
         if _last and _last[0][0] == key:
@@ -121,7 +121,9 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
 
 
 def _check_kind(path: Path, picks: str) -> None:
-    """Refuse what cannot be opened, such as a pipe, which would be waited for. Raises DataError, FileNotFoundError."""
+    """Reject what cannot be opened as a file, such as a pipe, which would block. Raises DataError,
+    FileNotFoundError.
+    """
     if picks == "folder" and path.is_dir():
         return
     try:
@@ -136,7 +138,7 @@ def _check_kind(path: Path, picks: str) -> None:
 def _described(
     spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Any, labels: Any, bad: tuple[str, ...]
 ) -> SourceSpec:
-    """What is known of files once they are read."""
+    """Return the metadata of files that were read."""
     targets = survey.targets
     if isinstance(labels, Targets) and not targets:
         targets = tuple(_target(survey, name, inputs, part) for name, part in labels.parts.items())
@@ -156,7 +158,7 @@ def _described(
         task=task,
         label_shape=tuple(labels.shape[1:]),
         columns=survey.columns,
-        notes=(*survey.notes, *_told(targets)),
+        notes=(*survey.notes, *_targets_note(targets)),
         bad=bad,
         arguments=FrozenMap(survey.arguments),
         as_bytes=inputs.dtype == torch.uint8,
@@ -165,7 +167,7 @@ def _described(
     )
 
 
-def _told(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
+def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     """What there is to compare with, if that is several things."""
     words = [
         f"{one.name} ({len(one.classes)} classes)" if one.task != VALUES else f"{one.name} ({prod(one.label_shape)} "
@@ -183,7 +185,7 @@ def _target(survey: surveys.Survey, name: str, inputs: Tensor, labels: Tensor) -
 
 
 def _class_names(survey: surveys.Survey, name: str, labels: Tensor) -> tuple[str, ...]:
-    """The names of the classes of a target: the values that were numbered, or the numbers themselves. Raises DataError.
+    """Return the class names of a target: its numbered values, or the numbers. Raises DataError.
 
     That of an only target is "".
     """
@@ -215,7 +217,7 @@ def _split(config: DataConfig, spec: SourceSpec, options: Mapping[str, Any], who
 
 
 def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
-    """What the authors of the data gave to learn from, and what they held out."""
+    """Return the training and held-out splits chosen by the authors of the data."""
     if not is_present(spec.key, root):
         raise NotDownloaded(spec, root)
     try:
@@ -262,7 +264,7 @@ def _dataset(config: DataConfig, spec: SourceSpec, parts: Parts) -> Dataset:
 
 
 def _counts(labels: Any, target: TargetInfo) -> tuple[int, ...]:
-    """How many there are of each class of a target, none of values."""
+    """Return the number of samples per class of each target; empty for regression."""
     if target.task == VALUES:
         return ()
     ids = labels[target.name] if isinstance(labels, Targets) else labels

@@ -1,4 +1,4 @@
-"""A few real samples as a person can look at them, and what is to be said of a batch of them."""
+"""Preview of the first batch of the data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Preview:
 
 
 def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watch) -> Preview:
-    """Read the data and look at the first batch. Raises DataError."""
+    """Read the data and return the first batch. Raises DataError."""
     config = replace(config, bad="skip")  # what cannot be read is told beside it
     data, spec = load(config, root, watch), look(config, watch)
     inputs, labels = data.batch(batch)
@@ -70,7 +70,7 @@ def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watc
 
 
 def _before(config: DataConfig, data: Dataset) -> tuple[Any, ...]:
-    """The first pictures as they are kept."""
+    """Return the first images before transforms."""
     if not config.train_transforms or not isinstance(data.train, TensorSamples):
         return ()
     kept = data.train.inputs[:SHOWN]

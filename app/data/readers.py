@@ -1,4 +1,4 @@
-"""Reading data into tensors. The exported `train.py` carries these functions word for word.
+"""Read known datasets into tensors. The exported `train.py` carries these functions word for word.
 
 torch is imported at the top because the texts stand alone in that script: import this module lazily.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def read_digits() -> tuple[Tensor, Tensor]:
-    """scikit-learn's handwritten digits: images (1797, 1, 8, 8) in [0, 1] and class ids (1797,)."""
+    """Read scikit-learn's handwritten digits: images (1797, 1, 8, 8) in [0, 1] and class ids (1797,)."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -20,7 +20,7 @@ def read_digits() -> tuple[Tensor, Tensor]:
 
 
 def read_table(name: str) -> tuple[Tensor, Tensor]:
-    """A table of scikit-learn's, such as "iris": values (N, columns) and class ids (N,)."""
+    """Read a table of scikit-learn, such as "iris": values (N, columns) and class ids (N,)."""
     from sklearn import datasets
 
     table = getattr(datasets, f"load_{name}")()
@@ -28,7 +28,7 @@ def read_table(name: str) -> tuple[Tensor, Tensor]:
 
 
 def make_points(name: str, count: int, noise: float, seed: int, **options: float) -> tuple[Tensor, Tensor]:
-    """Points (N, 2) of two classes (N,), made by scikit-learn: `name` is "moons" or "circles"."""
+    """Generate points (N, 2) of two classes (N,) with scikit-learn: `name` is "moons" or "circles"."""
     from sklearn import datasets
 
     points, ids = getattr(datasets, f"make_{name}")(count, noise=noise, random_state=seed, **options)
@@ -36,13 +36,13 @@ def make_points(name: str, count: int, noise: float, seed: int, **options: float
 
 
 def make_noise(shape: tuple[int, ...], classes: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Samples (N, *shape) of noise and class ids (N,): there is nothing to learn in them."""
+    """Generate random samples (N, *shape) and class ids (N,)."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(count, *shape, generator=generator), torch.arange(count) % classes
 
 
 def read_idx(path: Path) -> Tensor:
-    """A file of MNIST's IDX format, unpacked, as a uint8 tensor of the shape that its header tells."""
+    """Read an unpacked IDX file (MNIST's format) as a uint8 tensor with the shape of its header."""
     data = bytearray(path.read_bytes())
     zeros, kind, dimensions = struct.unpack_from(">HBB", data)
     shape = struct.unpack_from(f">{dimensions}I", data, 4)
@@ -53,14 +53,14 @@ def read_idx(path: Path) -> Tensor:
 
 
 def read_mnist(raw: Path, part: str) -> tuple[Tensor, Tensor]:
-    """A set of MNIST's kind: images (N, 1, 28, 28) in [0, 1] and class ids (N,). `part` is "train" or "t10k"."""
+    """Read an MNIST-like dataset: images (N, 1, 28, 28) in [0, 1] and class ids (N,). `part` is "train" or "t10k"."""
     images = read_idx(raw / f"{part}-images-idx3-ubyte")
     labels = read_idx(raw / f"{part}-labels-idx1-ubyte")
     return images.to(torch.float32).div(255).unsqueeze(1), labels.to(torch.int64)
 
 
 def read_cifar(folder: Path, name: str, train: bool) -> tuple[Tensor, Tensor]:
-    """CIFAR10 or CIFAR100, checked and read by torchvision: images (N, 3, 32, 32) uint8 and class ids (N,)."""
+    """Read CIFAR10 or CIFAR100 with torchvision: images (N, 3, 32, 32) uint8 and class ids (N,)."""
     from torchvision import datasets
 
     data = getattr(datasets, name)(folder, train=train)
@@ -84,5 +84,5 @@ def read_stl10(folder: Path, part: str) -> tuple[Tensor, Tensor]:
 
 
 def as_floats(samples: Tensor) -> Tensor:
-    """Pictures of bytes as numbers in [0, 1]."""
+    """Convert uint8 images to floats in [0, 1]."""
     return samples.to(torch.float32).div(255)

@@ -1,4 +1,4 @@
-"""How many samples there are to train on, without reading the data: facts about them, as their sources tell."""
+"""Count training samples without reading the data, from the metadata of their source."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def training_count(config: DataConfig, spec: SourceSpec | None = None) -> int | 
 
 
 def held_out(count: int, validation: float, test: float) -> tuple[int, int]:
-    """Of the samples of a class, how many are held out to validate and to test with."""
+    """Return how many samples of a class are held out for validation and test."""
     first = min(round(count * validation), count)
     return first, min(round(count * test), count - first)

@@ -1,4 +1,4 @@
-"""Samples by number, a batch at a time."""
+"""Batched access to samples by index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data that a project can train on: what is known of them, where they lie, and reading them."""
+"""Look up, validate and load the data of a project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UnknownSource(DataError):
 
 
 def spec_of(config: DataConfig) -> SourceSpec:
-    """The source that `config` names, with what its options decide and what was read of its files.
+    """Return the source that `config` names, with its options applied and the metadata of its files, if read.
 
     Nothing is read for it: see `look`. Raises UnknownSource, DataError for files that were found unusable.
     """
@@ -40,8 +40,8 @@ def spec_of(config: DataConfig) -> SourceSpec:
     learnt, seen = (shape_after(part, spec.shape) for part in (config.train_transforms, config.eval_transforms))
     if learnt != seen:
         raise DataError(
-            f"The transforms give {learnt} for training and {seen} for validation. Add those that change the shape to "
-            "both lists."
+            f"The transforms return {learnt} for training and {seen} for validation. Add those that change the shape "
+            "to both lists."
         )
     return replace(spec, shape=learnt)
 
@@ -70,7 +70,7 @@ def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> S
 
 
 def options_of(config: DataConfig) -> dict[str, Any]:
-    """The options of the source, defaults among them, each of its kind, so its `repr` is Python. Raises DataError."""
+    """Return the options of the source with defaults, validated, so that their `repr` is Python. Raises DataError."""
     spec = SOURCES[config.source]
     known = {option.name: option for option in spec.options}
     for name, value in config.options.items():
@@ -83,7 +83,7 @@ def options_of(config: DataConfig) -> dict[str, Any]:
 
 
 def check(config: DataConfig) -> None:
-    """Refuse what nothing can be read with; nothing is read. Raises DataError."""
+    """Validate a config without reading data. Raises DataError."""
     if config.source not in SOURCES:
         raise UnknownSource(config.source)
     spec = SOURCES[config.source]
@@ -113,12 +113,12 @@ def _check_transforms(config: DataConfig) -> None:
 
 
 def default_root() -> Path:
-    """The folder where downloaded data are kept unless the user names another."""
+    """Return the default folder for downloads."""
     return Path.home() / ".cache" / "tapedeck" / "data"
 
 
 def is_present(source: str, root: str | Path | None = None) -> bool:
-    """Whether the files of `source` can be read without a download."""
+    """Return whether the files of `source` exist locally."""
     if source not in COLLECTIONS:
         return True
     folder = Path(root or default_root())
@@ -126,7 +126,7 @@ def is_present(source: str, root: str | Path | None = None) -> bool:
 
 
 def load(config: DataConfig, root: str | Path | None = None, watch: Watch = lambda done, total, name: None) -> Dataset:
-    """Read the data of `config` and split them.
+    """Load the data of `config` and split them.
 
     Raises UnknownSource, NotDownloaded, or DataError for files that are damaged or a split that leaves nothing.
     """

@@ -1,4 +1,4 @@
-"""What is known of a source of data, and what was read of it."""
+"""Metadata of a data source, before and after reading it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 
 
 class DataError(Exception):
-    """Data that cannot be used; the text says which, why and what to do."""
+    """Raised for unusable data; the message says which, why and how to fix it."""
 
 
 class ReadingStopped(DataError):
-    """A person wanted no more of the reading."""
+    """Raised if the user stopped the reading."""
 
     def __init__(self) -> None:
         super().__init__("Reading the data was stopped.")
 
 
 class NotDownloaded(DataError):
-    """The files are not in the folder, and nothing is fetched unless somebody asks for it."""
+    """Raised if the files are not in the folder; nothing is downloaded without asking."""
 
     def __init__(self, spec: SourceSpec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
@@ -59,7 +59,7 @@ class Option:
     doc: str = ""
 
     def refusal(self, value: Any) -> str:
-        """What is wrong with a value, "" if nothing."""
+        """Validate a value; return the error message, "" if valid."""
         if self.kind in ("literal", "names"):
             return self._tuple_refusal(value)
         if self.kind == "choice":
@@ -198,7 +198,7 @@ class DataInfo:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The samples of a run: those it learns from, those it validates with, and those kept for a test."""
+    """The training, validation and test samples of a run."""
 
     train: Samples
     val: Samples
@@ -206,7 +206,7 @@ class Dataset:
     info: DataInfo
 
     def to(self, device: str) -> Dataset:
-        """The same data for another device; nothing is copied if they are there already."""
+        """Return the same data on another device; nothing is copied if already there."""
         return Dataset(self.train.to(device), self.val.to(device), self.test.to(device), self.info)
 
     def batch(self, size: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Which samples are held out. The exported `train.py` carries these functions word for word.
+"""Split samples into training, validation and test. The exported `train.py` carries these functions word for word.
 
 torch is imported at the top because the text stands alone in that script: import this module lazily.
 """
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def stratified_split(labels: Tensor, validation: float, test: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices (training, validation, test): of every class, these shares are held out, chosen by `seed`.
+    """Return indices (training, validation, test), stratified by class and seeded.
 
     `labels` holds class ids, shape (N,). The answers are in ascending order.
     """
@@ -26,19 +26,19 @@ def stratified_split(labels: Tensor, validation: float, test: float, seed: int) 
 
 
 def standardised(inputs: Tensor, training: Tensor) -> Tensor:
-    """Columns (N, C) less their mean and over their spread, both of the rows `training`; a constant one becomes 0."""
+    """Standardise columns (N, C) by mean and standard deviation of the rows `training`; constant columns become 0."""
     rows = inputs[training].double()
     spread = rows.std(0, correction=0)
     return ((inputs - rows.mean(0)) / torch.where(spread > 0, spread, 1.0)).float()
 
 
 def balanced_weights(counts: Tensor) -> Tensor:
-    """A weight for each class, (C,) float32, by how many samples there are of it: rare ones weigh as much together."""
+    """Return class weights, (C,) float32, by inverse frequency."""
     return counts.sum() / (len(counts) * counts.clamp(min=1))
 
 
 def split_in_order(count: int, validation: float, test: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices (training, validation, test) of samples that follow one another: the last ones are held out."""
+    """Return indices (training, validation, test) of ordered samples: the last ones are held out."""
     validating = round(count * validation)
     first = max(count - validating - round(count * test), 0)
     numbers = torch.arange(count)

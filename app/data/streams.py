@@ -1,4 +1,4 @@
-"""Samples that are read when a batch asks for them. The exported `train.py` carries these texts word for word.
+"""Streamed samples, loaded when a batch needs them. The exported `train.py` carries these texts word for word.
 
 torch is imported at the top because they stand alone in that script: import this module lazily.
 """
@@ -21,7 +21,7 @@ from app.data.own_files.readers import kind_of, open_picture, picture_files, rea
 
 
 class SampleLost(OSError):
-    """A sample that could be read before the run and cannot be any more."""
+    """Raised for a sample that was readable before the run and no longer is."""
 
 
 class Streamed:
@@ -170,7 +170,7 @@ def stream_pictures(
     pin: bool,
     watch: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Streamed, Tensor, list[str]]:
-    """Pictures in a folder for each class as `read_pictures` has them, but none is kept: only whether it is whole."""
+    """Stream a folder of images per class like `read_pictures`; only readability is checked in advance."""
     files, ids, bad = [], [], []
     found = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
     for done, (file, number) in enumerate(found):
@@ -203,7 +203,7 @@ def stream_dataset(
     watch: Callable[[int, int, str], None] | None = None,
     guard: Callable[[], Any] = nullcontext,
 ) -> tuple[Streamed, Any, list[str]]:
-    """A Dataset as `read_dataset` has it, but of its samples only the labels are kept.
+    """Stream a Dataset like `read_dataset`; only the labels are held in memory.
 
     All are looked through once, by `workers` processes; from then on a sample is had in the thread that asks for it,
     so that what is drawn for it is drawn in the order of the batches.

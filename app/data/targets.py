@@ -69,7 +69,7 @@ def with_input(labels: Any, name: str, inputs: Tensor) -> Targets:
 Make = Callable[[TargetInfo], Tensor]
 
 
-def made(info: DataInfo, inputs: Tensor, name: str, make: Make) -> Any:
+def synthetic_targets(info: DataInfo, inputs: Tensor, name: str, make: Make) -> Any:
     """Labels for made inputs, each target by `make`; the inputs are among them under `name`, "" for not."""
     known = info.known_targets
     labels: Any = Targets({one.name: make(one) for one in known}) if len(known) > 1 else make(known[0])

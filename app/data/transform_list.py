@@ -1,4 +1,4 @@
-"""Transforms of `torchvision.transforms.v2` that pictures may go through: their parameters, and the shapes they leave.
+"""Registry of `torchvision.transforms.v2` transforms: parameters and output shapes.
 
 The list is closed: a name is looked up here, and only then on torchvision. What a transform draws at random it draws
 from torch's global generator, for each sample.
@@ -108,7 +108,7 @@ KINDS: FrozenMap[str, Kind] = FrozenMap(
 
 
 def params_of(transform: Transform) -> dict[str, Any]:
-    """The parameters, defaults among them, each of its kind, so its `repr` is Python. Raises DataError."""
+    """Return the parameters with defaults, validated, so that their `repr` is Python. Raises DataError."""
     if transform.name not in KINDS:
         raise DataError(f"There is no transform “{transform.name}”. Choose one of: {', '.join(KINDS)}.")
     options = {option.name: option for option in KINDS[transform.name].options}
@@ -121,7 +121,7 @@ def params_of(transform: Transform) -> dict[str, Any]:
 
 
 def is_random(transforms: Sequence[Transform]) -> bool:
-    """Whether any of them draws."""
+    """Return whether any transform is random."""
     return any(KINDS[transform.name].random for transform in transforms)
 
 
@@ -130,12 +130,12 @@ TOGETHER = ("RandomHorizontalFlip", "RandomVerticalFlip", "RandomCrop", "Gaussia
 
 
 def alone(transforms: Sequence[Transform]) -> tuple[str, ...]:
-    """Those that draw, and are to be given pictures one by one."""
+    """Return the random transforms that must be applied image by image."""
     return tuple(dict.fromkeys(one.name for one in transforms if KINDS[one.name].random and one.name not in TOGETHER))
 
 
 def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:
-    """What the transforms make of a picture's shape. Raises DataError for what they cannot be used on."""
+    """Return the image shape after the transforms. Raises DataError if they cannot be applied."""
     for transform in transforms:
         params = params_of(transform)
         if len(shape) != 3 or shape[0] not in (1, 3):
@@ -152,7 +152,7 @@ def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:
 
 
 def calls(transforms: Sequence[Transform]) -> list[str]:
-    """The transforms as Python, made of `v2`. Raises DataError."""
+    """Return the transforms as Python expressions of `v2`. Raises DataError."""
     found = []
     for transform in transforms:
         params = params_of(transform)

@@ -1,4 +1,4 @@
-"""Transforms of pictures at work. The exported `train.py` carries `augmented` word for word.
+"""Apply image transforms. The exported `train.py` carries `augmented` word for word.
 
 torch is imported at the top because the text stands alone in that script: import this module lazily.
 """
@@ -15,7 +15,7 @@ from app.data.transform_list import alone, is_random, params_of
 
 
 def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
-    """Pictures (N, C, H, W) through a `v2.Compose`, each with draws of its own from torch's generator.
+    """Apply a `v2.Compose` to images (N, C, H, W), each with its own draws from torch's generator.
 
     What is named in `alone` takes them one by one. Flips and crops are drawn for all and done at once.
     """
@@ -40,7 +40,7 @@ def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
 
 
 def composed(transforms: Sequence[Transform]) -> Any:
-    """The transforms one after the other, as torchvision composes them. Raises DataError."""
+    """Compose the transforms with torchvision. Raises DataError."""
     from app.util.torchvision_import import import_torchvision
 
     v2 = import_torchvision("transforms.v2")
@@ -48,7 +48,7 @@ def composed(transforms: Sequence[Transform]) -> Any:
 
 
 def readying(transforms: Sequence[Transform], as_bytes: bool) -> Callable[[Tensor], Tensor] | None:
-    """What makes of stored samples those that the net gets; None where they are that already."""
+    """Return the preprocessing from stored samples to network inputs; None if there is none."""
     if not transforms:
         return as_floats if as_bytes else None
     whole, each, names = composed(transforms), is_random(transforms), alone(transforms)

@@ -1,4 +1,4 @@
-"""How many CPU threads an operation of a run is shared out to, where nobody chose a number.
+"""Choose the number of CPU threads per operation.
 
 A step of a small net is over before a second thread has come to help: torch shares an elementwise operation out from
 `ELEMENTS` on (`at::internal::GRAIN_SIZE`), a matrix product at any size. Of four nets whose largest product takes less
@@ -19,7 +19,7 @@ FLOAT = 4  # bytes
 
 
 def for_net(cost: NetworkCost, batch_size: int) -> int:
-    """1 for a net none of whose calls is worth sharing out, 0 to leave it to torch. An estimate, see `cost`."""
+    """Return 1 for a network too small for intra-op parallelism, 0 for torch's default. An estimate, see `cost`."""
     if cost.unknown:
         return 0
     return int(

@@ -1,4 +1,4 @@
-"""The bundled examples: which there are, and what is to be said of each before it is opened."""
+"""The bundled example projects, with summaries."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Facts:
 
 
 def paths() -> tuple[Path, ...]:
-    """The files of the examples, in the order of their names."""
+    """List the example files, sorted by name."""
     return tuple(sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()))
 
 
 def read(path: Path) -> Example:
-    """What its file says. Raises `ProjectFileError` or OSError."""
+    """Read an example project. Raises `ProjectFileError` or OSError."""
     project = file.read(path)
     ops = with_blocks(catalog(), project.blocks)
     return Example(path, project, _words(project, ops), layers(project.graph, project.blocks, ops))
@@ -70,7 +70,7 @@ def facts(project: Project, data_root: Path | None = None) -> Facts:
 
 
 def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
-    """How many modules are made, those inside blocks and repetitions among them; a shared one counts once."""
+    """Count the modules, including those inside blocks and repetitions; a shared one counts once."""
     count = 0
     for node in graph.nodes.values():
         inner = blocks.get(block_of(node.op))
@@ -84,7 +84,7 @@ def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
 
 
 def _words(project: Project, ops: Catalog) -> str:
-    """The first sentences of the notes; without notes what layers there are."""
+    """Return the first sentences of the notes, or the list of layers without notes."""
     paragraph = " ".join(project.notes.strip().partition("\n\n")[0].split())
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", paragraph)
     words = sentences[0]

@@ -1,4 +1,4 @@
-"""A net with several outputs against data with one target or several: what each output is compared with.
+"""Networks with several outputs: match outputs with targets and losses.
 
 Beside `preflight`, which asks the one output of a net that has no more. Imports no torch.
 """
@@ -40,7 +40,7 @@ class Output:
 
 
 def outputs_of(project: Project, analysis: Analysis) -> tuple[Output, ...]:
-    """The outputs in the order of the code; nothing while the net has none."""
+    """Return the outputs in code order; empty if there are none."""
     nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
     ends = {end.name: end for end in analysis.source.ends}
     found = []
@@ -76,22 +76,22 @@ def with_chief_loss(project: Project, source: Source) -> Project:
 
 
 def said_apart(outputs: Sequence[Node]) -> bool:
-    """Return whether losses are to name their outputs: there are several, or the only one comes in a dictionary."""
+    """Return whether losses must name their outputs: there are several, or the only one is in a dictionary."""
     return len(outputs) > 1 or any(node.params.get("key") is not None for node in outputs)
 
 
 def targets_of(source: SourceSpec) -> tuple[TargetInfo, ...]:
-    """What an output can be compared with: the data's targets, and the input itself."""
+    """Return the possible targets of an output: the data's targets, and the input itself."""
     return (*source.known_targets, TargetInfo(INPUT, VALUES, (), source.shape))
 
 
 def wanted(target: TargetInfo) -> tuple[int, ...]:
-    """What an output is to be for a sample, without the batch."""
+    """Return the shape that an output needs, without the batch."""
     return target.label_shape if target.task == VALUES else (*target.label_shape, len(target.classes))
 
 
 def usual_loss(target: TargetInfo, given: Choice) -> Choice:
-    """A loss that fits a target: the one that was there, if it does."""
+    """Return a loss that fits a target: the current one if it does."""
     ids = LOSSES.get(given.name) == CLASS_IDS
     if target.task == VALUES:
         return Choice("MSELoss") if ids else given
@@ -99,7 +99,7 @@ def usual_loss(target: TargetInfo, given: Choice) -> Choice:
 
 
 def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[OutputLoss, ...]:
-    """A loss for every output: each with the target of its shape, those that always come first.
+    """Suggest a loss for every output: each with the target of its shape, always-returned outputs first.
 
     Several outputs of one target are a head and its auxiliary ones, which count less.
     """
@@ -117,7 +117,7 @@ def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple
 
 
 def without_losses(project: Project, analysis: Analysis, source: SourceSpec) -> Problem | None:
-    """Several outputs, or several targets, and nobody said which is compared with which."""
+    """Report several outputs or targets without assigned losses."""
     outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
     targets = source.known_targets
     if len(outputs) <= 1 and len(targets) <= 1:
@@ -128,13 +128,13 @@ def without_losses(project: Project, analysis: Analysis, source: SourceSpec) -> 
         reason = f"The network has {len(outputs)} outputs. Choose a target for each under Training, Loss."
         return Problem("error", outputs[1].id, "One loss takes one output", reason, cures=cures)
     names = ", ".join(target.name for target in targets)
-    reason = f"{source.label} gives {names}. Choose the target of the output under Training, Loss."
+    reason = f"{source.label} has {names}. Choose the target of the output under Training, Loss."
     node = outputs[0].id if outputs else None
     return Problem("error", node, "The loss takes one target", reason, cures=cures)
 
 
 def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
-    """What the losses of the outputs have against net and data."""
+    """Report mismatches between the losses of the outputs, the network and the data."""
     outputs = {output.name: output for output in outputs_of(project, analysis)}
     targets = {target.name: target for target in targets_of(source)}
     rows, found = project.training.losses, []
@@ -169,9 +169,9 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
 
 
 def _against(project: Project, row: OutputLoss, output: Output, target: TargetInfo) -> list[Problem]:
-    """What one loss has against its output and its target."""
+    """Report mismatches of one loss with its output and target."""
     if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
-        reason = f"{words(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
+        reason = f"{target_label(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
         other = replace(row, loss=usual_loss(target, row.loss))
         rows = tuple(other if one is row else one for one in project.training.losses)
         cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
@@ -186,18 +186,18 @@ def _against(project: Project, row: OutputLoss, output: Output, target: TargetIn
     if have == shape or enough:
         return []
     given = "×".join(map(str, ("N", *shape)))
-    reason = f"Its loss compares it with {words(target.name)} and expects {given}."
+    reason = f"Its loss compares it with {target_label(target.name)} and expects {given}."
     cures = class_cures(project.graph, output.node.id, output.type, shape) if target.name != INPUT else ()
     return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason, cures=cures)]
 
 
-def words(target: str) -> str:
-    """What a target is called where a person reads it."""
+def target_label(target: str) -> str:
+    """Return the display name of a target."""
     return "the input itself" if target == INPUT else target or "the target"
 
 
 def class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]) -> tuple[Cure, ...]:
-    """Give the last Linear as many features as are wanted, if only that is amiss; else a Linear that does."""
+    """Fix the number of features of the last Linear, or add one."""
     classes = wanted[-1]
     if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
         return ()
@@ -217,7 +217,7 @@ def class_cures(graph: Graph, output: str, kind: TensorType, wanted: tuple[int, 
 
 
 def _last_linear(graph: Graph, output: str) -> str | None:
-    """The Linear whose features are the values that come out: nothing stands behind it but what keeps its shape."""
+    """Return the Linear that produces the output, followed only by shape-preserving nodes."""
     at = output
     while True:
         edges = graph.into(at)

@@ -1,4 +1,4 @@
-"""Whether a project's net, data and loss fit together, asked before a run so that nobody waits for a traceback.
+"""Preflight checks: whether network, data and loss match, before a run starts.
 
 The builder knows shapes, the data know theirs, the loss knows what it wants; this is where the three meet.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
-    """What stands between a net that is sound in itself and a run on the project's data.
+    """Report what prevents a valid network from training on the project's data.
 
     Imports no torch, but where there are start weights to hold against the net.
     """
@@ -63,7 +63,7 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True)
 class Fit:
-    """What the data give beside what the net takes and gives, and what is between the two, with cures."""
+    """The data's shapes beside the network's, the problems between them, and their fixes."""
 
     data: str
     net: str
@@ -71,7 +71,7 @@ class Fit:
 
 
 def fit(project: Project, analysis: Analysis) -> Fit | None:
-    """Data and net side by side; None while either is not known."""
+    """Compare data and network; None while either is unknown."""
     try:
         source = spec_of(project.data)
     except DataError:
@@ -108,7 +108,7 @@ def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Pro
 
 
 def _data(project: Project, source: SourceSpec) -> list[Problem]:
-    """What could not be read, and a loss that is of another kind than the data."""
+    """Report unreadable samples, and losses of another kind than the data."""
     found, loss, several = [], project.training.loss.name, bool(project.training.losses)
     if source.bad and project.data.bad == "stop":
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
@@ -131,7 +131,7 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
 
 
 def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
-    """A run whose every parameter is frozen, or that has none: backward would stop with torch's words."""
+    """Report networks without trainable parameters."""
     able = [node for node, count in analysis.parameters.items() if count and node in analysis.live]
     if any(not graph.nodes[node].frozen and graph.nodes[node].params.get("requires_grad", True) for node in able):
         return []
@@ -159,7 +159,7 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
-    """The run that the project asks for, with one CPU thread where it leaves their number open and the net is small."""
+    """Return the job of the project, with one CPU thread if unspecified and the network is small."""
     training = project.training
     if not training.threads and (cost := small_cost(project.graph, _ops(project, analysis))) is not None:
         training = replace(training, threads=for_net(cost, training.batch_size))
@@ -223,7 +223,7 @@ def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
 
 
 def outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
-    """What the losses have against what comes out of the net."""
+    """Report mismatches between losses and outputs."""
     if project.training.losses:
         return multi_output.problems(project, analysis, source)
     found = multi_output.without_losses(project, analysis, source)
@@ -258,14 +258,14 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
 
 
 def wanted_output(source: SourceSpec) -> tuple[int, ...]:
-    """What the net is to give for a sample, without the batch."""
+    """Return the output shape that the loss needs, without the batch."""
     if source.task == VALUES:
         return source.label_shape
     return (*source.label_shape, len(source.classes))
 
 
 def _special_output(output: Node) -> Problem | None:
-    """What a loss has against an output that comes in a dictionary, or in one mode alone."""
+    """Report mismatches of a loss with an output in a dictionary, or in one mode only."""
     plain = {"key": None, "when": "always"}
     edits = tuple(
         SetParam(output.id, name, value) for name, value in plain.items() if output.params.get(name, value) != value

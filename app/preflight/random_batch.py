@@ -1,4 +1,4 @@
-"""A batch of random numbers for a net, whatever the project's data are: its inputs, and a loss with targets of its own.
+"""Random batches for a network, independent of the project's data: inputs, and a loss with random targets.
 
 torch is imported at the top, so import this module inside a function.
 """
@@ -51,7 +51,7 @@ class Probe:
 
 @lru_cache(maxsize=16)
 def probe(source: Source) -> Probe:
-    """Run the net once on the meta device, which has shapes and no numbers.
+    """Run the network once on the meta device to find shapes and embedding sizes.
 
     A net that cannot run there runs on zeros where whole numbers go into it, for the sake of their tables.
     """
@@ -137,7 +137,7 @@ class _Tables(TorchFunctionMode):
 
 
 def samples(job: Job) -> int:
-    """How many samples a batch has whose size nobody chose: the project's, or as many of them as hold `HELD` bytes."""
+    """Return the default batch size: the project's, or fewer to stay below `HELD` bytes."""
     wanted, each = job.training.batch_size, probe(job.source).bytes_per_sample
     if each is None:
         return min(wanted, UNKNOWN)
@@ -145,7 +145,7 @@ def samples(job: Job) -> int:
 
 
 def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
-    """Random tensors of the shapes and dtypes of the net's inputs, the same for the same seed.
+    """Return random tensors of the network's input shapes and dtypes, seeded.
 
     Whole numbers lie in the range that the input states and in that of the tables they are looked up in; without either
     they are 0 or 1, of bytes 0 to 255.
@@ -165,7 +165,7 @@ def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
 
 
 def loss_of(job: Job) -> nn.Module:
-    """The job's loss with random targets of the shapes that the net gives. Raises ChoiceError."""
+    """Return the job's loss with random targets of the output shapes. Raises ChoiceError."""
     training = job.training
     modes = forms(job.source)
     known = {name for form in modes for name in form.values()}
@@ -175,7 +175,7 @@ def loss_of(job: Job) -> nn.Module:
 
 
 class OwnTarget(nn.Module):
-    """A loss and a random target for it: the same for each output of the same shape.
+    """A loss with a random target, the same for each output of the same shape.
 
     Losses of classes get ids below the size of dimension 1, of three dimensions (sample, place, class) of the last one.
     """
@@ -190,7 +190,7 @@ class OwnTarget(nn.Module):
         self.register_buffer("target", None, persistent=False)
 
     def forward(self, output: Tensor, _target: Any = None) -> Tensor:
-        """The loss of the output; a target that is given is not looked at."""
+        """Return the loss of the output; the given target is ignored."""
         ids = LOSSES.get(self.name) == CLASS_IDS
         if ids and output.dim() == 3:
             output = output.transpose(1, 2)
@@ -218,7 +218,9 @@ class OwnTarget(nn.Module):
 
 
 class OwnTargets(nn.Module):
-    """The sum of such losses of several outputs, each times its weight. An output that is not given is left out."""
+    """Weighted sum of such losses of several outputs; absent outputs are skipped. An output that is not given is left
+    out.
+    """
 
     whole = True  # it takes all that the net gives
 

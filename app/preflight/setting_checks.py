@@ -1,4 +1,4 @@
-"""Knobs of the training that contradict one another or the net, said before a run with what mends them."""
+"""Check training settings for contradictions before a run, with fixes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def problems(project: Project, analysis: Analysis, samples: int | None, source: SourceSpec) -> list[Problem]:
-    """What no run could use, or what would do nothing. `samples` are those to learn from, None if nobody knows yet."""
+    """Report settings that are invalid or have no effect. `samples` are those to learn from, None if nobody knows
+    yet.
+    """
     training = project.training
     return [
         *_closure(training),
@@ -68,15 +70,15 @@ def _schedule(training: TrainingConfig, length: lr_preview.Span) -> Iterator[Pro
 
 
 def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:
-    """Samples that are ids cannot be mixed."""
+    """Report mixup on samples that are token ids."""
     if training.mixup and not source.dtype.startswith(("float", "bfloat")):
-        reason = f"{source.label} gives {source.dtype}, such as token ids, which cannot be blended."
+        reason = f"{source.label} has {source.dtype}, such as token ids, which cannot be blended."
         cures = _set("Set mixup to 0", "mixup", 0.0)
         yield Problem("error", None, "mixup blends samples as numbers", reason, cures=cures)
 
 
 def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
-    """What waits for the validation loss where no sample is held out."""
+    """Report settings that need a validation loss if there is none."""
     training = project.training
     if source.own_split or project.data.validation_fraction > 0:
         return
@@ -90,7 +92,7 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
 
 
 def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
-    """Layers that the net has no more, as after a rename."""
+    """Report layers that the network no longer has, for example after renaming."""
     training = project.training
     if not (training.recompute or training.groups):
         return

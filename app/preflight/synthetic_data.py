@@ -1,4 +1,4 @@
-"""Synthetic data as a net wants them: samples of its input's shape, and as many classes as it gives values."""
+"""Synthetic data that fit a network: samples of its input shape, and as many classes as outputs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs that are kept: what they were started with, what they told, their checkpoints, how they ended. No Qt here."""
+"""Stored runs: settings, history, checkpoints and results. No Qt here."""

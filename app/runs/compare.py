@@ -1,4 +1,4 @@
-"""The settings of runs side by side, and which of them differ."""
+"""Compare the settings of runs side by side."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Setting:
 
 
 def settings(runs: Sequence[Kept]) -> tuple[Setting, ...]:
-    """All settings that any of the runs states; a default that a file does not state is a dash."""
-    told = [_told(kept) for kept in runs]
+    """Return all settings that any of the runs has; a default that a file does not state is a dash."""
+    told = [_settings_of(kept) for kept in runs]
     letters = _letters([values.pop("net") for values in told])
     told = [{"net": letter, **values} for letter, values in zip(letters, told, strict=True)]
     names = dict.fromkeys(name for values in told for name in values)
@@ -38,7 +38,7 @@ def settings(runs: Sequence[Kept]) -> tuple[Setting, ...]:
     return tuple(Setting(name, tuple(values.get(name, NOTHING) for values in told)) for name in ordered)
 
 
-def _told(kept: Kept) -> dict[str, str]:
+def _settings_of(kept: Kept) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         project = store.project_of(kept)
@@ -55,7 +55,7 @@ def _told(kept: Kept) -> dict[str, str]:
 
 
 def _flat(prefix: str, value: Any) -> dict[str, str]:
-    """A line a leaf: `training.optimizer.lr`."""
+    """Flatten nested settings: `training.optimizer.lr`."""
     if isinstance(value, Mapping):
         found: dict[str, str] = {}
         for name, part in value.items():

@@ -1,4 +1,4 @@
-"""What was seen of the layers of a run, in tables: figures a row a look, histograms a table a kind."""
+"""Store layer statistics of a run: one table row per sample, one histogram table per kind."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PARTS = ("weight", "update", "dead")
 
 
 def files() -> tuple[str, ...]:
-    """The names of the tables; each has a column `step`."""
+    """Return the file names of the tables; each has a column `step`."""
     return FIGURES, GAINS, RATES, GROUP_RATES, *(f"histograms-{kind}.bin" for kind in KINDS)
 
 
 def append(folder: Path, events: Iterable[Event]) -> None:
-    """Write what these events tell of layers and rates. Raises OSError and TableError."""
+    """Append the layer statistics and rates of these events. Raises OSError and TableError."""
     figures = [event for event in events if isinstance(event, LayerFigures)]
     for names, group in groupby(figures, _columns):
         _append(folder / FIGURES, names, [(e.step, *e.weights, *e.ratios, *e.dead) for e in group])
@@ -85,7 +85,7 @@ def _bins(event: Histograms) -> tuple[str, ...]:
     return ("step", *(f"{each.layer}/{end}" for each in event.layers for end in ends))
 
 
-def told(folder: Path) -> Iterator[Event]:
+def read_events(folder: Path) -> Iterator[Event]:
     """The events that the tables were made of. Raises TableError."""
     names, columns = tables.read(folder / FIGURES)
     layers = {part: tuple(n.partition("/")[2] for n in names if n.startswith(f"{part}/")) for part in _PARTS}

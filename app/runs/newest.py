@@ -1,4 +1,4 @@
-"""The weights of the newest kept run of a net, for whoever looks at that net or takes it away."""
+"""Find the newest weights of a network among its stored runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def newest_of(folder: Path, source: Source) -> ExportWeights | None:
-    """Return the weights of the newest run in a folder of runs that trained this very net, None where none did.
+    """Return the newest weights of the runs in a folder that trained this very network, None without any.
 
     They are those of its newest whole checkpoint, of the running mean where there is one. Raises OSError.
     """
@@ -52,7 +52,7 @@ def _trained(kept: Kept, source: Source) -> bool:
 
 
 def _fits(checkpoint: Path, source: Source) -> bool:
-    """Whether the net has the same tensors: files that a text imports from may be others than they were."""
+    """Return whether the network has the same tensors, since imported layer files may have changed."""
     if not source.files:
         return True
     from app.source.compiled import make_module
@@ -66,7 +66,7 @@ def _fits(checkpoint: Path, source: Source) -> bool:
 
 
 def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """What tells one state of a folder of checkpoints from another, nothing being read."""
+    """Return the modification state of a checkpoint folder, without reading it."""
     if not folder.is_dir():
         return ()
     stats = [(file.name, file.stat()) for file in sorted(folder.glob("*.pt"))]

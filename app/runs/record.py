@@ -1,4 +1,4 @@
-"""What is known of a run at a glance: `run.json` in its folder, written whole or not at all."""
+"""The record of a run, `run.json` in its folder, written atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Name = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class RunError(ValueError):
-    """A kept run that cannot be read, begun or changed; the text says why and what to do."""
+    """Raised for a stored run that cannot be read, started or changed; the message says why and how to fix it."""
 
 
 class Parent(msgspec.Struct, frozen=True):
@@ -118,7 +118,7 @@ _records = msgspec.json.Decoder(Record)
 
 
 def new_record(project: Project, number: int, began: str, parent: Parent | None = None) -> Record:
-    """The record of a run that begins."""
+    """Create the record of a new run."""
     training = project.training
     options = ", ".join(f"{name}={value}" for name, value in training.optimizer.params.items())
     optimizer = training.optimizer.name + (f", {options}" if options else "")
@@ -129,7 +129,7 @@ def new_record(project: Project, number: int, began: str, parent: Parent | None 
 
 
 def read(folder: Path) -> Record:
-    """The record in a folder. Raises RunError."""
+    """Read the record in a folder. Raises RunError."""
     path = folder / FILE
     try:
         regular_files.check(path)
@@ -150,7 +150,7 @@ def write(folder: Path, record: Record) -> None:
 
 
 def summary_of(history: History) -> Summary:
-    """The figures of a run so far."""
+    """Summarise a run so far."""
     steps, epochs = history.steps, history.epochs
 
     def last(name: str) -> float | None:

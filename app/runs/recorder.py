@@ -1,4 +1,4 @@
-"""Writes down what a run tells, on a thread of its own: the run itself appends to a list.
+"""Record the events of a run on a separate thread: the run itself only appends to a list.
 
 What was told before a checkpoint is in its file before the checkpoint is, so a run that goes on from there misses
 nothing, however the one before it was ended.
@@ -92,7 +92,7 @@ class Recorder:
         return self.kept.checkpoints
 
     def begin(self) -> str:
-        """Write what the run starts with; returns what went wrong. A run that cannot be kept goes on without."""
+        """Write the initial record; return the error message. A run that cannot be kept goes on without."""
         with self._noting():
             folder = self.kept.folder
             self._lock = file_lock.Lock(folder / store.LOCK)
@@ -124,7 +124,7 @@ class Recorder:
         self._history = store.history_of(self.kept)
 
     def take(self, event: Event) -> Saved | None:
-        """Take an event in; returns what the person is to be told, once."""
+        """Record an event; return a message for the user, once."""
         self._events.append(event)
         if isinstance(event, Started):
             self._set_up(event)
@@ -133,14 +133,14 @@ class Recorder:
         return self.unsaid()
 
     def unsaid(self) -> Saved | None:
-        """Return what the person is to be told of what could not be written, once."""
+        """Return the message about failed writes, once."""
         if not self.problem or self._told:
             return None
         self._told = True
         return Saved(0, str(self.kept.folder), self.problem)
 
     def close(self) -> None:
-        """Write the rest, and how the run ended."""
+        """Write the remaining events and the ending."""
         self._closing = True
         self._wake.set()
         if self._thread is not None:
@@ -177,7 +177,7 @@ class Recorder:
                     self._look()
 
     def _write(self) -> None:
-        """Append what was told since the last time."""
+        """Append the events since the last write."""
         with self._writing, self._noting():
             count = len(self._events)
             events = self._events[:count]

@@ -1,4 +1,4 @@
-"""Where a run goes on from, and what another one can begin with."""
+"""Resume a run from a checkpoint, or fork a new one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 def checkpoints(kept: Kept) -> list[Checkpoint]:
-    """Those of a run, the newest first; nothing is read."""
+    """List the checkpoints of a run, newest first, without reading them."""
     found = []
     for path in kept.checkpoints.glob("*.pt"):
         by_step = path.stem.removeprefix("step-")
@@ -51,7 +51,7 @@ def checkpoints(kept: Kept) -> list[Checkpoint]:
 
 
 def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Path:
-    """Return the checkpoint that a run goes on from, the newest whole one; `tell` hears of those passed over.
+    """Return the newest intact checkpoint; `tell` is called for each one skipped.
 
     Raises RunError if there is none.
     """
@@ -64,7 +64,8 @@ def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Pat
 
 
 def check(job: Job, path: Path) -> None:
-    """Raise CheckpointError if a run cannot go on from a checkpoint, of another net or other settings, on the CPU.
+    """Raise CheckpointError if a run cannot be resumed from a checkpoint, of another network or other settings, on the
+    CPU.
 
     `going_on` removes checkpoints, so whoever does not know that they belong together asks before.
     """
@@ -103,7 +104,7 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
 
 
 def as_before(job: Job, project: Project, path: Path) -> Job:
-    """The job of a run that goes on from a checkpoint: on as many CPU threads as it had, if nobody chose a number.
+    """Return the job of a resumed run: with its number of CPU threads, unless chosen explicitly.
 
     Raises CheckpointError.
     """
@@ -116,7 +117,7 @@ def as_before(job: Job, project: Project, path: Path) -> Job:
 
 
 def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
-    """The settings of a run that has come to its end, with the limits of `now`, under which it goes on.
+    """Return the settings of a finished run with the limits of `now`, to continue it.
 
     Raises RunError, which names the limit, where one of these would end it at once.
     """
@@ -145,7 +146,7 @@ def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
 
 
 def run_of(path: Path) -> Kept | None:
-    """The kept run that a checkpoint lies in, if it does."""
+    """Return the stored run that contains a checkpoint, if any."""
     folder = path.absolute().parent.parent
     return next((kept for kept in store.listed(folder.parent) if kept.folder == folder), None)
 
@@ -165,7 +166,7 @@ def newest_weights(folder: Path, tell: Callable[[str], None] = lambda _words: No
 
 
 def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: None) -> Path:
-    """Return the checkpoint that a file or a folder means: of a folder of runs the newest whole one of the newest run.
+    """Return the checkpoint at a path: a file, or the newest intact one in a folder of runs.
 
     `tell` hears of those passed over. Raises RunError, and CheckpointError for a file that is not whole.
     """
@@ -184,8 +185,8 @@ def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: Non
     raise RunError(f"There is no readable checkpoint in {path}.")
 
 
-def copy_told(before: Kept, kept: Kept) -> None:
-    """Give a run what another one told, which it goes on from. Raises OSError."""
+def copy_history(before: Kept, kept: Kept) -> None:
+    """Copy the history of a run to the one that resumes it. Raises OSError."""
     told = (store.STEPS, store.EPOCHS, store.MEMORY, store.GRADIENTS, store.LOSSES, store.LOG, *layer_tables.files())
     for name in (*told, store.PROJECT, store.SOURCE):
         if (before.folder / name).exists():
@@ -193,7 +194,7 @@ def copy_told(before: Kept, kept: Kept) -> None:
 
 
 def weights_of(path: Path, name: str) -> StartWeights:
-    """The weights of a checkpoint as those that a run can start from: of the running mean where there is one.
+    """Return the weights of a checkpoint as start weights: the EMA weights if there are any.
 
     Raises CheckpointError, OSError, and ValueError for weights that cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The folder of a project's runs: `<project>.runs/`, a numbered folder for each."""
+"""Store of a project's runs: `<project>.runs/`, one numbered folder per run."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class Kept:
 
 
 def runs_beside(project: Path) -> Path:
-    """The folder of the runs of a project's file."""
+    """Return the run folder of a project file."""
     return project.with_name(project.stem + SUFFIX)
 
 
 def runs_unsaved(folder: Path, name: str) -> Path:
-    """The folder, below the user's, of the runs of a project of that name that has no file yet."""
+    """Return the run folder, in the user's data folder, of an unsaved project of that name."""
     return folder / f"{plain(name)}{SUFFIX}"
 
 
 def plain(name: str) -> str:
-    """A name as one of a file or a folder, wherever it comes from.
+    """Sanitise a name for a file or folder.
 
     >>> plain("../ResNet 18"), plain("..")
     ('ResNet-18', 'untitled')
@@ -75,7 +75,7 @@ def plain(name: str) -> str:
 
 
 def listed(folder: Path) -> list[Kept]:
-    """The runs in a folder, the newest first; those whose record cannot be read are left out. Raises OSError."""
+    """List the runs in a folder, newest first; unreadable records are skipped. Raises OSError."""
     found = []
     for inside in _numbered(folder):
         try:
@@ -86,7 +86,7 @@ def listed(folder: Path) -> list[Kept]:
 
 
 def find(folder: Path, name: str) -> Kept:
-    """The run of that number or name. Raises RunError."""
+    """Find a run by number or name. Raises RunError."""
     runs = listed(folder)
     for kept in runs:
         if name in (kept.record.name, str(kept.record.number), kept.folder.name):
@@ -101,7 +101,7 @@ def _numbered(folder: Path) -> Iterator[Path]:
 
 
 def begin(folder: Path, project: Project, parent: Parent | None = None, name: str = "") -> Kept:
-    """Take the next number and make its folder. Raises OSError."""
+    """Create the folder of a new run with the next number. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     number = max((int(inside.name) for inside in _numbered(folder)), default=0) + 1
     while True:
@@ -114,7 +114,7 @@ def begin(folder: Path, project: Project, parent: Parent | None = None, name: st
 
 
 def begin_in(folder: Path, project: Project, number: int, parent: Parent | None = None, name: str = "") -> Kept:
-    """Make a folder that is there the folder of a run. Raises OSError."""
+    """Turn an existing folder into a run's folder. Raises OSError."""
     began = datetime.now().astimezone().isoformat(timespec="seconds")
     record = msgspec.structs.replace(records.new_record(project, number, began, parent), name=name)
     records.write(folder, record)
@@ -122,14 +122,14 @@ def begin_in(folder: Path, project: Project, number: int, parent: Parent | None 
 
 
 def changed(kept: Kept, **changes: object) -> Kept:
-    """Write the record with other values. Raises OSError."""
+    """Update fields of the record. Raises OSError."""
     record = msgspec.structs.replace(kept.record, **changes)
     records.write(kept.folder, record)
     return replace(kept, record=record)
 
 
 def rename(kept: Kept, name: str) -> Kept:
-    """Give a run a name; an empty one gives it its number back. Raises OSError and RunError."""
+    """Rename a run; an empty name restores its number. Raises OSError and RunError."""
     name = " ".join(name.split())
     if len(name) > 200:
         raise RunError("A run's name has at most 200 characters.")
@@ -138,14 +138,14 @@ def rename(kept: Kept, name: str) -> Kept:
 
 
 def delete(kept: Kept) -> None:
-    """Away with a run and all its files. Raises RunError for one that goes on, and OSError."""
+    """Delete a run and all its files. Raises RunError for a running one, and OSError."""
     if kept.goes_on:
         raise RunError(f"{kept.record.title} is running. Stop it first.")
     shutil.rmtree(kept.folder)
 
 
 def move(kept: Kept, folder: Path) -> Kept:
-    """Put a run into another folder of runs, under a new number if its own is taken there. Raises OSError, RunError."""
+    """Move a run to another folder of runs, with a new number if its own is taken. Raises OSError, RunError."""
     if kept.goes_on:
         raise RunError(f"{kept.record.title} is running. Stop it first.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def move(kept: Kept, folder: Path) -> Kept:
 
 
 def copy(kept: Kept, folder: Path) -> Kept | None:
-    """Put a copy of a run into another folder of runs, whole or not at all; None if it has that run already.
+    """Copy a run to another folder of runs atomically; return None if it is already there.
 
     Checkpoints, which are never written in place, are the same files on the disk where the file system can do so.
     Raises RunError for one that goes on, and OSError.
@@ -180,7 +180,7 @@ def copy(kept: Kept, folder: Path) -> Kept | None:
 
 
 def _is_of(a: Record, b: Record) -> bool:
-    """Whether two records tell of one run, whatever its number and its name are."""
+    """Return whether two records describe the same run, regardless of number and name."""
     return msgspec.structs.replace(a, number=b.number, name=b.name) == b
 
 
@@ -193,7 +193,7 @@ def _copied(file: str, target: str) -> str:
 
 
 def project_of(kept: Kept) -> Project:
-    """The project that a run was started with. Raises RunError."""
+    """Read the project that a run was started with. Raises RunError."""
     try:
         return project_file.read(kept.folder / PROJECT)
     except (OSError, project_file.ProjectFileError) as error:
@@ -201,7 +201,7 @@ def project_of(kept: Kept) -> Project:
 
 
 def history_of(kept: Kept) -> History:
-    """All that a run told, as the views read it. Raises RunError."""
+    """Read the complete history of a run. Raises RunError."""
     history = History()
     begun = kept.record.beginning
     try:
@@ -209,7 +209,7 @@ def history_of(kept: Kept) -> History:
         metrics = tables.read(kept.folder / EPOCHS)[0][len(history.epochs.names) :]
         layers, norms = tables.read(kept.folder / GRADIENTS)
         outputs, losses = tables.read(kept.folder / LOSSES)
-        seen = list(layer_tables.told(kept.folder))
+        seen = list(layer_tables.read_events(kept.folder))
     except (OSError, tables.TableError) as error:
         raise RunError(f"The measurements of {kept.record.title} cannot be read: {error}") from error
     if begun is not None:

@@ -1,4 +1,4 @@
-"""Tables of float64 that grow at their end: a line of column names, then rows of eight bytes a number.
+"""Append-only tables of float64: a line of column names, then rows of eight bytes per number.
 
 What is appended is there when the process ends, however it ends; a row that was cut off by that does not count.
 """
@@ -17,11 +17,11 @@ LONGEST_HEAD = 1 << 25  # a table of histograms has 34 columns a layer
 
 
 class TableError(ValueError):
-    """A file that is no table; the text names it."""
+    """Raised for an invalid table file; the message names it."""
 
 
 def append(path: Path, names: Sequence[str], rows: Sequence[Sequence[float | None]]) -> None:
-    """Add rows, None as nan; a table that is not there yet is begun. Raises OSError and TableError."""
+    """Append rows, None as NaN; create the table if needed. Raises OSError and TableError."""
     data = np.array(rows, dtype="<f8")  # which makes nan of None
     head = _head(names)
     with path.open("ab") as file:
@@ -37,7 +37,7 @@ def append(path: Path, names: Sequence[str], rows: Sequence[Sequence[float | Non
 
 
 def read(path: Path) -> tuple[list[str], Array]:
-    """The names and the whole rows, shape (columns, rows); none of a file that is not there. Raises TableError."""
+    """Read names and complete rows, shape (columns, rows); empty for an absent file. Raises TableError."""
     if not path.exists():
         return [], np.empty((0, 0))
     names, start = _read_head(path)
@@ -47,12 +47,12 @@ def read(path: Path) -> tuple[list[str], Array]:
 
 
 def names_of(path: Path) -> list[str]:
-    """The names of the columns. Raises OSError and TableError."""
+    """Read the column names. Raises OSError and TableError."""
     return _read_head(path)[0]
 
 
 def keep(path: Path, wanted: Callable[[dict[str, Array]], NDArray[np.bool_]]) -> None:
-    """Cut a table off before the first row that is not `wanted`. Raises OSError and TableError."""
+    """Truncate a table before the first row that is not `wanted`. Raises OSError and TableError."""
     names, columns = read(path)
     if not names:
         return

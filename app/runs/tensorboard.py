@@ -1,4 +1,4 @@
-"""A run as TensorBoard event files: scalars in groups, histograms, pictures of a batch, and the graph.
+"""Export a run as TensorBoard event files: grouped scalars, histograms, input images, and the graph.
 
 What a run that goes on tells is written as it comes, its weights at every checkpoint; a run that is kept is written
 anew, to the same tags. TensorBoard is an extra: `pip install tapedeck[tensorboard]`.
@@ -55,7 +55,7 @@ PROCESS = "memory/process"
 
 
 def writer(folder: Path) -> SummaryWriter:
-    """A writer of event files into a folder. Raises RunError without TensorBoard, OSError if it cannot be written."""
+    """Create a writer of event files. Raises RunError without TensorBoard, OSError if the folder is not writable."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -170,7 +170,7 @@ def begin(out: Any, job: Job) -> None:
 
 
 def _pictures(batch: Tensor) -> Tensor | None:
-    """Samples as pictures from 0 to 1, shape (samples, channels, height, width); None if they are none."""
+    """Convert samples to images from 0 to 1, shape (samples, channels, height, width); None if they are none."""
     if batch.ndim != 4 or batch.shape[1] not in (1, 3) or not batch.is_floating_point():
         return None
     low, high = batch.amin(), batch.amax()
@@ -178,14 +178,14 @@ def _pictures(batch: Tensor) -> Tensor | None:
 
 
 def watch(folder: Path, job: Job) -> Events:
-    """Event files in a run's folder, written as it goes on. Raises as `writer` and `begin`."""
+    """Write event files during a run. Raises as `writer` and `begin`."""
     out = writer(folder / FOLDER)
     begin(out, job)
     return Events(out, datetime.now().timestamp())
 
 
 def export(kept: Kept, job: Job, folder: Path) -> Path:
-    """Write a run that is kept as event files, whole or not at all; returns their folder.
+    """Export a stored run as event files atomically; return their folder.
 
     Raises RunError, OSError, and DataError where the data are not there any more.
     """
@@ -196,7 +196,7 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
         events = Events(out, datetime.fromisoformat(kept.record.began).timestamp())
         try:
             begin(out, job)
-            events.tell(list(_told(kept)))
+            events.tell(list(_stored_events(kept)))
             for checkpoint in reversed(resume.checkpoints(kept)):
                 events.weights(checkpoint.path)
         finally:
@@ -209,11 +209,11 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
     return target
 
 
-def _told(kept: Kept) -> list[Event]:
+def _stored_events(kept: Kept) -> list[Event]:
     """The events that a run's tables were made of."""
     from app.runs import layer_tables, tables
 
-    found: list[Event] = [*layer_tables.told(kept.folder)]
+    found: list[Event] = [*layer_tables.read_events(kept.folder)]
     names, columns = tables.read(kept.folder / store.STEPS)
     whole = {"step", "epoch", "samples"}
     for row in columns.T.tolist():

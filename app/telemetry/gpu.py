@@ -1,4 +1,4 @@
-"""How busy and how warm a GPU is, as NVIDIA's management library tells; and what CUDA's allocator keeps."""
+"""GPU utilisation and temperature from NVIDIA's management library, and statistics of CUDA's allocator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Allocator:
 
 
 def read(device: str) -> GpuReading:
-    """Ask for `device`, such as "cuda:0". Everything else has no such numbers."""
+    """Query `device`, such as "cuda:0". Everything else has no such numbers."""
     if not device.startswith("cuda"):
         return GpuReading(reason=f"{device} reports neither utilisation nor temperature")
     try:
@@ -63,7 +63,7 @@ def _uuid(device: str) -> str:
 
 
 def _read(library: Any, handle: Any) -> GpuReading:
-    """What this GPU tells; an entry that it does not have is None."""
+    """Query this GPU; unsupported values are None."""
 
     def told(function: Any, *arguments: Any) -> Any:
         try:
@@ -83,7 +83,7 @@ def _read(library: Any, handle: Any) -> GpuReading:
 
 
 def allocator(device: str) -> Allocator | None:
-    """CUDA's allocator now; None for another device."""
+    """Return the statistics of CUDA's allocator; None for another device."""
     if not device.startswith("cuda"):
         return None
     import torch
@@ -95,7 +95,7 @@ def allocator(device: str) -> Allocator | None:
 
 
 def empty_cache(device: str) -> int:
-    """Give what the allocator keeps and nobody uses back to the device; how many bytes that were."""
+    """Return unused cached memory to the device; return the number of bytes."""
     import torch
 
     before = torch.cuda.memory_reserved(device)
@@ -105,7 +105,7 @@ def empty_cache(device: str) -> int:
 
 
 def write_snapshot(path: str) -> None:
-    """Write what CUDA's allocator holds, for pytorch.org/memory_viz. Raises OSError."""
+    """Save a snapshot of CUDA's allocator, for pytorch.org/memory_viz. Raises OSError."""
     import torch
 
     torch.cuda.memory._dump_snapshot(path)

@@ -1,4 +1,4 @@
-"""How much of the gradient each layer hands on, measured in one backward pass of a run.
+"""Gradient gain of each layer: norm of its input gradient over its output gradient, in one backward pass.
 
 A layer's gain is |grad in| / |grad out|: the norm of what leaves it for other layers over that of what came to it from
 the side of the loss. Every backward node belongs to the innermost module whose call made it; hooks sit on the nodes of
@@ -42,12 +42,12 @@ class Gains:
 
     @property
     def reached(self) -> float:
-        """What reached the last layer that anything reached; nan: nothing did."""
+        """Return the gradient norm at the last layer with a gradient; NaN if there is none."""
         return next((norm for norm in reversed(self.arriving) if norm > 0), math.nan)
 
 
 def path_of(layer: str) -> str:
-    """The module of a layer of `Gains`, "" for the net.
+    """Return the module path of a layer of `Gains`, "" for the network.
 
     >>> path_of("conv1"), path_of("cell#2"), path_of("layer1.0/2"), path_of("Net/3")
     ('conv1', 'cell', 'layer1.0', '')
@@ -78,7 +78,7 @@ class GainProbe:
         self._scale = 1.0
 
     def begin(self) -> None:
-        """Put hooks on the modules."""
+        """Install the module hooks."""
         import torch
 
         self.drop()
@@ -98,7 +98,7 @@ class GainProbe:
                 self._watch(loss)
 
     def fetch(self) -> Gains | None:
-        """What was measured, None if nothing was. Waits for the device."""
+        """Return the measurements, None if there are none; synchronises with the device. Waits for the device."""
         import torch
 
         found: dict[tuple[str, bool], float] = {}
@@ -119,7 +119,7 @@ class GainProbe:
         return Gains(layers, arriving, leaving) if layers else None
 
     def drop(self) -> None:
-        """The step came to nothing."""
+        """Discard the measurements of a step."""
         self._off()
         self._clear()
 
@@ -204,7 +204,7 @@ class GainProbe:
 
 
 def _graph(root: Any) -> tuple[dict[Any, int], list[tuple[Any, int, Any]]]:
-    """Every node below `root` with its number, and the edges: (node, slot, the node that it leads to)."""
+    """Return every node below `root` with its number, and the edges: (node, slot, next node)."""
     nodes = {root: root._sequence_nr()}
     edges: list[tuple[Any, int, Any]] = []
     todo = [root]
@@ -221,14 +221,14 @@ def _graph(root: Any) -> tuple[dict[Any, int], list[tuple[Any, int, Any]]]:
 
 
 def _is_plain(gradient: Tensor) -> bool:
-    """Whether its norm can be taken: a hook that raised would end the run."""
+    """Return whether a norm can be computed: an exception in a hook would end the run."""
     import torch
 
     return gradient.layout in (torch.strided, torch.sparse_coo) and not gradient.is_nested
 
 
 def _norm(gradient: Tensor) -> Tensor:
-    """In float32, on the gradient's device."""
+    """Return the norm in float32, on the gradient's device."""
     import torch
 
     dense = gradient.coalesce().values() if gradient.is_sparse else gradient

@@ -1,4 +1,4 @@
-"""The size of the gradients, layer by layer."""
+"""Gradient norms by layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GradientSampler:
         self._layer_of = [self.layers.index(owner) for owner in self.owners]
 
     def measure(self) -> Tensor:
-        """One norm a parameter, shape (parameters,), on their device; nan where there is no gradient."""
+        """Return one norm per parameter, shape (parameters,), on their device; NaN without a gradient."""
         import torch
 
         gradients = [parameter.grad for parameter in self.parameters]
@@ -35,7 +35,7 @@ class GradientSampler:
         return torch.stack([missing if g is None else next(norms).to(first.device, torch.float32) for g in gradients])
 
     def by_layer(self, norms: list[float]) -> tuple[float, ...]:
-        """The norm of all gradients of each layer together, in the order of `layers`; nan where there are none."""
+        """Return the total gradient norm of each layer, in the order of `layers`; NaN without gradients."""
         squares: list[float | None] = [None] * len(self.layers)
         for layer, norm in zip(self._layer_of, norms, strict=True):
             if not math.isnan(norm):

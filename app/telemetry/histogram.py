@@ -1,4 +1,4 @@
-"""How the values of a tensor are spread."""
+"""Histogram of a tensor's values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Histogram:
 
 
 def histogram(layer: str, values: Tensor) -> Histogram:
-    """The histogram of the finite ones of `values`, any shape."""
+    """Return the histogram of the finite elements of `values`, any shape."""
     import torch
 
     values = values.detach().float().cpu().flatten()

@@ -1,4 +1,4 @@
-"""What of a training step holds how many bytes, layer by layer."""
+"""Memory of a training step by layer: parameters, gradients, optimizer state, activations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StepBytes:
 def step_bytes(
     model: nn.Module, state: Mapping[Any, Any], batch: int, forward: Callable[[], Any]
 ) -> StepBytes:
-    """Count what a step holds. `state` is that of the optimizer by parameter; `forward` runs net and loss once.
+    """Count the bytes of a step. `state` is that of the optimizer by parameter; `forward` runs net and loss once.
 
     Gradients are counted for every trainable parameter, as they are there before the optimizer's step; parameters
     and buffers once, where they are shared by layers at the first of them.
@@ -66,7 +66,7 @@ def step_bytes(
 
 @contextmanager
 def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
-    """The storages that autograd saves for backward meanwhile, once each, with the layer that was being run first.
+    """Record the storages that autograd saves for backward, once each, with the layer that saved them first.
 
     Parameters and buffers are no activations. The dict holds ids of storages that live as long as the graph does.
     """

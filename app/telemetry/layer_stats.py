@@ -1,4 +1,4 @@
-"""A close look at one step: weights, updates, dead activations and histograms, layer by layer.
+"""Layer statistics of one step: weight norms, updates, dead activations and histograms.
 
 It is put on for a step and taken off after it, reads and never writes, and draws from no generator, so the numbers of
 the run are the same bit for bit with and without it.

@@ -1,4 +1,4 @@
-"""Memory as the device tells it; where it tells nothing, the resident memory of this process and no more."""
+"""Memory of the device, or the resident memory of this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reading:
 
 
 def read(device: str) -> Reading:
-    """The memory of `device` ("cuda:0", "mps"), or of this process for the CPU."""
+    """Return the memory of `device` ("cuda:0", "mps"), or of this process for the CPU."""
     if device.startswith("cuda"):
         import torch
 
@@ -41,7 +41,7 @@ def read(device: str) -> Reading:
 
 
 def resident() -> int | None:
-    """The resident memory of this process in bytes; None where the system does not tell."""
+    """Return the resident memory of this process in bytes; None if the system does not report it."""
     if sys.platform == "linux":
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""A queue between one writer and one reader that never makes the writer wait and sends no signal.
+"""Lock-free queue between one writer and one reader that never blocks the writer.
 
 The training thread appends at every step; the window drains it when it repaints.
 """
@@ -28,7 +28,7 @@ class Ring(Generic[T]):
         self._items.append(item)
 
     def drain(self) -> list[T]:
-        """Take out what is there now, oldest first; what comes meanwhile is for the next time."""
+        """Remove and return the queued items, oldest first; items added meanwhile stay."""
         items: list[T] = []
         for _ in range(len(self._items)):
             try:

@@ -1,4 +1,4 @@
-"""What looking costs, and how seldom it has to be for the run not to feel it."""
+"""Adaptive throttle: keeps telemetry below a fraction of run time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Meter:
-    """Clocks one kind of measuring, `with meter:` around each part of it, and says when it is due again.
+    """Measures the cost of one kind of telemetry, `with meter:` around each part, and decides when it is due again.
 
     After `rest()` the next is due `every` seconds later, or when what the last one cost is no more than `share` of the
     time: dear measurements thin themselves. `seconds` is what was spent so far. On CUDA the time on the device is added
@@ -37,12 +37,12 @@ class Meter:
         self.seconds += spent
 
     def rest(self) -> None:
-        """A measurement is over: work out when the next is due."""
+        """Finish a measurement and schedule the next one."""
         self.due = perf_counter() + max(self._every, self._cost / self._share)
         self._cost = 0.0
 
     def settle(self) -> None:
-        """Add the time on the device of what has passed there."""
+        """Add the device time of the recorded events."""
         while self._pending and self._pending[0][1].query():
             first, last = self._pending.pop(0)
             spent = first.elapsed_time(last) / 1000

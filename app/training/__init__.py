@@ -1,1 +1,1 @@
-"""The training loop and what it is told and tells. Knows no Qt."""
+"""The training loop, its events and its control. Imports no Qt. Knows no Qt."""

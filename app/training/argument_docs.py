@@ -1,4 +1,4 @@
-"""What a docstring of torch says of the arguments."""
+"""Parse the argument descriptions out of torch's docstrings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def argument_docs(doc: str) -> dict[str, str]:
-    """The descriptions under `Args:` of one of torch's docstrings, by argument, as one line of plain text each.
+    """Return the descriptions in the `Args:` section of a torch docstring, by argument, each as one line of plain text.
 
     >>> argument_docs("Args:\\n    lr (float, optional): learning\\n        rate (default: 1e-3)\\n    d: clip\\n\\nX")
     {'lr': 'learning rate (default: 1e-3)', 'd': 'clip'}
@@ -28,7 +28,7 @@ def argument_docs(doc: str) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Without the marks of reStructuredText and of its formulas.
+    """Strip reStructuredText markup and math.
 
     >>> _plain(r"adds .. math:: \\text{x} * \\log(2\\pi)")
     'adds x * log(2π)'

@@ -1,4 +1,4 @@
-"""Numbers that come row by row and are read column by column."""
+"""A growing table of float64: rows are appended, columns are read."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Columns:
         return self.matrix()[self.names.index(name)]
 
     def append(self, *row: float | None) -> None:
-        """Add a row; None becomes nan."""
+        """Append a row; None becomes NaN."""
         self._make_room(1)
         self._data[:, self._count] = [np.nan if value is None else value for value in row]
         self._count += 1
 
     def extend(self, rows: Array) -> None:
-        """Add many rows at once, shape (columns, rows)."""
+        """Append many rows at once, shape (columns, rows)."""
         count = rows.shape[1]
         self._make_room(count)
         self._data[:, self._count : self._count + count] = rows
         self._count += count
 
     def _make_room(self, count: int) -> None:
-        """See to it that `count` more rows fit."""
+        """Reserve capacity for `count` more rows."""
         if self._count + count > self._data.shape[1]:
             grown = np.empty((len(self.names), max(2 * self._data.shape[1], self._count + count)))
             grown[:, : self._count] = self._data[:, : self._count]
@@ -50,7 +50,7 @@ class Columns:
         self._count = count
 
     def matrix(self) -> Array:
-        """All columns as a read-only view, shape (columns, rows)."""
+        """Return all columns as a read-only view, shape (columns, rows)."""
         view = self._data[:, : self._count]
         view.flags.writeable = False
         return view

@@ -1,4 +1,4 @@
-"""How a project is trained."""
+"""Training settings of a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hands on a run, usable from any thread: pause, resume, one step, stop, and work between two steps."""
+"""Thread-safe control of a training run: pause, resume, step, stop, callbacks between two steps."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Ending = Literal["done", "stopped", "failed", "abandoned"]
 
 
 class RunEnded(RuntimeError):
-    """Work was handed to a run whose live model is gone; its weights are in `Control.result`."""
+    """Raised for callbacks passed to a run whose live model is gone; its weights are in `Control.result`."""
 
 
 class NoWeights(RuntimeError):
-    """The run ended before it had a model."""
+    """Raised if the run ended before its model was created."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Control:
 
     @property
     def paused(self) -> bool:
-        """Whether the run stands, or will after the step that is under way."""
+        """Return whether the run is paused, or will be after the current step."""
         return self._paused
 
     @property
@@ -70,7 +70,7 @@ class Control:
         return self._result
 
     def pause(self) -> None:
-        """Stand before the next step."""
+        """Pause before the next step."""
         with self._condition:
             self._paused, self._credits = True, 0
             self._changed()
@@ -81,20 +81,20 @@ class Control:
             self._changed()
 
     def step(self) -> None:
-        """Take one more step (a batch), then stand."""
+        """Take one more step (a batch), then pause."""
         with self._condition:
             self._paused = True
             self._credits += 1
             self._changed()
 
     def stop(self) -> None:
-        """End after the step that is under way. The weights stay, see `result`."""
+        """Stop after the current step. The weights stay, see `result`."""
         with self._condition:
             self._stopping = True
             self._changed()
 
     def call(self, function: Callable[[Live], T]) -> Future[T]:
-        """Run `function(live)` on the loop's thread between two steps, at once if the run stands.
+        """Run `function(live)` on the loop's thread between two steps, immediately if the run is paused.
 
         The generators, the buffers, the train flags and the gradients are put back afterwards, so the numbers of the
         run stay what they were; weights that the function writes stay written. The future gets RunEnded if the run
@@ -113,7 +113,7 @@ class Control:
         return future
 
     def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
-        """A copy of the state_dict on the CPU: of the live model between two steps, or of the run that has ended.
+        """Return a copy of the state_dict on the CPU: of the live model between two steps, or of a finished run.
 
         Raises NoWeights if there never was a model, TimeoutError if the step under way takes longer than `timeout`.
         """
@@ -132,16 +132,16 @@ class Control:
     # What follows is for the loop alone.
 
     def attach(self, live: Live) -> None:
-        """From here on `call` finds a model."""
+        """Attach the model that `call` passes to callbacks."""
         self._live, self._loop_thread = live, threading.get_ident()
 
     def wait(self) -> None:
-        """Wait until there is work, a step to take, or the end."""
+        """Wait until there is a callback, a step to take, or the end."""
         with self._condition:
             self._condition.wait_for(lambda: self._calls or self._stopping or not self._paused or self._credits)
 
     def may_step(self) -> bool:
-        """Whether the next step may be taken; uses up one permission of `step`."""
+        """Return whether the next step may be taken; consumes one permission of `step`."""
         with self._condition:
             if self._paused and self._credits:
                 self._credits -= 1
@@ -149,7 +149,7 @@ class Control:
             return not self._paused
 
     def run_calls(self) -> None:
-        """Do the work that was handed in."""
+        """Run the queued callbacks."""
         while self._live is not None:
             with self._condition:
                 if not self._calls:
@@ -166,7 +166,7 @@ class Control:
                     raise
 
     def finish(self, result: Result) -> None:
-        """Do what is still waiting, let go of the model, and keep the result."""
+        """Run the remaining callbacks, release the model, and store the result."""
         self.run_calls()
         with self._condition:
             self._result = result

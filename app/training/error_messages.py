@@ -1,4 +1,4 @@
-"""An exception of a run, told: what happened, at which node, and what to do next."""
+"""Turn an exception of a run into a message: what happened, at which node, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.training.task import OutputError
 
 
 class NotFinite(ArithmeticError):
-    """The loss is nan or infinite. `node` is the node whose output was so first, if that could be found."""
+    """Raised if the loss is NaN or infinite. `node` is the node whose output was so first, if that could be found."""
 
     def __init__(self, message: str, node: str | None = None) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ def failure(
 
 
 def node_of(trace: TracebackType | None, source: Source) -> str | None:
-    """The node of the innermost line of the net's text in a traceback; None if the net's text is not in it."""
+    """Return the node of the innermost traceback line in the generated source; None if there is none."""
     found = None
     for frame, line in traceback.walk_tb(trace):
         if frame.f_code.co_filename == source.filename:
@@ -63,7 +63,7 @@ def node_of(trace: TracebackType | None, source: Source) -> str | None:
 
 
 def _output_node(source: Source) -> str | None:
-    """The node that `forward` returns."""
+    """Return the node that `forward` returns."""
     lines = source.text.splitlines()
     returns = (number for number in range(len(lines), 0, -1) if lines[number - 1].strip().startswith("return"))
     return next((node for node in map(source.node_at, returns) if node), None)
@@ -91,7 +91,7 @@ def _kind(error: BaseException) -> str:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether a sample was there before the run, and is not any more."""
+    """Return whether a sample existed before the run and is gone now."""
     return type(error).__name__ == "SampleLost"  # its module imports torch
 
 

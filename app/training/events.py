@@ -1,4 +1,4 @@
-"""What a run tells, as small frozen values, and the JSON lines that the command and the exported script print.
+"""Events of a run as frozen values, and their JSON lines as printed by the command line and the exported script.
 
 `step` counts from 1 over the whole run, `epoch` from 1. `seconds` is the host's clock since the first step, less the
 pauses; on an accelerator it is the moment when a step was handed over, which evens out at every flush.
@@ -53,7 +53,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """The learning rates of several parameter groups, told before the first step and each at which one is another.
+    """Learning rates of several parameter groups, emitted before the first step and after every change.
 
     `groups` are their paths, the main one first; "" is all that lies in no group of the project.
     """
@@ -65,7 +65,7 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True)
 class LossParts:
-    """The losses of several outputs at a step, before their weights; told after the step whose loss is their sum."""
+    """Unweighted losses of several outputs at a step, emitted after the step whose loss is their sum."""
 
     epoch: int
     step: int
@@ -80,7 +80,7 @@ class LossParts:
 
 @dataclass(frozen=True, slots=True)
 class GradientNorms:
-    """The L2 norm of each layer's gradients after backward and before the optimizer's step; nan: it has none."""
+    """L2 norm of each layer's gradients after backward and before the optimizer step; NaN if it has none."""
 
     step: int
     layers: tuple[str, ...]
@@ -127,8 +127,8 @@ class Histograms:
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """What measuring has cost since the run began or went on: `spent` of `seconds`, over `steps`. The window's drawing
-    is not in it.
+    """Telemetry overhead since the run started or resumed: `spent` of `seconds`, over `steps`. The window's drawing is
+    not in it.
     """
 
     step: int
@@ -152,7 +152,7 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """A mistake of the net that shows between two steps; told once a run."""
+    """A mistake in a module, detected between two steps; emitted once per run."""
 
     step: int
     layer: str
@@ -194,7 +194,7 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A batch whose loss was not finite, and that nothing was learnt from; `message` names the first bad layer."""
+    """A batch with a non-finite loss that was not trained on; `message` names the first bad layer."""
 
     epoch: int
     step: int
@@ -204,14 +204,14 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """A checkpoint is about to be taken after this step: whoever keeps what was told writes it down now."""
+    """A checkpoint is about to be saved after this step: recorders flush their data now."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint; `problem` says why it could not be written, and the run goes on without it."""
+    """A checkpoint was saved; `problem` is the error message otherwise, and the run continues without it."""
 
     step: int
     path: str
@@ -220,7 +220,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class RateSet:
-    """Somebody set the learning rate by hand after this step: from here on the script gives other numbers.
+    """The learning rate was set by hand after this step; from then on, results differ from the script.
 
     `group` is the path of the parameter group whose it is, "" the main one.
     """
@@ -275,7 +275,7 @@ Event = (
 
 
 def to_json(event: Event) -> str | None:
-    """The JSON line of an event, floats in full precision and null for those that are not finite; None for telemetry.
+    """Return the JSON line of an event, floats at full precision and null for non-finite ones; None for telemetry.
 
     >>> to_json(StepDone(1, 2, 0.1, 64, 0.01))
     '{"event": "step", "epoch": 1, "step": 2, "loss": 0.1}'

@@ -1,4 +1,4 @@
-"""What a run told, as growing columns for curves, maps and CSV."""
+"""The history of a run: growing columns for curves, maps and CSV."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class History:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Remove everything."""
         self.started: Started | None = None
         self.steps = Columns(*_STEPS)
         self.rates_set = Columns("step", "rate")  # by hand
@@ -64,7 +64,7 @@ class History:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The layers of the gradient matrix, top row first."""
+        """Return the layers of the gradient matrix, top row first."""
         return self.gradients.names
 
     @property
@@ -118,7 +118,9 @@ class History:
                 self.gradients = Columns(*event.layers)
 
     def rates_of(self, group: str, window: slice = slice(None)) -> Array:
-        """The learning rate of a parameter group at each step of a window, shape (steps,); nan before it was told."""
+        """Return the learning rate of a parameter group at each step of a window, shape (steps,); NaN before it was
+        known.
+        """
         told, steps = self.group_rates, self.steps["step"][window]
         if not len(told):
             return np.full(len(steps), np.nan)
@@ -141,12 +143,12 @@ class History:
 
     @property
     def own_rates(self) -> tuple[str, ...]:
-        """The parameter groups of the project whose learning rate is known; not what lies in none of them."""
+        """Return the parameter groups of the project with a known learning rate."""
         return tuple(name.removeprefix("rate_") for name in self.group_rates.names[1:] if name != "rate_")
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that `scores` has a column of."""
+        """Return the metrics that `scores` has a column for."""
         return self.scores.names[3:]
 
     def _add_scores(self, event: EpochDone) -> None:
@@ -159,13 +161,13 @@ class History:
         self.scores.append(event.epoch, event.step, event.seconds, *(value for _, value in event.metrics))
 
     def add_gradients(self, layers: tuple[str, ...], steps: Array, norms: Array) -> None:
-        """Take in the norms of a run that was kept: `norms` of shape (layers, samples)."""
+        """Append the norms of a stored run: `norms` of shape (layers, samples)."""
         self.gradients, self._gradient_steps = Columns(*layers), Columns("step")
         self.gradients.extend(norms)
         self._gradient_steps.extend(steps[None])
 
     def _go_on_after(self, step: int) -> None:
-        """Let go of what a run told after the checkpoint that it goes on from."""
+        """Drop everything after the checkpoint that the run resumes from."""
         self.seen.cut(step)
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
         whole = (self.steps, self.epochs, self.scores, self.memory, self.rates_set, self.group_rates, self.parts)
@@ -173,7 +175,7 @@ class History:
             columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
     def samples_per_second(self, window: float = 2.0) -> float | None:
-        """The speed over the last `window` seconds of the run; None before there are two steps in them."""
+        """Return the throughput over the last `window` seconds; None with fewer than two steps in them."""
         seconds = self.steps["seconds"]
         if len(seconds) < 2:
             return None
@@ -184,7 +186,7 @@ class History:
         return float(self.steps["samples"][first + 1 :].sum() / span) if span > 0 else None
 
     def to_csv(self) -> str:
-        """One row a step and one an epoch, in the order in which they happened; numbers in full precision.
+        """Return one row per step and per epoch, in chronological order, at full precision.
 
         `rate` is the learning rate of the main parameter group at the step, `rate_<path>` that of each other group;
         `loss_<output>` are the losses of several outputs before their weights.

@@ -1,4 +1,4 @@
-"""One training run as a value: everything that decides its numbers."""
+"""A training run as an immutable value: everything that determines its numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
 class JobError(ValueError):
-    """A run that cannot be started; the text says what to change."""
+    """Raised for a run that cannot be started; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Job:
 
 
 def check_numbers(job: Job) -> None:
-    """Refuse counts, seeds and names that no run could use; torch is not imported. Raises JobError."""
+    """Validate counts, seeds and names, without importing torch. Raises JobError."""
     training = job.training
     _at_least("epochs", training.epochs, 1)
     _at_least("batch_size", training.batch_size, 1)
@@ -50,7 +50,7 @@ def check_numbers(job: Job) -> None:
 
 
 def check_data(data: DataConfig) -> None:
-    """Refuse what no data can be read with. Raises JobError."""
+    """Validate the data settings. Raises JobError."""
     _at_least("split_seed", data.split_seed, 0, 2**63 - 1)
     try:
         check(data)
@@ -85,7 +85,7 @@ def _check_steps(training: TrainingConfig) -> None:
 
 
 def _check_losses(training: TrainingConfig) -> None:
-    """Losses of several outputs."""
+    """Validate the losses of several outputs."""
     outputs = [row.output for row in training.losses]
     for row in training.losses:
         if outputs.count(row.output) > 1:
@@ -101,7 +101,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _check_loss(job: Job) -> None:
-    """Whether the loss is one for the data."""
+    """Validate the loss against the data."""
     if job.data.class_weights and (told := class_weights.refusal(job.training.loss, job.training.losses)):
         raise JobError(f"class_weights: {told} Choose another loss, or disable class_weights.")
 
@@ -116,7 +116,7 @@ def _check_metrics(job: Job) -> None:
 
 
 def check_input(job: Job, data: DataInfo) -> None:
-    """Refuse a net whose input is not what the data give, and a loss or a metric of another kind. Raises JobError."""
+    """Validate the network's input, loss and metrics against the data. Raises JobError."""
     if not job.training.losses:
         _check_one(job, data)
     for name in job.training.metrics:
@@ -131,11 +131,11 @@ def check_input(job: Job, data: DataInfo) -> None:
 
 
 def _check_one(job: Job, data: DataInfo) -> None:
-    """What the loss of an only output has against the data."""
+    """Validate the loss of a single output against the data."""
     if len(data.targets) > 1:
         names = ", ".join(one.name for one in data.targets)
         raise JobError(
-            f"{data.label} gives {len(data.targets)} targets ({names}), and the loss takes one: choose a target for "
+            f"{data.label} has {len(data.targets)} targets ({names}), and the loss takes one: choose a target for "
             "each output (Training, Loss)."
         )
     if data.task == VALUES and LOSSES.get(job.training.loss.name) == CLASS_IDS:
@@ -146,13 +146,13 @@ def _check_one(job: Job, data: DataInfo) -> None:
 
 
 def _check_shape(job: Job, data: DataInfo) -> None:
-    """Whether the net takes what the data give."""
+    """Validate the network's input shape against the data."""
     inputs = job.source.inputs
     if not inputs:
         return
     if len(inputs) != 1:
         names = ", ".join(each.name for each in inputs)
-        raise JobError(f"The net has {len(inputs)} inputs ({names}), and {data.label} gives one. Remove the others.")
+        raise JobError(f"The net has {len(inputs)} inputs ({names}), and {data.label} provides one. Remove the others.")
     (only,) = inputs
     if only.batch != 0:
         place = "no dimension" if only.batch is None else f"dimension {only.batch}"

@@ -1,4 +1,4 @@
-"""The learning rates of an optimizer by the parameter group of the project, and how one of them is set by hand.
+"""Learning rates of an optimizer by parameter group of the project, and changing one of them during a run.
 
 A group of the project may be two of the optimizer's: what has no weight decay is a group of its own there, at the same
 rate.
@@ -45,12 +45,12 @@ class LearningRates:
 
     @property
     def main(self) -> float:
-        """The rate of the main group, nan where the optimizer has none."""
+        """Return the rate of the main group, NaN if the optimizer has none."""
         return self._rate(self.names[0])
 
     @property
     def all(self) -> tuple[float, ...]:
-        """The rate of each of `names`."""
+        """Return the rate of each of `names`."""
         return tuple(map(self._rate, self.names))
 
     def _rate(self, name: str) -> float:
@@ -58,7 +58,7 @@ class LearningRates:
         return math.nan if rate is None else float(rate)
 
     def news(self) -> Rates | None:
-        """The rates of several groups where they are not those that were told last, else None."""
+        """Return the rates of several groups if they changed since the last call, else None."""
         if len(self.names) == 1:
             return None
         rates = Rates(self.names, self.all)
@@ -68,7 +68,7 @@ class LearningRates:
         self._told = rates or self._told
 
     def set(self, rate: float, name: str = "") -> str:
-        """Set the rate of one group, "" is the main one; its schedule goes on in proportion. Returns its name.
+        """Set the rate of one group, "" is the main one; its schedule continues in proportion. Returns its name.
 
         From a rate of 0 there is no proportion: the schedule goes on as it would have. Raises ValueError for a group
         that there is not.
@@ -84,13 +84,13 @@ class LearningRates:
         return name
 
     def scale(self, rate: float) -> None:
-        """Set the rate of the main group, and every other one in the same proportion."""
+        """Set the rate of the main group, and scale all others by the same factor."""
         now = self.main
         for name, other in zip(self.names, self.all, strict=True):
             self.set(rate * (other / now) if now > 0 else rate, name)
 
     def _scale(self, at: int, factor: float | None) -> None:
-        """Let the schedule of a group of the optimizer go on in proportion."""
+        """Scale the schedule of an optimizer group."""
         if factor is None:
             return
         group = self._optimizer.param_groups[at]

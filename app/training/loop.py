@@ -90,7 +90,7 @@ def train(
 
 
 class _Run:
-    """One pass through a job. `at` is where it stands after the last whole step."""
+    """One execution of a job. `at` is where it stands after the last whole step."""
 
     def __init__(self, job: Job, control: Control, folder: Path | None) -> None:
         self.job, self.control = job, control
@@ -130,7 +130,7 @@ class _Run:
         yield Finished("done" if done else "stopped", self.at.epoch, self.at.step, seconds, self._note, share)
 
     def hand_over(self, ending: Ending) -> None:
-        """Leave the weights with the control, once."""
+        """Pass the weights to the control, once."""
         if self.control.result is None:
             weights = self.live.weights() if self.live else None
             self.control.finish(Result(ending, self.at.epoch, self.at.step, weights))
@@ -140,7 +140,7 @@ class _Run:
                 self._watcher.clear()
 
     def _reading(self, _done: int, _total: int, _name: str) -> None:
-        """Data are being read, which takes its time: a person may have had enough."""
+        """Report whether the user cancelled while data are being read."""
         if self.control.stopping:
             raise ReadingStopped
 
@@ -220,7 +220,7 @@ class _Run:
         yield from self._end_epoch(epoch, seen, whole=self.at.batch == len(chunks))
 
     def _over(self) -> bool:
-        """Whether a limit ends the run after this batch."""
+        """Return whether a limit ends the run after this batch."""
         steps, minutes = self.config.max_steps, self.config.max_minutes
         if steps is not None and self.at.step >= steps:
             self._note = f"the limit of {steps:,} steps was reached"
@@ -241,7 +241,7 @@ class _Run:
             self.at.done, self.at.batch = epoch, 0
         better = val_loss is not None and (self.at.best is None or val_loss < self.at.best)
         self.at.best, self.at.stale = (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
-        told = (*parts, *gathered.told())
+        told = (*parts, *gathered.compute())
         yield EpochDone(epoch, self.at.step, train_loss, accuracy, val_loss, val_accuracy, self._seconds(), told)
         if better:
             yield from self._save(checkpoint.BEST)
@@ -298,7 +298,7 @@ class _Run:
         watcher.after(self.at.step, batch.updated, now)
         if self._at_once:
             self.at.total += seen * count
-            yield from batch.told(StepDone(epoch, self.at.step, seen, count, seconds, rate))
+            yield from batch.events(StepDone(epoch, self.at.step, seen, count, seconds, rate))
         else:
             self._losses.append((epoch, self.at.step, count, seconds, rate, batch))
         if now >= watcher.flush_due:
@@ -308,7 +308,7 @@ class _Run:
                 yield event
 
     def _caught_loss(self, error: NotFinite, batch: tuple[Tensor, Tensor]) -> Caught:
-        """Stand at a batch whose loss is not finite; nothing was learnt from it."""
+        """Pause at a batch with a non-finite loss, without training on it."""
         self._now.caught = batch
         self.control.pause()
         layer = self.job.source.modules.get(error.node or "", error.node or "")
@@ -319,7 +319,7 @@ class _Run:
         return self.config.max_steps is not None and self.at.step + 1 >= self.config.max_steps
 
     def _flush(self) -> Iterator[Event]:
-        """Fetch what waits on the device, and say it. Raises NotFinite where a loss turns out to be so."""
+        """Fetch pending values from the device and emit them. Raises NotFinite for a non-finite loss."""
         import torch
 
         losses, self._losses = self._losses, []
@@ -328,20 +328,20 @@ class _Run:
             for (epoch, step, samples, seconds, rate, batch), value in zip(losses, values, strict=True):
                 self._must_be_finite(value, step)
                 self.at.total += value * samples
-                yield from batch.told(StepDone(epoch, step, value, samples, seconds, rate))
-        yield from self._watching.told(self.at.epoch, self.at.step, self._seconds())
+                yield from batch.events(StepDone(epoch, step, value, samples, seconds, rate))
+        yield from self._watching.drain(self.at.epoch, self.at.step, self._seconds())
         if self._saver is not None and self._saver.news:
-            yield from self._saver.told()
+            yield from self._saver.drain()
 
     def _must_be_finite(self, value: float, step: int) -> None:
-        """On a device a loss is seen a little late; the batch is gone, and the weights may be spoilt since."""
+        """Raise NotFinite for a delayed loss; its batch is gone, and the weights may already be non-finite."""
         if math.isfinite(value):
             return
         later, _ = self._now.data.batch(self.config.batch_size)
         raise not_finite(self.stepper, self.job.source, value, step, later=later)
 
     def _evaluate(self, gathered: Gathered) -> Evaluated:
-        """Mean loss and accuracy on the validation samples; None if there are none, or if the run is stopped."""
+        """Return mean loss and accuracy on the validation samples; None without any, or if the run is stopped."""
         live = self._now
         chunks = sample_numbers(live.data.info.validation_count, self.config.batch_size, live.device)
         return evaluate(self.stepper, live.data.val.batches(chunks), lambda: self.control.stopping, gathered)
@@ -349,7 +349,9 @@ class _Run:
     # --- Checkpoints
 
     def _save(self, name: str) -> Iterator[Event]:
-        """Take a checkpoint, if there is a folder for them. What goes wrong is told, and the run goes on."""
+        """Save a checkpoint, if there is a folder for them; errors are reported and the run continues. What goes wrong
+        is told, and the run goes on.
+        """
         if self._saver is None or not self.at.step:
             return
         yield from self._flush()
@@ -361,7 +363,7 @@ class _Run:
             self._saver.put(name, self.at.step, state)
 
     def saved(self) -> list[Saved]:
-        """Wait until the checkpoints are written, and say what came of them."""
+        """Wait until all checkpoints are written, and emit the results."""
         return self._saver.close() if self._saver is not None else []
 
     def _restore(self, path: Path) -> None:
@@ -369,7 +371,7 @@ class _Run:
             self.at, self._changed = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)
 
     def _count_correct(self) -> None:
-        """Take over what was counted on the device; reading it waits for that."""
+        """Fetch the number of correct predictions from the device, which synchronises with it."""
         if self._correct is not None:
             self.at.correct += int(self._correct)
             self._correct = None
@@ -377,7 +379,7 @@ class _Run:
     # --- Hands
 
     def _attend(self) -> Iterator[Event]:
-        """Do the work that was handed in, and stand while the control says so."""
+        """Run queued callbacks, and wait while the run is paused."""
         control, stood = self.control, None
         while True:
             control.run_calls()

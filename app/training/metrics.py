@@ -1,4 +1,4 @@
-"""Metrics gathered over the batches of an evaluation, by torchmetrics; which of them say something of a task.
+"""Metrics over an evaluation, computed by torchmetrics, and which of them apply to a task.
 
 torchmetrics is imported when a run or an evaluation first asks for one. The exported `train.py` makes the same metrics
 and feeds them the same tensors, so their values are equal bit for bit on the CPU.
@@ -97,17 +97,17 @@ SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOT
 
 
 def label_of(name: str) -> str:
-    """What a metric is called; the loss of one of several outputs is one, `loss_<output>`."""
+    """Return the label of a metric, or of `loss_<output>` for one of several outputs."""
     return SCORES[name].label if name in SCORES else f"{name.removeprefix('loss_')} loss"
 
 
 def is_share(name: str) -> bool:
-    """Whether a metric lies between 0 and 1."""
+    """Return whether a metric lies between 0 and 1."""
     return name in SCORES and SCORES[name].share
 
 
 def fitting(kind: str, classes: int) -> tuple[Score, ...]:
-    """The metrics that a task can be measured by; all of them while `kind` is not known, which is ""."""
+    """Return the metrics that apply to a task; all of them while `kind` is "", unknown."""
     if not kind:
         return tuple(SCORES.values())
     fits = (score for score in SCORES.values() if kind in score.kinds)
@@ -115,7 +115,7 @@ def fitting(kind: str, classes: int) -> tuple[Score, ...]:
 
 
 def refusal(name: str, kind: str, classes: int) -> str:
-    """Why a task cannot be measured by a metric, "" if it can."""
+    """Explain why a metric does not apply to a task; "" if it does."""
     if name not in SCORES:
         return f"There is no metric “{name}”. Choose among: {', '.join(SCORES)}."
     fit = [score.name for score in fitting(kind, classes)]
@@ -131,13 +131,13 @@ def reading(loss: str) -> str:
 
 
 def probabilities(loss: str, output: Tensor) -> Tensor:
-    """The output (N, classes) as the loss reads it, float32: probabilities, or plain numbers where it has none."""
+    """Return the output (N, classes) as the loss interprets it, float32: probabilities, or raw values."""
     output = output.float()
     return {SOFTMAX: lambda: output.softmax(1), SIGMOID: output.sigmoid}.get(reading(loss), lambda: output)()
 
 
 class Gathered:
-    """The chosen metrics over the batches of one evaluation. Made anew for each."""
+    """Accumulates the chosen metrics over the batches of one evaluation. Made anew for each."""
 
     def __init__(self, names: tuple[str, ...], task: Task) -> None:
         self._scores = tuple(SCORES[name] for name in names)
@@ -145,7 +145,7 @@ class Gathered:
         self._metrics: tuple[Any, ...] = ()
 
     def add(self, output: Tensor, labels: Tensor) -> None:
-        """Take in a batch: the net's output and the labels of the data."""
+        """Update with a batch: the network's output and the labels."""
         if not self._scores:
             return
         task = self._task
@@ -159,7 +159,7 @@ class Gathered:
         self._update(rows, labels.flatten(), output.float(), labels)
 
     def add_rows(self, rows: Tensor, labels: Tensor) -> None:
-        """Take in probabilities (N, classes) and class ids (N,)."""
+        """Update with probabilities (N, classes) and class ids (N,)."""
         if not self._metrics:
             self._metrics = tuple(make(score, rows.shape[1]).to(rows.device) for score in self._scores)
         self._update(rows, labels)
@@ -171,7 +171,7 @@ class Gathered:
             else:
                 metric.update(rows, labels)
 
-    def told(self) -> tuple[tuple[str, float], ...]:
+    def compute(self) -> tuple[tuple[str, float], ...]:
         """The value of each metric over all that was taken in; nothing if that is nothing."""
         from app.training.script_recipes import computed
 
@@ -183,7 +183,7 @@ class Gathered:
 
 
 def make(score: Score, classes: int) -> Any:
-    """The metric of torchmetrics."""
+    """Create the torchmetrics metric."""
     import importlib
 
     _import_torchmetrics()

@@ -13,7 +13,7 @@ from app.training.script_recipes import mixed_loss
 
 
 def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
-    """What a net gives, by the names of its outputs.
+    """Return the network's outputs by name.
 
     Each of `forms` has those that are given together, in training or in evaluation: a name for each place of a tuple,
     or for each key of a dictionary.
@@ -26,7 +26,7 @@ def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
 
 
 class SeveralLosses(nn.Module):
-    """The sum of the losses of several outputs, each times its weight.
+    """Weighted sum of the losses of several outputs.
 
     `rows` are the names of an output and of its target, the loss, its weight, the number of classes whose ids the loss
     wants as rows of 0 and 1 (0: as they are), and whether it wants the last axis of the output second. An output that

@@ -1,4 +1,4 @@
-"""What a run compares with what: one output with the data's target, or several, each with one of its own."""
+"""Training objectives: which output is compared with which target, by which loss."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _of(labels: Any, name: str) -> Any:
 
 
 def task_of(job: Job, info: DataInfo) -> Task:
-    """What a run of a job is measured by. Raises JobError."""
+    """Return the task of a job. Raises JobError."""
     training = job.training
     if not training.losses:
         return Task(training.loss.name, len(info.classes), info.task, info.labels_per_sample)
@@ -117,7 +117,7 @@ def task_of(job: Job, info: DataInfo) -> Task:
 
 
 def rows_of(job: Job, targets: Targets, input_shape: Shape, label: str) -> tuple[Row, ...]:
-    """The losses of a job held against the targets of its data. Raises JobError."""
+    """Match the losses of a job with the targets of its data. Raises JobError."""
     rows = tuple(_row(row, _target_of(row, targets, input_shape, label)) for row in job.training.losses)
     known = {name for form in forms(job.source) for name in form.values()}
     for row in rows:
@@ -141,7 +141,7 @@ def _row(row: OutputLoss, target: TargetInfo) -> Row:
 
 
 def _target_of(row: OutputLoss, targets: Targets, input_shape: Shape, label: str) -> TargetInfo:
-    """The target that is meant. Raises JobError."""
+    """Return the target of an output. Raises JobError."""
     if row.target == INPUT:
         return TargetInfo(INPUT, VALUES, (), input_shape)
     found = next((one for one in targets if row.target in (one.name, "")), None)
@@ -154,7 +154,7 @@ def _target_of(row: OutputLoss, targets: Targets, input_shape: Shape, label: str
 
 
 def forms(source: Source) -> Forms:
-    """What the net gives: for each mode a name by place, or by key where all have one."""
+    """Return the output format of each mode: names by position, or by key if all have one."""
     found = []
     for ends in source.forms:
         keys = [end.key for end in ends]
@@ -164,12 +164,12 @@ def forms(source: Source) -> Forms:
 
 
 def wants_input(training: TrainingConfig) -> bool:
-    """Whether what goes into the net is to come out again."""
+    """Return whether the input is also a target (autoencoder)."""
     return any(row.target == INPUT for row in training.losses)
 
 
 def prepared(job: Job, data: Dataset) -> Dataset:
-    """The data as the losses of the job want them: what is said of them is of the first loss's target."""
+    """Return the data with the targets that the losses need, described by the first loss's target."""
     from app.data.targets import WithInput
 
     if not job.training.losses:
@@ -181,7 +181,7 @@ def prepared(job: Job, data: Dataset) -> Dataset:
 
 
 def info_of(job: Job, info: DataInfo) -> DataInfo:
-    """What is said of the data, of the first loss's target. Raises JobError."""
+    """Return the data description of the first loss's target. Raises JobError."""
     if not job.training.losses:
         return info
     target = _target_of(job.training.losses[0], info.known_targets, info.input_shape, info.label)
@@ -193,5 +193,5 @@ def info_of(job: Job, info: DataInfo) -> DataInfo:
 
 
 def first_classes(info: DataInfo) -> tuple[str, ...]:
-    """The classes of the data's first target, whatever the first loss compares with."""
+    """Return the classes of the data's first target, regardless of the first loss."""
     return info.known_targets[0].classes

@@ -1,4 +1,4 @@
-"""Losses, optimizers and schedulers, and the parameters that their signatures ask for.
+"""Registry of losses, optimizers and schedulers, with parameters introspected from their signatures.
 
 The lists are closed: a name is looked up here and never on torch itself. What a class takes, its defaults and its
 words come from torch (`inspect.signature` and the docstring); whether a value is right is asked of torch too, by
@@ -78,7 +78,7 @@ _CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
 
 
 class ChoiceError(ValueError):
-    """A loss or an optimizer that torch would not make; `param` names the field if one is to blame."""
+    """Raised for a loss or optimizer that torch rejects; `param` names the offending field, if known."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -105,19 +105,23 @@ class Param:
 
 
 def loss_params(name: str) -> tuple[Param, ...]:
-    """The fields of a loss of `LOSSES`. Imports torch. Raises ChoiceError for another name."""
+    """Return the fields of a loss of `LOSSES`. Imports torch. Raises ChoiceError for an unknown name. Raises
+    ChoiceError for another name.
+    """
     _known("loss", name, LOSSES)
     return _params(f"torch.nn.{name}")
 
 
 def optimizer_params(name: str) -> tuple[Param, ...]:
-    """The fields of an optimizer of `OPTIMIZERS`. Imports torch. Raises ChoiceError for another name."""
+    """Return the fields of an optimizer of `OPTIMIZERS`. Imports torch. Raises ChoiceError for an unknown name. Raises
+    ChoiceError for another name.
+    """
     _known("optimizer", name, OPTIMIZERS)
     return _params(f"torch.optim.{name}")
 
 
 def group_params(choice: Choice) -> tuple[Param, ...]:
-    """The numbers that a group of parameters can have of its own; their defaults are the optimizer's values.
+    """Return the options that a parameter group can override; their defaults are the optimizer's values.
 
     Raises ChoiceError for an optimizer that takes no groups.
     """
@@ -131,13 +135,15 @@ def group_params(choice: Choice) -> tuple[Param, ...]:
 
 
 def scheduler_params(name: str) -> tuple[Param, ...]:
-    """The fields of a scheduler of `SCHEDULERS`. Imports torch. Raises ChoiceError for another name."""
+    """Return the fields of a scheduler of `SCHEDULERS`. Imports torch. Raises ChoiceError for an unknown name. Raises
+    ChoiceError for another name.
+    """
     _known("schedule", name, SCHEDULERS)
     return _params(f"torch.optim.lr_scheduler.{name}")
 
 
 def make_loss(choice: Choice) -> nn.Module:
-    """The loss as a module. Raises ChoiceError with torch's own words."""
+    """Construct the loss. Raises ChoiceError with torch's error message."""
     import torch
 
     fields = _checked(choice, loss_params(choice.name))
@@ -150,14 +156,14 @@ def make_loss(choice: Choice) -> nn.Module:
 
 
 def make_optimizer(choice: Choice, parameters: Iterable[Any]) -> Optimizer:
-    """The optimizer over `parameters`. Raises ChoiceError with torch's own words."""
+    """Construct the optimizer over `parameters`. Raises ChoiceError with torch's error message."""
     values = _checked(choice, optimizer_params(choice.name))
     optimizer: Optimizer = _build(choice, lambda: _optimizer_class(choice.name)(parameters, **values))
     return optimizer
 
 
 def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
-    """The scheduler of an optimizer, behind its warmup. Raises ChoiceError with torch's own words."""
+    """Construct the scheduler of an optimizer, after its warmup. Raises ChoiceError with torch's error message."""
     from torch.optim import lr_scheduler
 
     choice, warmup = schedule.choice, schedule.warmup
@@ -182,7 +188,7 @@ def _check_warmup(schedule: Schedule) -> None:
 
 
 def check_loss(choice: Choice) -> None:
-    """Make the loss and use it once on zeros of two classes. Raises ChoiceError."""
+    """Construct the loss and evaluate it once on zeros of two classes. Raises ChoiceError."""
     import torch
 
     loss = make_loss(choice)
@@ -192,13 +198,13 @@ def check_loss(choice: Choice) -> None:
 
 
 def check_optimizer(choice: Choice) -> None:
-    """Make the optimizer over one number and take a step with it. Raises ChoiceError."""
+    """Construct the optimizer over one number and take a step. Raises ChoiceError."""
     optimizer, closure = _tried(choice)
     _build(choice, lambda: optimizer.step(closure))
 
 
 def check_group(choice: Choice, options: FrozenMap[str, Any]) -> None:
-    """Make the optimizer with the options of a group as if they were for all. Raises ChoiceError."""
+    """Construct the optimizer with the options of a parameter group. Raises ChoiceError."""
     fields = {param.name for param in group_params(choice)}
     for name in options:
         if name not in fields:
@@ -207,7 +213,7 @@ def check_group(choice: Choice, options: FrozenMap[str, Any]) -> None:
 
 
 def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
-    """Make the scheduler over an optimizer and let it move three times. Raises ChoiceError."""
+    """Construct the scheduler and step it three times. Raises ChoiceError."""
     made, closure = _tried(optimizer)
     moving = make_schedule(schedule, made)
     given = schedule.choice.params.get("total_steps")
@@ -227,7 +233,7 @@ def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
 
 
 def loss_call(choice: Choice) -> str:
-    """The Python text that makes the loss: `nn.CrossEntropyLoss(label_smoothing=0.1)`."""
+    """Return the Python expression of the loss: `nn.CrossEntropyLoss(label_smoothing=0.1)`."""
     values = _checked(choice, loss_params(choice.name))
     texts: list[str] = []
     for name, value in values.items():
@@ -237,13 +243,13 @@ def loss_call(choice: Choice) -> str:
 
 
 def optimizer_call(choice: Choice, parameters: str = "model.parameters()") -> str:
-    """The Python text that makes the optimizer: `torch.optim.Adam(model.parameters(), lr=0.001)`."""
+    """Return the Python expression of the optimizer: `torch.optim.Adam(model.parameters(), lr=0.001)`."""
     values = _checked(choice, optimizer_params(choice.name))
     return _call(f"torch.optim.{choice.name}", [parameters, *(f"{k}={v!r}" for k, v in values.items())])
 
 
 def schedule_call(schedule: Schedule) -> str:
-    """The Python text that makes the scheduler of `optimizer`, and its warmup."""
+    """Return the Python expression of the scheduler of `optimizer`, and its warmup."""
     values = _checked(schedule.choice, scheduler_params(schedule.choice.name))
     _check_warmup(schedule)
     module = "torch.optim.lr_scheduler"
@@ -256,7 +262,7 @@ def schedule_call(schedule: Schedule) -> str:
 
 
 def _call(name: str, arguments: list[str]) -> str:
-    """A call on one line, or with a line an argument where that is long, for a statement four spaces in."""
+    """Format a call on one line, or with one argument per line if it is long."""
     line = f"{name}({', '.join(arguments)})"
     if len(line) <= 88:
         return line
@@ -298,7 +304,7 @@ def _build(choice: Choice, make: Callable[[], Any]) -> Any:
 
 
 def _checked(choice: Choice, params: tuple[Param, ...]) -> dict[str, Any]:
-    """The parameters of `choice`, every one known and of its kind, so that their `repr` is Python."""
+    """Validate the parameters of `choice`, so that their `repr` is Python."""
     fields = {param.name: param for param in params}
     for name, value in choice.params.items():
         if name not in fields:

@@ -1,4 +1,4 @@
-"""What can be asked of a run under way, as values: they can be sent to a run in another process."""
+"""Serialisable requests to a running run, locally or in another process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SetRate:
 
 @dataclass(frozen=True)
 class LookInside:
-    """Show one layer for one sample of the training data."""
+    """Return the activations of one layer for one sample of the training data."""
 
     layer: str
     sample: int
@@ -39,7 +39,7 @@ class LookInside:
 
 @dataclass(frozen=True)
 class ShowCaught:
-    """Show the batch that a watch point held at."""
+    """Return the batch at which a watch point paused the run."""
 
     def __call__(self, live: Live) -> snapshots.BatchPeek | None:
         """None if none has."""
@@ -61,7 +61,7 @@ class TellMemory:
 
 @dataclass(frozen=True)
 class WriteSnapshot:
-    """Write the snapshot of CUDA's allocator, which pytorch.org/memory_viz draws, to a file."""
+    """Save a snapshot of CUDA's allocator to a file, for pytorch.org/memory_viz."""
 
     path: str
 
@@ -72,7 +72,9 @@ class WriteSnapshot:
 
 @dataclass(frozen=True)
 class ProfileStep:
-    """Tell where the time of a step goes. With `trace`, write what was seen to that file as well."""
+    """Profile a step; with `trace`, save the trace to that file as well. With `trace`, write what was seen to that file
+    as well.
+    """
 
     trace: str = ""
 

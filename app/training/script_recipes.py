@@ -1,4 +1,4 @@
-"""Pieces of a run that the exported `train.py` carries word for word.
+"""Training functions that are copied verbatim into the exported `train.py`.
 
 torch is imported at the top because the texts stand alone in that script: import this module lazily.
 """
@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def parameter_groups(model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_decay: bool) -> list[dict[str, Any]]:
-    """The trainable parameters in groups: by the first path of `own` that they lie under, with its options.
+    """Return the trainable parameters in groups: by the first path of `own` that contains them, with its options.
 
     With `no_decay`, those of one dimension (biases, scales of norms) are groups without weight decay.
     """
@@ -29,14 +29,15 @@ def parameter_groups(model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_
 
 
 def recompute(model: nn.Module, paths: Sequence[str]) -> None:
-    """Let the forward of these modules be run anew in backward, so that their activations are not kept."""
+    """Enable gradient checkpointing for these modules: activations are recomputed in backward."""
     for path in paths:
         module = model.get_submodule(path)
         module.forward = partial(checkpoint, module.forward, use_reentrant=False)
 
 
 def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
-    """Each sample mixed with another (mixup, Zhang et al. 2018): the samples, who the other was, and the first's share.
+    """Blend each sample with another (mixup, Zhang et al. 2018): return the samples, the partners, and the first's
+    ratio. 2018): the samples, who the other was, and the first's share.
 
     `inputs` is (N, ...), the others (N,) int64; the share is drawn from Beta(alpha, alpha), one for the batch.
     """
@@ -46,7 +47,7 @@ def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
 
 
 def mixed_loss(loss: Callable[..., Tensor], output: Any, known: Tensor, others: Tensor, share: float) -> Tensor:
-    """The loss of mixed samples against `known`, what each is: numbers are mixed as the samples are.
+    """Return the loss of mixed samples against `known`, the labels of each pair; regression targets are blended.
 
     Class ids cannot be; there it is the loss against each of the two, mixed.
     """
@@ -56,7 +57,7 @@ def mixed_loss(loss: Callable[..., Tensor], output: Any, known: Tensor, others: 
 
 
 def computed(metric: Any) -> float:
-    """The value of a metric of torchmetrics, nan where it cannot tell, such as R² of a single sample."""
+    """Return the value of a torchmetrics metric, NaN if it is undefined, such as R² of a single sample."""
     try:
         return float(metric.compute())
     except ValueError:

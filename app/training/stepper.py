@@ -1,4 +1,4 @@
-"""One batch: forward, backward, and the optimizer's step when its turn has come.
+"""One training step: forward, backward, and the optimizer step when it is due.
 
 The order of operations is that of the exported `train.py`; what a project does not ask for is not done.
 """
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     parts: Mapping[str, Tensor]
     rates: Rates | None = None
 
-    def told(self, done: StepDone) -> Iterator[Event]:
+    def events(self, done: StepDone) -> Iterator[Event]:
         """What a step tells, from where its loss is read off the device."""
         if self.rates is not None:
             yield GroupRates(done.step, self.rates.names, self.rates.values)
@@ -83,7 +83,7 @@ class Stepper:
 
     @property
     def rate(self) -> float:
-        """The learning rate of the main group, nan where the optimizer has none."""
+        """Return the learning rate of the main group, NaN if the optimizer has none."""
         return self.rates.main
 
     def set_rate(self, rate: float, group: str = "") -> None:
@@ -91,7 +91,7 @@ class Stepper:
         self.set_by_hand.append(self.rates.set(rate, group))
 
     def rates_set(self, step: int) -> Iterator[RateSet]:
-        """What was set by hand since the last call, after that step."""
+        """Return the rates set by hand since the last call, after that step."""
         names, self.set_by_hand = dict.fromkeys(self.set_by_hand), []
         rates = dict(zip(self.rates.names, self.rates.all, strict=True))
         for name in names:
@@ -99,12 +99,12 @@ class Stepper:
 
     @property
     def validated(self) -> nn.Module:
-        """The module that is validated and kept: the running mean where there is one."""
+        """Return the module to validate and save: the EMA model if there is one."""
         module: nn.Module = self.model if self.average is None else self.average.module
         return module
 
     def output(self, module: Callable[..., Any], inputs: Tensor) -> Any:
-        """What the net gives, in the precision of the run."""
+        """Run the forward pass in the run's precision."""
         if not (self.config.amp or self.config.channels_last):
             return module(inputs)
         import torch
@@ -139,7 +139,7 @@ class Stepper:
 
     @property
     def parts(self) -> Mapping[str, Tensor]:
-        """The losses of several outputs that were measured last, detached; nothing where there is one loss."""
+        """Return the detached losses of several outputs of the last batch; empty for a single loss."""
         return self.loss.parts if self._several else _NO_PARTS  # type: ignore[return-value]
 
     @property
@@ -155,7 +155,7 @@ class Stepper:
         look: Callable[[Tensor], None],
         measure: Callable[[], None],
     ) -> Batch:
-        """Learn from a batch. `last` of an epoch has the optimizer's step in any case.
+        """Train on a batch. `last` of an epoch has the optimizer's step in any case.
 
         `look(loss)` is called before backward and may raise, `measure()` between backward and the step. Raises
         OutputError where the first output cannot be compared with the labels.
@@ -246,7 +246,9 @@ class Stepper:
             self.schedule.step()
 
     def end_epoch(self, val_loss: float | None) -> None:
-        """Let a schedule that moves by epochs move. One that waits for the validation loss does without it."""
+        """Step an epoch-wise scheduler; ReduceLROnPlateau is skipped without a validation loss. One that waits for the
+        validation loss does without it.
+        """
         schedule = self.config.schedule
         if schedule is None or schedule.per != "epoch":
             return
@@ -258,7 +260,9 @@ class Stepper:
     # --- Checkpoints
 
     def state(self) -> dict[str, Any]:
-        """All of it, as tensors and numbers. Gradients that wait for the optimizer's step are among it."""
+        """Return the complete state as tensors and numbers, including accumulated gradients. Gradients that wait for
+        the optimizer's step are among it.
+        """
         gradients = {}
         if self.waiting:
             gradients = {name: p.grad for name, p in self.model.named_parameters() if p.grad is not None}
@@ -273,7 +277,7 @@ class Stepper:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there. Raises what torch says of a state that does not fit."""
+        """Restore a state. Raises torch's error for a state that does not match."""
         for group, kept in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
             # torch takes the state of another optimizer, and misses what is not in it at the next step. One more
             # setting on one side alone is another version of torch.

@@ -1,4 +1,4 @@
-"""What the loss is compared with, and whether the net's output can be compared at all."""
+"""The task of a loss: targets, accuracy, and validation of the network's output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 
 
 class OutputError(ValueError):
-    """The net gives something that the loss cannot be measured on; the text says both shapes."""
+    """Raised if the loss cannot be computed on the network's output; the message names both shapes."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class Task:
 
 
 def make_targets(loss: str, labels: Tensor, classes: int) -> Tensor:
-    """The targets of `loss` for class ids (N,): the ids themselves, or rows of 0 and 1, (N, classes) float32."""
+    """Return the targets of `loss` for class ids (N,): the ids, or one-hot rows, (N, classes) float32."""
     from torch.nn import functional as F
 
     return labels if LOSSES[loss] == CLASS_IDS else F.one_hot(labels, classes).float()
 
 
 def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
-    """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
+    """Reject outputs that torch would broadcast or misinterpret silently. Raises OutputError."""
     _check_tensor(output)
     wanted = f"({samples}, {classes})"
     shape = tuple(output.shape)

@@ -94,7 +94,7 @@ def test_gains_of_layers_that_are_not_called_at_every_step_are_kept(tmp_path):
     before, after = LayerHistory(), LayerHistory()
     for event in told:
         before.add(event)
-    for event in layer_tables.told(tmp_path):
+    for event in layer_tables.read_events(tmp_path):
         after.add(event)
     for name in ("gain", "reach"):
         ours, theirs = before.tables[name], after.tables[name]

@@ -24,7 +24,7 @@ def gathered(names, task, output, labels, size=32):
     found = Gathered(names, task)
     for part in range(0, len(labels), size):
         found.add(output[part : part + size], labels[part : part + size])
-    return dict(found.told())
+    return dict(found.compute())
 
 
 def test_the_metrics_of_classes_are_those_of_scikit_learn():

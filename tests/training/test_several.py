@@ -144,7 +144,7 @@ def test_each_class_target_is_weighed_by_its_own_counts(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (weights[0] * counts).tolist() == pytest.approx([len(read.train) / 3] * 3)
     assert weights[1] is None and weights[2] is None  # values, and a loss that takes no weights of classes
-    assert class_weights.words(OF_HEADS) == (
+    assert class_weights.summary_text(OF_HEADS) == (
         "Class weights apply to the loss of colour; not in that of size (SmoothL1Loss), kind (BCEWithLogitsLoss)."
     )
 

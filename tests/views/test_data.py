@@ -97,7 +97,7 @@ def test_pictures_are_shown_with_their_classes(qtbot, section, tmp_path):
     settled(qtbot, section)
     preview = section.batch.preview
     assert len(preview.pictures) == 8 and set(preview.captions) <= {"cats", "dogs"}
-    assert not section.batch.grab().isNull() and section.batch.accessibleName().startswith("The first pictures: ")
+    assert not section.batch.grab().isNull() and section.batch.accessibleName().startswith("The first images: ")
     assert "19×3×6×5 float32, from 0 to 1" in section.batch_words.text()
 
 

@@ -1,4 +1,4 @@
-"""The files of data sets that are fetched: where they come from, and where they lie below the folder of the data.
+"""Archives of downloadable datasets: URLs, checksums, and local paths.
 
 Addresses and checksums are read off torchvision when something is fetched; sizes are said before that.
 """

@@ -1,4 +1,4 @@
-"""Fetching data that a person asked for: byte progress, checksums, cancelling, and no half file left behind."""
+"""Download datasets on request: progress, checksums, cancelling, atomic files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Cancelled = Callable[[], bool]
 
 
 class DownloadError(DataError):
-    """No mirror gave the file whole."""
+    """Raised if no mirror delivered an intact file."""
 
 
 class DownloadCancelled(DataError):
@@ -43,7 +43,8 @@ def download(
     progress: Progress = lambda done, total, name: None,
     cancelled: Cancelled = lambda: False,
 ) -> Path:
-    """Fetch `source` into `root` and return the folder. Files that are there already are kept.
+    """Download `source` into `root` and return the folder; existing files are kept. Files that are there already are
+    kept.
 
     `progress(done, total, name)` gets bytes and the name of the file on its way; `cancelled()` is asked after every
     64 kB. Raises DownloadCancelled, or DownloadError naming what each mirror said.
@@ -62,7 +63,7 @@ def download(
 def fetch(
     archives: Sequence[Archive], mirrors: Sequence[str], folder: Path, progress: Progress, cancelled: Cancelled
 ) -> None:
-    """Fetch, check and unpack every archive into `folder`."""
+    """Download, verify and unpack every archive into `folder`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -133,7 +134,7 @@ def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Ca
 
 
 def _unpack(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
-    """Put what was fetched into its folder; each file is whole there or absent."""
+    """Unpack an archive into its folder; each file is complete or absent."""
     if archive.kind == GZIP:
         with gzip.open(part) as packed:
             _write(packed, folder / archive.files[0], cancelled)
@@ -144,7 +145,7 @@ def _unpack(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) ->
 
 
 def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
-    """Take the files that are wanted, by name, wherever in the archive they lie; nothing else of it is written."""
+    """Extract the named files from anywhere in an archive, and nothing else."""
     missing = set(archive.members)
     with tarfile.open(part) as packed:
         for member in packed:
@@ -158,7 +159,7 @@ def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> 
 
 
 def _write(source: IO[bytes] | gzip.GzipFile, target: Path, cancelled: Cancelled) -> None:
-    """Write beside the target and rename, so that the target is whole or absent."""
+    """Write a temporary file and rename it, so that the target is complete or absent."""
     unpacked = target.with_name(f"{target.name}.part")
     try:
         with unpacked.open("wb") as file:

@@ -1,4 +1,4 @@
-"""What was read off a person's own files, remembered as long as they are not written to.
+"""Cache of the user's files, valid until they are modified.
 
 Looking is quick (a stat for each file or folder); reading is done by `app.data.loaders`, off the window's thread.
 """
@@ -20,13 +20,13 @@ _facts: OrderedDict[Hashable, SourceSpec | DataError] = OrderedDict()
 
 
 def key_of(config: DataConfig) -> Hashable:
-    """What decides what is read, the state of the files among it."""
+    """Return the cache key: options and modification state of the files."""
     more = str(config.options.get("labels_file", ""))
     return config.source, config.path, config.options, _stamp(config.path), more and _stamp(more)
 
 
 def recall(config: DataConfig) -> SourceSpec | DataError | None:
-    """What is known of the files as they are now; an error if they cannot be used, None if nobody has read them."""
+    """Return the cached result or error for the current files; None if not cached."""
     with _LOCK:
         return _facts.get(key_of(config))
 
@@ -39,7 +39,7 @@ def remember(key: Hashable, found: SourceSpec | DataError) -> None:
 
 
 def _stamp(path: str) -> Hashable:
-    """When a file or a folder and its folders were last written to; None for what is not there."""
+    """Return the modification times of a file, or of a folder and its subfolders; None if absent."""
     try:
         if not os.path.isdir(path):
             stat = Path(path).stat()

@@ -1,4 +1,4 @@
-"""A person's own Dataset class, of a Python file that was trusted: map-style or iterable.
+"""Load a trusted Dataset class, map-style or iterable, from the user's Python file.
 
 Nothing of the file runs unless its text was allowed, see `app.source.layer_files`.
 """
@@ -22,14 +22,14 @@ LONGEST = 2_000_000
 
 
 class NotTrusted(DataError):
-    """The file of a Dataset class that nobody has looked at yet."""
+    """Raised for a Dataset file that was not reviewed and trusted yet."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path.name} is not trusted yet, so none of its code was run. Review it, then trust it.")
 
 
 def file_of(path: Path) -> LayerFile:
-    """The file as it is now. Raises DataError."""
+    """Return the current file. Raises DataError."""
     if not (path.stem.isascii() and path.stem.isidentifier()) or path.suffix != ".py":
         raise DataError(f"{path.name} cannot be imported: its name must be a Python identifier, such as my_data.py.")
     try:
@@ -44,7 +44,7 @@ def file_of(path: Path) -> LayerFile:
 
 
 def trusted(config: DataConfig) -> list[str]:
-    """The hash of the file of a config, if it may run here; for another process that is to read the data."""
+    """Return the hash of a config's file if it may run; passed to worker processes."""
     try:
         sha256 = file_of(Path(config.path)).sha256 if config.source == KEY else ""
     except DataError:
@@ -53,7 +53,7 @@ def trusted(config: DataConfig) -> list[str]:
 
 
 def class_name(path: Path, wanted: str) -> str:
-    """The class that is meant: the one of that name, or the only one there is. Raises DataError."""
+    """Return the selected class name, or the only one. Raises DataError."""
     from torch.utils.data import Dataset
 
     file = file_of(path)
@@ -73,14 +73,14 @@ def class_name(path: Path, wanted: str) -> str:
 
 
 def is_iterable(path: Path, name: str) -> bool:
-    """Whether a class of a file that was trusted is of an iterable dataset. Raises DataError."""
+    """Return whether a trusted class is an iterable dataset. Raises DataError."""
     from torch.utils.data import IterableDataset
 
     return issubclass(layer_modules.attribute(file_of(path), name), IterableDataset)
 
 
 def make(path: Path, name: str) -> Dataset[Any]:
-    """The dataset, made without arguments. Raises DataError."""
+    """Construct the dataset without arguments. Raises DataError."""
     return _made(file_of(path), name)
 
 
@@ -113,7 +113,7 @@ class Sent:
 
 
 def _arrived(module: str, text: str, path: str, name: str) -> Sent:
-    """In a worker: the file has been trusted and tried where it comes from."""
+    """Rebuild the dataset in a worker: the file has been trusted and tested in the parent."""
     file = LayerFile.of(module, text, path)
     layer_files.allow(file.sha256, tried=True)
     return Sent(file, name)

@@ -1,4 +1,4 @@
-"""Reading a person's own files into tensors. The exported `train.py` carries these functions word for word.
+"""Read the user's files into tensors. The exported `train.py` carries these functions word for word.
 
 Each gives inputs, labels, and what could not be read, named by row or file; that is left out of the tensors. torch is
 imported at the top because the texts stand alone in that script: import this module lazily.
@@ -23,7 +23,7 @@ def read_csv(
     columns: Mapping[int, Sequence[str] | None],
     targets: Mapping[str, tuple[int, Sequence[str] | None]],
 ) -> tuple[Tensor, Any, list[str]]:
-    """Rows of a table in text: inputs (N, values), and class ids (N,) or values to predict (N, 1).
+    """Read a text table: inputs (N, values), and class ids (N,) or regression targets (N, 1).
 
     `columns` are the places of the inputs: a number each, or one value for each of the texts that are named. `targets`
     are the place of each target and its texts, None for numbers; the labels of several are a dictionary by name.
@@ -64,12 +64,12 @@ def read_csv(
 
 
 def alone(labels: dict[str, Any]) -> Any:
-    """Labels by name; those of a single target without it."""
+    """Return labels by name; a single target without its name."""
     return labels if len(labels) > 1 else next(iter(labels.values()))
 
 
 def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[float]:
-    """A field of a table as a number, or as a 1 for the text that it is and 0 for the others. Raises ValueError."""
+    """Parse a table cell as a number, or one-hot encode it. Raises ValueError."""
     text = text.strip()
     if texts is not None:
         if text not in texts:
@@ -88,7 +88,7 @@ def cell_values(text: str, texts: Sequence[str] | None, place: int) -> list[floa
 def read_tensors(
     path: Path, inputs: str, labels: Sequence[str], classes: Mapping[str, Sequence[Any]] | None = None
 ) -> tuple[Tensor, Any, list[str]]:
-    """Tensors of a .npz or .pt file by their names, or of two .npy files; samples that are not finite are bad.
+    """Read tensors of a .npz or .pt file by name, or of two .npy files; non-finite samples are bad.
 
     The labels of several targets are a dictionary by name. `classes` are the values of a target that stand for class
     0, 1, ..., ascending, for labels that are not such numbers already. Raises ValueError for what is no tensor.
@@ -134,7 +134,7 @@ def read_tensors(
 
 
 def tensor_of(values: Any, name: str) -> Tensor:
-    """A NumPy array or tensor of real numbers as a tensor. Raises ValueError for anything else."""
+    """Convert a NumPy array or tensor of real numbers to a tensor. Raises ValueError for anything else."""
     what = f"“{name}”" if name else "the file"
     if not hasattr(values, "dtype"):
         raise ValueError(f"{what} is not an array")
@@ -151,7 +151,7 @@ def tensor_of(values: Any, name: str) -> Tensor:
 
 
 def class_ids(values: Any, known: Sequence[Any]) -> Tensor:
-    """Class ids (N,) int64 of labels: the place of each among `known`, which ascend; -1 where it is none of them."""
+    """Map labels to class ids (N,) int64: the index of each in the sorted `known`; -1 if unknown."""
     import numpy as np
 
     values, among = np.asarray(values), np.asarray(known)
@@ -161,7 +161,7 @@ def class_ids(values: Any, known: Sequence[Any]) -> Tensor:
 
 
 def kind_of(values: Tensor) -> torch.dtype:
-    """float32 for every kind of number with a point, int64 for whole ones."""
+    """Return float32 for floating point dtypes, int64 for integers."""
     return torch.float32 if values.is_floating_point() or values.dtype == torch.bool else torch.int64
 
 
@@ -172,7 +172,7 @@ def read_pictures(
     colour: bool,
     watch: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Tensor, Tensor, list[str]]:
-    """Pictures in a folder for each class, resized: (N, 3 or 1, height, width) uint8 and class ids (N,)."""
+    """Read a folder of images per class, resized: (N, 3 or 1, height, width) uint8 and class ids (N,)."""
     files = [(file, number) for number, name in enumerate(classes) for file in picture_files(path / name)]
     pictures, ids, bad = [], [], []
     for done, (file, number) in enumerate(files):
@@ -188,13 +188,13 @@ def read_pictures(
 
 
 def picture_files(folder: Path) -> list[Path]:
-    """The pictures below a folder, in the order of their names."""
+    """List the image files below a folder, sorted by name."""
     kinds = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
     return sorted(file for file in folder.rglob("*") if file.suffix.lower() in kinds)
 
 
 def open_picture(file: Path) -> Any:
-    """A picture of PIL, not decoded yet. Raises what PIL raises, and ValueError for what is no picture to be read."""
+    """Open an image with PIL without decoding it. Raises PIL's errors, and ValueError for non-images."""
     from PIL import Image
 
     if file.exists() and not file.is_file():  # a pipe would be waited for
@@ -207,7 +207,7 @@ def open_picture(file: Path) -> Any:
 
 
 def read_picture(file: Path, size: Sequence[int], colour: bool) -> Tensor:
-    """One picture, resized to (height, width): (3 or 1, height, width) uint8."""
+    """Read one image, resized to (height, width): (3 or 1, height, width) uint8."""
     import numpy as np
     from PIL import Image
 
@@ -218,7 +218,7 @@ def read_picture(file: Path, size: Sequence[int], colour: bool) -> Tensor:
 
 
 def read_text(path: Path, characters: str, context: int) -> tuple[Tensor, Tensor, list[str]]:
-    """A text in pieces of `context` characters: their numbers (N, context), and those of the characters that follow."""
+    """Split a text into sequences of `context` characters: token ids (N, context), and those of the next characters."""
     numbers, ids, bad = {letter: number for number, letter in enumerate(characters)}, [], []
     for line, raw in enumerate(path.read_bytes().splitlines(keepends=True), 1):
         try:
@@ -231,7 +231,7 @@ def read_text(path: Path, characters: str, context: int) -> tuple[Tensor, Tensor
 
 
 class Careful(Dataset[Any]):
-    """A map-style dataset that gives the words of an error in the place of a sample that cannot be had."""
+    """A map-style dataset that returns an error message instead of a sample that fails to load."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -254,7 +254,7 @@ def read_dataset(
     guard: Callable[[], Any] = nullcontext,
     keep: bool = True,
 ) -> tuple[Tensor, Any, list[str]]:
-    """All samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in its own order.
+    """Read all samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in dataset order.
 
     Without `keep` the numbers of the samples (N,) stand in the place of the inputs.
 
@@ -310,7 +310,7 @@ def read_dataset(
 
 
 def targets_of(target: Any) -> dict[str, Tensor]:
-    """The targets of a sample by name; that of an only one is "target"."""
+    """Return the targets of a sample by name; a single one is named "target"."""
     if isinstance(target, Mapping):
         return {str(name): torch.as_tensor(one) for name, one in target.items()}
     if isinstance(target, tuple):

@@ -1,4 +1,4 @@
-"""A first look at a person's own files: which columns, classes and shapes there are, and so how they are to be read."""
+"""Inspect the user's files: columns, classes and shapes, and hence the reader arguments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Survey:
 
 
 def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
-    """Columns, their kinds, and the classes of the target. Raises DataError, OSError."""
+    """Inspect a table: columns, their types, and the classes of the target. Raises DataError, OSError."""
     names, cells = _columns(path, options)
     target = _place(options["target"], names) if options["target"] else len(names) - 1
     kinds = {place: _texts(names[place], cells[place], options) for place in range(len(names))}
@@ -124,7 +124,7 @@ def _columns(path: Path, options: Mapping[str, Any]) -> tuple[list[str], list[li
 
 
 def _check_quotes(path: Path, options: Mapping[str, Any], rows: list[list[str]], lines: int) -> None:
-    """Refuse a table whose last field is a quotation without an end: it holds the rows behind it. Raises DataError."""
+    """Reject a table that ends inside a quotation, which would swallow rows. Raises DataError."""
     if not rows or not rows[-1] or "\n" not in rows[-1][-1]:
         return
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
@@ -138,7 +138,7 @@ def _check_quotes(path: Path, options: Mapping[str, Any], rows: list[list[str]],
 
 
 def _separator(path: Path, options: Mapping[str, Any]) -> str:
-    """The one that is chosen, or the one that there is most of in the first line."""
+    """Return the chosen separator, or the most frequent one in the first line."""
     if options["separator"] != "auto":
         return {"tab": "\t"}.get(options["separator"], options["separator"])
     with path.open(encoding="utf-8-sig", errors="replace") as file:
@@ -153,7 +153,7 @@ def _place(name: str, names: list[str]) -> int:
 
 
 def _texts(name: str, cells: list[str], options: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The texts of a column, None for one of numbers: nine in ten of its fields are."""
+    """Return the texts of a column, None for a numeric one: nine in ten of its cells are numbers."""
     given = [cell for cell in cells if cell]
     numbers = sum(_is_number(cell) for cell in given)
     if name in options["numbers"] or (name not in options["categories"] and given and numbers >= 0.9 * len(given)):
@@ -162,7 +162,7 @@ def _texts(name: str, cells: list[str], options: Mapping[str, Any]) -> tuple[str
 
 
 def _classes(name: str, cells: list[str], task: str) -> tuple[str, ...] | None:
-    """The classes of a target, None if its numbers are to be predicted. Raises DataError for too many of them."""
+    """Return the classes of a target, None for regression. Raises DataError for too many."""
     given = [cell for cell in cells if cell]
     numbers = sum(_is_number(cell) for cell in given)
     kinds = set(given)
@@ -177,7 +177,7 @@ def _classes(name: str, cells: list[str], task: str) -> tuple[str, ...] | None:
 
 
 def check_class_count(what: str, count: int, samples: int) -> None:
-    """Raise DataError for more classes than can be told apart one by one."""
+    """Raise DataError for more classes than supported."""
     if count > CLASSES_LIMIT:
         raise DataError(
             f"{what} has {count:,} different classes in {samples:,} samples; at most {CLASSES_LIMIT:,} are supported. "
@@ -186,7 +186,7 @@ def check_class_count(what: str, count: int, samples: int) -> None:
 
 
 def check_class_ids(what: str, labels: Tensor) -> None:
-    """Raise DataError for class ids of a Dataset, (N,) int64, that cannot number the outputs of a net."""
+    """Raise DataError for class ids of a Dataset, (N,) int64, that cannot index the network's outputs."""
     low, most = int(labels.min()), int(labels.max()) + 1
     if low < 0:
         raise DataError(f"The labels of {what} go down to {low}; class ids count from 0.")
@@ -211,13 +211,13 @@ def _is_number(text: str) -> bool:
 
 
 def _order(text: str) -> tuple[bool, float, str]:
-    """Numbers by their size, then texts by their letters."""
+    """Sort key: numbers by value, then texts alphabetically."""
     number = float(text) if _is_number(text) else math.nan
     return (True, 0.0, text) if math.isnan(number) else (False, number, text)
 
 
 def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
-    """Which tensors of a file are inputs and labels. Raises DataError, OSError, ValueError."""
+    """Detect which tensors of a file are inputs and labels. Raises DataError, OSError, ValueError."""
     if path.suffix == ".npy":
         if not options["labels_file"]:
             raise DataError(f"{path.name} holds the inputs; choose the .npy file with the labels (labels_file).")
@@ -240,7 +240,7 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
 
 
 def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> Survey:
-    """How tensors are read: labels that are texts, or class ids with gaps, are numbered in ascending order."""
+    """Renumber text labels, and class ids with gaps, in ascending order."""
     import numpy as np
 
     classes, notes = {}, []
@@ -263,7 +263,7 @@ def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> Survey:
 
 
 def _check_size(path: Path, names: tuple[str, ...]) -> None:
-    """Refuse arrays of a .npz file that do not fit into the memory. Raises DataError."""
+    """Reject arrays of a .npz file that do not fit into memory. Raises DataError."""
     import zipfile
 
     if path.suffix != ".npz":
@@ -310,14 +310,14 @@ def _tensor_names(path: Path) -> list[str]:
 
 
 def task_of(inputs: Tensor, labels: Tensor) -> str:
-    """What tensors are for: whole numbers in one column are classes, one for each input are tokens, others values."""
+    """Infer the task of labels: integers in one column are classes, one per input token are tokens, others values."""
     if labels.is_floating_point():
         return VALUES
     return CLASSES if labels.ndim == 1 else TOKENS
 
 
 def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
-    """The folders of a folder, which are the classes. Raises DataError, OSError."""
+    """Inspect an image folder: its subfolders are the classes. Raises DataError, OSError."""
     classes = tuple(sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
     if not classes:
         raise DataError(f"{path} has no folders. Put the images of each class into a folder named after it.")
@@ -345,7 +345,7 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
 
 
 def fits(size: int) -> bool:
-    """Whether so many bytes can be kept in the memory of this machine, of which half is left to others."""
+    """Return whether so many bytes fit into half of this machine's memory."""
     try:
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows does not tell it so
@@ -354,14 +354,14 @@ def fits(size: int) -> bool:
 
 
 def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:
-    """The characters that a text is made of. Raises OSError."""
+    """Return the character vocabulary of a text. Raises OSError."""
     text = path.read_bytes().decode("utf-8", errors="ignore")
     characters = "".join(sorted(set(text)))
     return Survey({"characters": characters, "context": options["context"]}, TOKENS, tuple(characters))
 
 
 def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
-    """Which class of a file that was trusted. Raises DataError."""
+    """Select the Dataset class of a trusted file. Raises DataError."""
     name = dataset_class.class_name(path, options["dataset"])
     arguments = {"name": name, "workers": options["workers"], "timeout": options["timeout"]}
     in_order = dataset_class.is_iterable(path, name)

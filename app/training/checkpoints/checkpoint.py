@@ -1,4 +1,4 @@
-"""All that a run needs to go on as if it had never stopped, in one file that is whole or absent.
+"""Checkpoints: everything that is needed to resume a run bit for bit, in one file that is complete or absent.
 
 A checkpoint is a `.pt` file of tensors, numbers and texts alone: `torch.load(path, weights_only=True)` reads it, here
 and anywhere. It carries the SHA-256 of each of its tensors, and of all the rest: reading one verifies it.
@@ -36,11 +36,11 @@ _PARTS = ("position", "source", "shuffle", "generators", "model", "optimizer", "
 
 
 class CheckpointError(JobError):
-    """A checkpoint that cannot be read, or is of another run; the text says which and what to do."""
+    """Raised for a checkpoint that cannot be read or belongs to another run; the message says which and the fix."""
 
 
 class Damaged(CheckpointError):
-    """A checkpoint of which a part is missing, or is not what was written."""
+    """Raised for a checkpoint with a part missing or changed since it was written."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Position:
 
 
 def state_of(source: str, at: Position, shuffle: Generator, stepper: Stepper) -> dict[str, Any]:
-    """A run between two steps. Whoever asks holds the generators (`app.util.rng.GENERATOR`)."""
+    """Return the state_dict of a run between two steps. The caller holds `app.util.rng.GENERATOR`."""
     return {
         "position": dict(vars(at)),
         "source": source,
@@ -78,14 +78,14 @@ def state_of(source: str, at: Position, shuffle: Generator, stepper: Stepper) ->
 
 
 def ran_on() -> dict[str, Any]:
-    """What the numbers of a run hang on beside its settings; asked on the thread of the run."""
+    """Return the environment that the numbers depend on besides the settings: torch version, threads, processes."""
     import torch
 
     return {"torch": str(torch.__version__), "threads": torch.get_num_threads(), "processes": 1}
 
 
 def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """What is not as it was when a checkpoint was taken, "" if nothing.
+    """Describe how the environment differs from the one in a checkpoint; "" if it does not.
 
     >>> changed({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 8})
     'It goes on with 8 threads instead of 2: its numbers may differ from those of a run that was never stopped.'
@@ -106,7 +106,7 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tuple[Position, str]:
-    """Put a run where the checkpoint was taken; beside its position what has changed since, see `changed`.
+    """Restore a run from a checkpoint; return its position and the differences of the environment, see `changed`.
 
     Raises CheckpointError for another net or other settings.
     """
@@ -126,7 +126,7 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tupl
 
 
 def check_source(state: dict[str, Any], path: Path, source: str) -> None:
-    """Raises CheckpointError for a checkpoint of another net."""
+    """Raise CheckpointError for a checkpoint of another network."""
     if state["source"] != source:
         raise CheckpointError(
             f"{path.name} belongs to another network: its code differs from this one's. Restore the project of that "
@@ -135,7 +135,7 @@ def check_source(state: dict[str, Any], path: Path, source: str) -> None:
 
 
 def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
-    """Write a checkpoint into a folder and let go of old ones; returns what went wrong, "" if nothing did."""
+    """Write a checkpoint into a folder and delete old ones; return the error message, "" on success."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         clean(folder)
@@ -147,12 +147,12 @@ def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
 
 
 def step_file(step: int) -> str:
-    """The name of the checkpoint after a step."""
+    """Return the file name of the checkpoint after a step."""
     return f"step-{step:08d}.pt"
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write a checkpoint whole or not at all. Raises OSError."""
+    """Write a checkpoint atomically. Raises OSError."""
     import torch
 
     whole = {"tapedeck_checkpoint": VERSION, **state}
@@ -173,14 +173,14 @@ def prune(folder: Path) -> None:
 
 
 def clean(folder: Path) -> None:
-    """Away with what a program that was ended while it wrote has left. Raises OSError."""
+    """Delete temporary files of a program that was killed while writing. Raises OSError."""
     leftovers.sweep(folder)
     for file in folder.glob(".*.pt.*"):  # as versions before this one, and scripts, call theirs
         file.unlink(missing_ok=True)
 
 
 def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> Path | None:
-    """Return the checkpoint that a run goes on from: the newest whole one. `tell` hears of each that is passed over."""
+    """Return the newest intact checkpoint, which a run resumes from; `tell` is called for each one skipped."""
     found = []
     for file in _named(folder):
         try:
@@ -198,7 +198,7 @@ def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> P
 
 
 def left(folder: Path | None, resumed: Path | None = None) -> str:
-    """Say what a run that ended without a word can go on from, by what is in the folder of its checkpoints."""
+    """Describe what a run that ended without a message can be resumed from, given its checkpoint folder."""
     found = newest(folder) if folder is not None and folder.is_dir() else None
     found = found or (resumed if resumed is not None and resumed.exists() else None)
     if found is None:
@@ -211,7 +211,7 @@ def _named(folder: Path) -> list[Path]:
 
 
 def load_chosen(path: Path) -> dict[str, Any]:
-    """Read the checkpoint that a person named. Raises CheckpointError; Damaged says which one beside it is whole."""
+    """Read a checkpoint chosen by the user. Raises CheckpointError; Damaged says which one beside it is whole."""
     try:
         return load(path)
     except Damaged as error:
@@ -223,7 +223,7 @@ def load_chosen(path: Path) -> dict[str, Any]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read and verify a checkpoint, on the CPU; nothing in it is run. Raises CheckpointError: Damaged if not whole."""
+    """Read and verify a checkpoint on the CPU, without executing code. Raises CheckpointError: Damaged if not whole."""
     state = _read(path)
     if wrong := checksums.difference(state):
         raise Damaged(f"{path} is damaged: {wrong}.")
@@ -244,13 +244,13 @@ def step_of(path: Path) -> tuple[int, int]:
 
 
 def ran_on_of(path: Path) -> dict[str, Any]:
-    """Return what a checkpoint was taken on, see `ran_on`, without verifying its tensors. Raises CheckpointError."""
+    """Return the environment of a checkpoint, see `ran_on`, without verifying its tensors. Raises CheckpointError."""
     found = _read(path, mmap=True).get("ran_on")
     return dict(found) if isinstance(found, dict) else {}
 
 
 def unverified(state: dict[str, Any], path: Path) -> str:
-    """Say that a checkpoint of an older version has no checksums; "" of one that was verified."""
+    """Return the warning that a checkpoint of an older version has no checksums; "" if it was verified."""
     if checksums.NAME in state:
         return ""
     return f"{path.name} is of an older version and has no checksums: it was not verified."
@@ -264,7 +264,7 @@ def _position(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
-    """Read a checkpoint without verifying it; with `mmap`, tensors are not read before they are looked at."""
+    """Read a checkpoint without verifying it; with `mmap`, tensors are loaded lazily."""
     try:
         state = tensor_files.load(path, mmap=mmap)
     except tensor_files.UnreadableTensors as error:
@@ -285,7 +285,7 @@ def _check_position(state: dict[str, Any], path: Path) -> None:
 
 
 def generators() -> dict[str, Any]:
-    """The states of all generators that a run draws from."""
+    """Return the states of all random generators that a run uses."""
     import numpy as np
     import torch
 
@@ -302,7 +302,7 @@ def generators() -> dict[str, Any]:
 
 
 def restore_generators(states: dict[str, Any]) -> None:
-    """Put the generators back; those of devices that are not here are left alone."""
+    """Restore the random generators; those of absent devices are skipped."""
     import numpy as np
     import torch
 

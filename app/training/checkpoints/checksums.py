@@ -1,4 +1,4 @@
-"""SHA-256 of what a checkpoint holds: torch reads a file with flipped bits as other numbers, without a word."""
+"""SHA-256 checksums of checkpoint contents: torch loads a file with flipped bits silently."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checksums(state: Any) -> dict[str, str]:
 
 
 def difference(state: dict[str, Any]) -> str:
-    """Say which part of a state is not what was written; "" if it all is, or if the state has no checksums."""
+    """Describe which part of a state changed since it was written; "" if nothing did, or without checksums."""
     written = state.get(NAME)
     if written is None:
         return ""

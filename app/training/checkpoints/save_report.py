@@ -1,4 +1,4 @@
-"""What is told of checkpoints that cannot be written: the first one, that it works again, and how many at the end."""
+"""User messages about failing checkpoints: the first failure, the recovery, and the count at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.training.events import Saved
 
 
 class SaveReport:
-    """Reads the `Saved` events of a run. `failing` says whether the newest checkpoint could not be written."""
+    """Consume the `Saved` events of a run. `failing` says whether the newest checkpoint could not be written."""
 
     def __init__(self) -> None:
         self.failing = False
@@ -15,7 +15,7 @@ class SaveReport:
         self.unkept = ""  # why the record of the run could not be written
 
     def hear(self, event: Saved) -> str:
-        """Return what is to be said of an event now; "" for nothing new."""
+        """Return the message for an event; "" for none."""
         if not event.problem:
             self._newest = max(self._newest, event.step)
             if not self.failing:
@@ -30,7 +30,7 @@ class SaveReport:
         return "" if again else event.problem
 
     def at_end(self) -> str:
-        """Return what is to be said when the run has ended; "" if all was written."""
+        """Return the message at the end of a run; "" if every checkpoint was written."""
         found = [self.unkept] if self.unkept else []
         if self.failed:
             what = f"{self.failed:,} checkpoint{'s' * (self.failed > 1)} could not be saved"

@@ -1,4 +1,4 @@
-"""Checkpoints written beside the run: it waits for copies in memory, not for a disk.
+"""Background writer of checkpoints: the run waits for copies in memory, not for the disk.
 
 A state is copied between two steps and handed to a thread of its own, which writes it whole or not at all. Of the best
 checkpoints those that were followed by a better one before their turn came are never written.
@@ -34,7 +34,7 @@ class Saver:
         self.news = False  # whether there is something to be told; read at every step without the lock
 
     def put(self, name: str, step: int, state: dict[str, Any]) -> None:
-        """Take a copy of a state and see to it that it is written.
+        """Copy a state and queue it for writing.
 
         A newer state of the same name takes the place of one that is not written yet. Where checkpoints by step come
         faster than the disk takes them, the run waits: every one was asked for.
@@ -51,20 +51,20 @@ class Saver:
             elif not (replaces and self._rests(name)):  # it knows until when that one has to wait
                 self._condition.notify_all()
 
-    def told(self) -> list[Saved]:
+    def drain(self) -> list[Saved]:
         """What was written since the last call, and what could not be."""
         with self._condition:
             told, self._told, self.news = self._told, [], False
         return told
 
     def close(self) -> list[Saved]:
-        """Wait until all is written; what came of it."""
+        """Wait until everything is written; return the results."""
         with self._condition:
             self._closing = True
             self._condition.notify_all()
         if self._thread is not None:
             self._thread.join()
-        return self.told()
+        return self.drain()
 
     def _write(self) -> None:
         while True:
@@ -90,7 +90,7 @@ class Saver:
                 self._condition.notify_all()
 
     def _next(self) -> str | None:
-        """The name of the state to write now; the best one may have to wait for a better."""
+        """Return the name of the state to write now; the best one may wait for a better one."""
         names = sorted(self._waiting, key=lambda name: (name == checkpoint.LAST, name == checkpoint.BEST))
         return next((name for name in names if not self._rests(name)), None)
 
@@ -98,7 +98,7 @@ class Saver:
         return name == checkpoint.BEST and not self._closing and monotonic() < self._rested
 
     def _patience(self) -> float | None:
-        """Seconds until there is something to do that nobody will call for."""
+        """Return the seconds until the next deadline."""
         return max(self._rested - monotonic(), 0.001) if self._waiting else None
 
 
@@ -107,7 +107,7 @@ def _by_step(name: str) -> bool:
 
 
 def copied(state: Any) -> Any:
-    """The same dicts, lists and tuples with copies of their tensors on the CPU."""
+    """Return the same nested dicts, lists and tuples with CPU copies of their tensors."""
     import torch
 
     if isinstance(state, torch.Tensor):

@@ -1,4 +1,4 @@
-"""A net held against samples, one by one: what it makes of each, and what that comes to.
+"""Evaluate a network sample by sample, and aggregate loss, accuracy, metrics and confusion matrix.
 
 Loss and accuracy are measured as a run measures them after an epoch, operation for operation, so they are the same
 numbers. Nothing of it is noticed by a run that goes on: it has a module of its own, and borrows the generators.
@@ -45,15 +45,15 @@ Watch = Callable[[int, int], None]
 
 
 class EvaluationError(JobError):
-    """What cannot be evaluated; the text says why and what to do."""
+    """Raised for what cannot be evaluated; the message says why and how to fix it."""
 
 
 class Cancelled(Exception):
-    """Whoever asked for an evaluation wants it no more."""
+    """Raised if the caller cancelled the evaluation."""
 
 
 class Evaluator:
-    """A net with its weights and its data. Reading the data and making the net happens once, here.
+    """A network with its weights and data, both loaded once. Reading the data and making the net happens once, here.
 
     `weights` are those of the net; None for those that a run begins with. `data` are those of another evaluator of the
     same data. Raises JobError, DataError.
@@ -96,7 +96,7 @@ class Evaluator:
         return stepper
 
     def samples(self, part: str) -> Samples:
-        """The samples of a part. Raises EvaluationError for one that has none."""
+        """Return the samples of a split. Raises EvaluationError if it is empty."""
         found = {"training": self.data.train, "validation": self.data.val, "test": self.data.test}[part]
         if not len(found):
             name = {"validation": "validation_fraction", "test": "test_fraction"}.get(part, "")
@@ -104,7 +104,7 @@ class Evaluator:
         return found
 
     def read(self, part: str, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Some samples as the net gets them, and their labels, on the CPU."""
+        """Return some preprocessed samples and their labels, on the CPU."""
         import torch
 
         with borrowed():
@@ -120,7 +120,7 @@ class Evaluator:
         stopping: Callable[[], bool] = lambda: False,
         weights_name: str = "",
     ) -> Evaluation:
-        """Hold the net against all samples of a part.
+        """Evaluate the network on all samples of a split.
 
         With `augment`, of AUGMENTATIONS, what a picture is called is decided by the mean of the probabilities of the
         picture and its changed copies (test-time augmentation); the loss stays that of the picture itself.
@@ -135,7 +135,7 @@ class Evaluator:
                 raise Cancelled
             collected.take(inputs, labels)
             watch(collected.count, count)
-        return collected.told(part, weights_name, perf_counter() - began)
+        return collected.result(part, weights_name, perf_counter() - began)
 
     def _check(self, augment: Sequence[str]) -> None:
         for name in augment:
@@ -146,7 +146,9 @@ class Evaluator:
             raise EvaluationError(f"Test-time augmentation needs images with class labels; these samples are {shape}.")
 
     def _batches(self, samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """As a run reads them. What is drawn for them leaves no trace in the generators."""
+        """Yield batches as a run reads them; random generators are left untouched. What is drawn for them leaves no
+        trace in the generators.
+        """
         from app.training.evaluation.validation import sample_numbers
 
         batches = iter(samples.batches(sample_numbers(count, self.job.training.batch_size, self.device)))
@@ -159,7 +161,7 @@ class Evaluator:
 
 
 class _Collected:
-    """What comes together batch by batch."""
+    """Results accumulated batch by batch."""
 
     def __init__(self, evaluator: Evaluator, count: int, augment: tuple[str, ...]) -> None:
         self.stepper, self.task, self.augment = evaluator.stepper, evaluator.task, augment
@@ -245,7 +247,7 @@ class _Collected:
         pairs = torch.bincount(labels * columns + called, minlength=columns * columns).reshape(columns, columns)
         self._confusion = pairs if self._confusion is None else self._confusion + pairs
 
-    def told(self, part: str, weights: str, seconds: float) -> Evaluation:
+    def result(self, part: str, weights: str, seconds: float) -> Evaluation:
         columns = {name: np.concatenate(values) for name, values in self._columns.items()}
         classes = tuple(VISIBLE.get(name, name) for name in self.info.classes)
         confusion = None
@@ -254,13 +256,15 @@ class _Collected:
             classes += tuple(map(str, range(len(classes), len(confusion))))
         return Evaluation(
             self.info.source, part, weights, self.task.kind, classes, self.count, self._total / self.count,
-            self.task.share(self._correct, self.count), self.gathered.told(), confusion, columns, self._views,
+            self.task.share(self._correct, self.count), self.gathered.compute(), confusion, columns, self._views,
             self.augment, seconds,
         )  # fmt: skip
 
 
 def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
-    """Changed copies of pictures (N, C, H, W): mirrored, and shifted by 1/14 of their side, the edge repeated."""
+    """Return augmented copies of images (N, C, H, W): flipped, or shifted by 1/14 of their side with the edge
+    repeated.
+    """
     from torch.nn import functional as F
 
     bases = [inputs, inputs.flip(-1)] if FLIP in augment else [inputs]
@@ -279,7 +283,7 @@ def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
 
 
 def checkpoint_weights(path: Any) -> dict[str, Tensor]:
-    """The weights that a run would be validated with at a checkpoint. Raises CheckpointError."""
+    """Return the weights that a run would validate with at a checkpoint. Raises CheckpointError."""
     from app.training.checkpoints.checkpoint import load_chosen
 
     state = load_chosen(path)
@@ -289,7 +293,7 @@ def checkpoint_weights(path: Any) -> dict[str, Tensor]:
 
 
 def _put_in(model: Any, weights: Mapping[str, Tensor]) -> None:
-    """Raises EvaluationError for weights of another net."""
+    """Load weights. Raises EvaluationError for weights of another network."""
     own = model.state_dict()
     told = misfits({key: TensorInfo.of(value) for key, value in weights.items()},
                    {key: TensorInfo.of(value) for key, value in own.items()})  # fmt: skip

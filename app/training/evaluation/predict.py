@@ -1,4 +1,4 @@
-"""Trying a net: samples as a person looks at them, and inputs that a person makes, held against the net."""
+"""Predict on dataset samples and on user input, and render samples as images."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Shown:
 
 
 def shown(evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]) -> tuple[Shown, ...]:
-    """Samples of an evaluation, read anew. Raises DataError."""
+    """Load the samples of an evaluation again. Raises DataError."""
     if not len(numbers):
         return ()
     inputs, _ = evaluator.read(found.part, numbers)
@@ -97,12 +97,12 @@ def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
 
 
 def is_picture(shape: Sequence[int]) -> bool:
-    """Whether a sample can be looked at: grey or colour, (C, H, W) or (H, W)."""
+    """Return whether a sample can be displayed: grey or colour, (C, H, W) or (H, W)."""
     return (len(shape) == 3 and shape[0] in (1, 3)) or (len(shape) == 2 and min(shape) > 3)
 
 
 def picture(sample: Tensor) -> Picture:
-    """A sample as bytes (H, W, 3), stretched where it leaves 0 to 1."""
+    """Return a sample as bytes (H, W, 3), rescaled if it exceeds 0 to 1."""
     values = sample.double()
     values = values if values.ndim == 3 else values.unsqueeze(0)
     low, high = float(values.min()), float(values.max())
@@ -117,7 +117,9 @@ def picture(sample: Tensor) -> Picture:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What the training samples are like: least, greatest and mean of every channel or column, names of the columns."""
+    """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the
+    columns.
+    """
 
     shape: tuple[int, ...]
     classes: tuple[str, ...]
@@ -130,7 +132,7 @@ class Survey:
 
 
 def survey(evaluator: Evaluator, weights: str) -> Survey:
-    """Look at the first training samples."""
+    """Compute the statistics of the first training samples."""
     data, job = evaluator.data, evaluator.job
     inputs, _ = evaluator.read("training", range(min(SURVEYED, len(data.train))))
     shape = data.info.input_shape
@@ -156,7 +158,9 @@ class Answer:
 
 
 def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Answer:
-    """The net's answer to one sample, without the batch; with `layers`, channels of its first picture-like layers."""
+    """Return the network's output for one sample without batch dimension; with `layers`, channels of its first
+    image-like layers.
+    """
     import torch
 
     info = evaluator.data.info
@@ -194,7 +198,7 @@ def _map(values: Tensor) -> Picture:
 
 
 def as_digit(ink: Image, side: tuple[int, int]) -> Image:
-    """A drawing of ink, 0 to 1, (H, W), as a picture of (height, width) like a digit of a data set.
+    """Convert an ink drawing, 0 to 1, (H, W), to an image of (height, width) preprocessed like a digit of a dataset.
 
     As in MNIST the drawing is scaled to 20/28 of the height, shape kept, and its centre of mass put into the middle.
     Pictures below 12 pixels are filled to their edge, as scikit-learn's digits are.
@@ -225,7 +229,7 @@ def as_digit(ink: Image, side: tuple[int, int]) -> Image:
 
 
 def resized(values: Image, side: tuple[int, int]) -> Image:
-    """Pictures (C, H, W) at another size, smoothed where they shrink."""
+    """Resize images (C, H, W), antialiased."""
     import torch
     from torch.nn import functional as F
 

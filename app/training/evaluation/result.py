@@ -1,4 +1,4 @@
-"""What an evaluation found, as a value: figures, the confusion matrix, and a row for every sample."""
+"""The result of an evaluation as a value: metrics, confusion matrix, and one row per sample."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ class Evaluation:
     seconds: float = 0.0
 
     def worst(self) -> Numbers:
-        """All samples, the greatest loss first; samples whose loss is no number come before."""
+        """Return all samples by descending loss, NaN first."""
         losses = np.where(np.isfinite(self.columns["loss"]), self.columns["loss"], np.inf)
         return np.argsort(-losses, kind="stable")
 
     def wrong(self) -> Numbers:
-        """The samples that are called something that they are not, the greatest loss first."""
+        """Return the misclassified samples by descending loss."""
         order = self.worst()
         return order[self.columns["right"][order] < 1] if "right" in self.columns else order[:0]
 
     def cell(self, true: int, called: int) -> Numbers:
-        """The samples of a cell of the matrix, the greatest loss first."""
+        """Return the samples of a cell of the confusion matrix by descending loss."""
         order = self.worst()
         there = (self.columns["true"][order] == true) & (self.columns["called"][order] == called)
         return order[there.any(1)]
 
     def class_rows(self) -> tuple[ClassRow, ...]:
-        """Precision, recall, F1 and support of every class; none for values."""
+        """Return precision, recall, F1 and support of every class; none for regression."""
         if self.confusion is None:
             return ()
         hits, support, called = self.confusion.diagonal(), self.confusion.sum(1), self.confusion.sum(0)
@@ -83,7 +83,7 @@ class Evaluation:
         return self.classes[number] if 0 <= number < len(self.classes) else str(number)
 
     def summary(self) -> dict[str, Any]:
-        """The figures as plain data, null for what is not finite."""
+        """Return the metrics as plain data, null for non-finite values."""
         told: dict[str, Any] = {"samples": self.count, "part": self.part, "weights": self.weights}
         told |= {"loss": _plain(self.loss), "accuracy": self.accuracy}
         told |= {name: _plain(value) for name, value in self.metrics}
@@ -98,7 +98,7 @@ class Evaluation:
         return told
 
     def to_csv(self) -> str:
-        """One row a sample in the order of the data, numbers in full precision."""
+        """Return one row per sample in dataset order, at full precision."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         columns = self.columns
@@ -118,7 +118,7 @@ class Evaluation:
         return out.getvalue()
 
     def classes_csv(self) -> str:
-        """The table of the classes, and the confusion matrix below it."""
+        """Return the class table, followed by the confusion matrix."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("class", "precision", "recall", "f1", "support"))

@@ -1,4 +1,4 @@
-"""Loss and accuracy over samples that a net does not learn from."""
+"""Validation: loss and accuracy on held-out samples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def evaluate(
     stopping: Callable[[], bool] = lambda: False,
     gathered: Gathered | None = None,
 ) -> Evaluated:
-    """Mean loss and accuracy in eval mode; None for both if there are no samples, or once `stopping` says so.
+    """Return mean loss and accuracy in eval mode; None for both without samples, or once `stopping` returns True.
 
     `gathered` takes in every batch for the other metrics. The mean losses of several outputs are `loss_<output>`.
     """
@@ -72,7 +72,7 @@ def evaluate(
 
 
 def _sum(losses: list[Tensor], sizes: list[int]) -> float:
-    """The losses of batches, each times its size."""
+    """Sum batch losses weighted by batch size."""
     import torch
 
     total = 0.0

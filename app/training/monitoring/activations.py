@@ -1,4 +1,4 @@
-"""The inside of one layer for one sample, of a run under way, of the weights that a run left, or of fresh ones."""
+"""Activations and filters of one layer for one sample: of a running run, stored weights, or initial weights."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ class Inside:
 
 
 def of_run(live: Live, layer: str, sample: int) -> Inside:
-    """The layer at this moment of the run."""
+    """Return the activations of a layer at this moment of the run."""
     weights = f"the run's weights after step {live.step:,}"
     return _inside(live.model, live.data, live.device, layer, sample, weights)
 
 
 def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str) -> Inside:
-    """With the weights `state`, which `words` speak of; without, as a run begins, drawn with its seed.
+    """Return the activations with the weights `state`, described by `words`; without, with the initial weights of the
+    seed.
 
     Runs on the CPU. Raises JobError or DataError where net and data do not go together, and what the net raises.
     """

@@ -1,4 +1,4 @@
-"""The first layer at which the gradient is lost on its way back, over the steps of a run, in words."""
+"""First layer whose gradient vanishes or explodes, over a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lost:
 
 
 def lost_over(reach: LayerTable) -> tuple[Lost, ...]:
-    """One of each kind at most. `reach` is the table of that name of a `LayerHistory`."""
+    """Return at most one finding of each kind. `reach` is the table of that name of a `LayerHistory`."""
     values = reach.columns.matrix()
     with np.errstate(invalid="ignore"):
         asked = {

@@ -1,4 +1,4 @@
-"""The first layer whose gradient vanishes or explodes, in words."""
+"""First layer whose gradient vanishes or explodes, as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Verdict:
 
 
 def verdict(layers: Sequence[str], norms: Array) -> Verdict | None:
-    """What the newest gradient norms, shape (layers, samples), tell; None where all is well.
+    """Diagnose the newest gradient norms, shape (layers, samples); None if they are healthy.
 
     Layers come in the order of the net. Backward runs through them from the last to the first, so the first layer that
     vanishes or explodes is the last of them that does.

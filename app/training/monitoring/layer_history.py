@@ -1,4 +1,4 @@
-"""What was seen of the layers of a run: tables of figures, and histograms thinned to a fixed number."""
+"""Layer statistics of a run: tables of norms, and histograms thinned to a fixed number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 128  # histograms of a kind that are kept
 
 
 class LayerTable:
-    """A row a layer and a column a sample, with the step of each sample."""
+    """One row per layer and one column per sample, with the step of each sample."""
 
     def __init__(self, *layers: str) -> None:
         self.columns = Columns(*layers)
@@ -33,7 +33,7 @@ class LayerTable:
         return self._steps["step"]
 
     def add(self, step: int, layers: tuple[str, ...], values: Iterable[float]) -> None:
-        """Append a sample; layers that come for the first time are nan before it, those left out nan in it."""
+        """Append a sample; new layers are NaN before it, missing ones NaN in it."""
         if layers == self.layers:
             self.columns.append(*values)
         else:
@@ -51,7 +51,7 @@ class LayerTable:
         self.columns.extend(rows)
 
     def cut(self, step: int) -> None:
-        """Let go of what came after a step."""
+        """Drop everything after a step."""
         count = int(np.searchsorted(self.steps, step, "right"))
         self.columns.cut(count)
         self._steps.cut(count)
@@ -73,7 +73,9 @@ def merged(known: tuple[str, ...], layers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class HistogramSeries:
-    """The histograms of one kind over a run: when `most` are there, every other one goes, and half as many come."""
+    """Histograms of one kind over a run, thinned: at `most` of them, every other one is dropped and the sampling rate
+    halves.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self.samples: list[tuple[int, dict[str, Histogram]]] = []
@@ -91,7 +93,7 @@ class HistogramSeries:
         self.samples = [sample for sample in self.samples if sample[0] <= step]
 
     def of(self, layer: str) -> list[tuple[int, Histogram]]:
-        """The histograms of a layer with their steps."""
+        """Return the histograms of a layer with their steps."""
         return [(step, layers[layer]) for step, layers in self.samples if layer in layers]
 
 
@@ -124,7 +126,7 @@ class LayerHistory:
             self.tables[name].add(event.step, event.layers, ratios.tolist())
 
     def cut(self, step: int) -> None:
-        """Let go of what came after a step."""
+        """Drop everything after a step."""
         for table in self.tables.values():
             table.cut(step)
         for series in self.histograms.values():

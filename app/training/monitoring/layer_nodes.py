@@ -1,4 +1,4 @@
-"""Which node of a drawing a layer of the net is."""
+"""Map layers of the network to nodes of the drawing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.source.generated import Source
 
 
 def node_of(source: Source, layer: str) -> str | None:
-    """The node whose module a layer is or lies in, and for a parameter of the net itself the node that it is."""
+    """Return the node of a layer, of the module that contains it, or of a parameter of the network itself."""
     owners = {path: node for node, path in source.modules.items()}
     while layer and layer not in owners:
         layer = layer.rpartition(".")[0]

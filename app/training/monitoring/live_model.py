@@ -1,4 +1,4 @@
-"""The model of a run under way, and visits to it that leave no trace in the numbers."""
+"""The model of a running run, and visits between two steps that do not change its numbers."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Live:
         return self.stepper.chief_loss
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of the state_dict on the CPU, of the running mean of the weights where there is one."""
+        """Return a copy of the state_dict on the CPU, of the EMA weights if there are any."""
         state = self.stepper.validated.state_dict()
         return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
 
     def visit(self, function: Callable[[Live], T]) -> T:
-        """`function(self)` with the generators, buffers, train flags and gradients put back afterwards."""
+        """Run `function(self)`, then restore generators, buffers, train flags and gradients."""
         with borrowed(), preserved(self.model):
             return function(self)
 
 
 @contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
-    """Put back what a forward and a backward leave behind in a module, weights apart."""
+    """Restore buffers, gradients and train flags after a forward and backward pass."""
     import torch
 
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]

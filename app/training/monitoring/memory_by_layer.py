@@ -1,4 +1,4 @@
-"""The memory of a run by layer: measured on one step of it, and estimated before it begins."""
+"""Memory by layer: measured during a step of a run, and estimated before it starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def of_run(live: Live) -> StepBytes:
-    """Run the first batch through the net of a run, and count. To be run by `Control.call`."""
+    """Run the first batch through the network and count its memory. To be run by `Control.call`."""
     stepper = live.stepper
     inputs, labels = live.data.batch(stepper.config.batch_size)
 
@@ -29,7 +29,7 @@ def of_run(live: Live) -> StepBytes:
 
 
 def estimate(job: Job, data: DataInfo) -> StepBytes | None:
-    """The same without running anything: on meta tensors, which have shapes and no memory.
+    """Estimate memory on meta tensors, without running anything.
 
     None where the net or the optimizer cannot run on them. Raises what a net of a person's own raises.
     """
@@ -60,14 +60,14 @@ def estimate(job: Job, data: DataInfo) -> StepBytes | None:
 
 
 def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Tensor, Any]:
-    """A batch of the shapes and dtypes that the data have."""
+    """Return a batch with the shapes and dtypes of the data."""
     import torch
 
-    from app.data.targets import made
+    from app.data.targets import synthetic_targets
 
     inputs = torch.empty(batch, *data.input_shape, dtype=getattr(torch, data.dtype))
 
     def label(target: TargetInfo) -> Tensor:
         return torch.empty(batch, *target.label_shape, dtype=torch.float32 if target.task == VALUES else torch.int64)
 
-    return inputs, made(data, inputs, INPUT if wants_input(job.training) else "", label)
+    return inputs, synthetic_targets(data, inputs, INPUT if wants_input(job.training) else "", label)

@@ -1,4 +1,4 @@
-"""What is known of the memory of a run, as one value that can be shown and written to a file."""
+"""Memory report of a run as a value: shown in the window and saved as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MemoryReport:
     resident: int | None
 
     def to_json(self) -> str:
-        """All of it; every size in bytes."""
+        """Return the report as JSON; all sizes in bytes."""
         raw: dict[str, Any] = asdict(self)
         if self.step is not None:
             raw["step"]["total"] = asdict(self.step.total)
@@ -40,7 +40,7 @@ class MemoryReport:
 
 
 def of_run(live: Live) -> MemoryReport:
-    """What a step of this run holds now."""
+    """Measure the memory of a training step now."""
     step = memory_by_layer.of_run(live)
     return MemoryReport(
         live.device, step, False, gpu.allocator(live.device), gpu.read(live.device), memory.resident()
@@ -48,7 +48,7 @@ def of_run(live: Live) -> MemoryReport:
 
 
 def before(job: Job, device: str) -> MemoryReport:
-    """The estimate of a run that has not begun, on the device that its `device` means here.
+    """Estimate the memory of a run before it starts, on the device that its `device` resolves to.
 
     Raises DataError where the data cannot be read.
     """
@@ -58,5 +58,5 @@ def before(job: Job, device: str) -> MemoryReport:
 
 
 def score(estimated: int, measured: int) -> float:
-    """How far the estimate is from what was measured, as a share of that: −0.1 is a tenth too little."""
+    """Return the relative error of the estimate: −0.1 is 10 % too low."""
     return (estimated - measured) / measured if measured else 0.0

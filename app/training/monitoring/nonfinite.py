@@ -1,4 +1,4 @@
-"""Where a nan or an infinity came from: the batch is run once more, and every operation's output is looked at."""
+"""Locate the origin of a NaN or infinity: repeat the batch and check every operation's output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
 
 
 def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None) -> Origin | None:
-    """The operation of a forward from which the non-finite numbers of the output came; None if the output is finite.
+    """Return the operation that produced the first non-finite value of a forward pass; None if the output is finite.
 
     The forward is that of a step, in its precision. `state` is the CPU generator's before it, so that dropout falls as
     it did. A mask of -inf that a softmax takes away again is none. Buffers, train flags, gradients and generators are
@@ -95,7 +95,7 @@ def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Te
 
 @dataclass(frozen=True)
 class Origin:
-    """Where numbers stopped being finite: the operation, and the node and line of the net's text that called it."""
+    """The operation that produced the first non-finite value, with its node and source line."""
 
     is_nan: bool
     order: int
@@ -124,7 +124,7 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 def _line(source: Source) -> tuple[str | None, str]:
-    """The node and the line of the net's text that is being run now."""
+    """Return the node and line of the generated source that is executing."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_filename != source.filename:
         frame = frame.f_back  # type: ignore[assignment]
@@ -135,6 +135,6 @@ def _line(source: Source) -> tuple[str | None, str]:
 
 
 def _owner(parameter: str, source: Source) -> str | None:
-    """The node whose module holds a parameter, or that is the parameter."""
+    """Return the node that owns a parameter."""
     owners = (node for node, path in source.modules.items() if not path or f"{parameter}.".startswith(f"{path}."))
     return next(owners, None)

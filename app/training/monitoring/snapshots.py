@@ -1,4 +1,4 @@
-"""What can be looked at between two steps: the batch that a watch point held at, the inside of a layer, its filters."""
+"""Snapshots of a running model: the caught batch, activations, convolution filters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BatchPeek:
 
 
 def caught_batch(live: Live) -> BatchPeek | None:
-    """The batch that a watch point held at; None if none has.
+    """Return the batch at which a watch point paused the run; None if none did.
 
     The net is as it is now, in train mode, and dropout falls anew.
     """
@@ -60,7 +60,7 @@ def caught_batch(live: Live) -> BatchPeek | None:
 
 
 def _losses(live: Live, output: Tensor, labels: Tensor) -> Any:
-    """The loss of each sample, (n,); None for a loss that cannot be taken apart."""
+    """Return the loss of each sample, (n,); None for a loss that cannot be split."""
     if not hasattr(live.loss, "reduction"):
         return None
     loss, task = copy(live.loss), live.stepper.task.one
@@ -80,7 +80,7 @@ class Channels:
 
 
 def activations(model: nn.Module, path: str, sample: Tensor) -> Channels | None:
-    """What the module at `path` gives for one sample (1, ...), in eval mode; None if it is not run.
+    """Return the output of the module at `path` for one sample (1, ...), in eval mode; None if it is not executed.
 
     Channels of pictures are pictures; a vector is one of one line for each 64 of its numbers.
     """
@@ -107,7 +107,7 @@ def activations(model: nn.Module, path: str, sample: Tensor) -> Channels | None:
 
 
 def of_values(values: Tensor, what: str) -> Channels:
-    """A layer's values for one sample as pictures: (C, H, W), (H, W) or (N,)."""
+    """Return a layer's output for one sample as images: (C, H, W), (H, W) or (N,)."""
     values = values.float().cpu()
     if values.ndim >= 3:
         pictures = values.reshape(-1, *values.shape[-2:])

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, operation by operation, told by torch.profiler."""
+"""Profile of a training step by operation, with torch.profiler."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class StepProfile:
     left_out: int
 
     def share(self, row: OpTime) -> float:
-        """Of the device's time where there is one, of the CPU's where there is none."""
+        """Return the fraction of device time if there is one, else of CPU time."""
         part, whole = (row.cpu, self.cpu) if self.on_device is None else (row.on_device or 0.0, self.on_device)
         return part / whole if whole else 0.0
 
 
 def of_run(live: Live, trace: str = "") -> StepProfile:
-    """Run the first batch forward and backward, once to warm up and once profiled. To be run by `Control.call`.
+    """Profile forward and backward of the first batch, after one warm-up. To be run by `Control.call`.
 
     With `trace`, what chrome://tracing and ui.perfetto.dev draw is written to that file; raises OSError.
     """
@@ -77,10 +77,10 @@ def of_run(live: Live, trace: str = "") -> StepProfile:
             atomic.write(trace, lambda file: profiler.export_chrome_trace(str(file)))
         except OSError as error:  # of the file that was asked for, not of the one beside it
             raise OSError(error.errno, error.strerror, trace) from error
-    return _told(live.device, len(inputs), seconds, profiler.key_averages(), on_cuda)
+    return _step_profile(live.device, len(inputs), seconds, profiler.key_averages(), on_cuda)
 
 
-def _told(device: str, batch: int, seconds: float, averages: Any, on_cuda: bool) -> StepProfile:
+def _step_profile(device: str, batch: int, seconds: float, averages: Any, on_cuda: bool) -> StepProfile:
     # Kernels have rows of their own, and their time is in those of the operations that launched them as well.
     rows = [
         OpTime(

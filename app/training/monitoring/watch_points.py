@@ -1,4 +1,4 @@
-"""When a run is to stand by itself: what it must not come to, and what is told when it does."""
+"""Watch points (breakpoints) of a run: the conditions that pause it, and their messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WatchPoints:
     memory: int | None = None
 
     def problem(self) -> str:
-        """What is wrong with the numbers; "" if nothing is."""
+        """Validate the limits; return the error message, "" if valid."""
         if self.gradient_norm is not None and not (math.isfinite(self.gradient_norm) and self.gradient_norm > 0):
             return f"The gradient norm limit is {self.gradient_norm:g}; it must be above 0."
         if self.dead is not None and not 0 < self.dead <= 1:
@@ -58,7 +58,7 @@ _KINDS: dict[str, Any] = {"gradient_norm": float, "dead": float, "memory": int}
 
 @dataclass(frozen=True)
 class Found:
-    """A place where a watch point holds. `layer` is "" where it is of no layer."""
+    """A watch point that was hit. `layer` is "" where it is of no layer."""
 
     what: str  # "gradient", "dead" or "memory"
     layer: str
@@ -67,7 +67,7 @@ class Found:
 
 
 def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[Found]:
-    """The layers whose gradient norm passes the bound or is not finite; nan is a layer without a gradient."""
+    """Return the layers whose gradient norm exceeds the limit or is non-finite; NaN means no gradient."""
     bound = points.gradient_norm
     if bound is None:
         return []
@@ -79,7 +79,7 @@ def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[Fou
 
 
 def dead_above(points: WatchPoints, dead: Mapping[str, float]) -> list[Found]:
-    """The layers of which more units than that are dead."""
+    """Return the layers whose fraction of dead units exceeds the limit."""
     share = points.dead
     if share is None:
         return []
@@ -91,7 +91,7 @@ def dead_above(points: WatchPoints, dead: Mapping[str, float]) -> list[Found]:
 
 
 def memory_above(points: WatchPoints, used: int | None) -> list[Found]:
-    """Whether more bytes are used than the line."""
+    """Return whether memory exceeds the limit."""
     if points.memory is None or used is None or used <= points.memory:
         return []
     mebibytes = 1024 * 1024

@@ -1,4 +1,4 @@
-"""What is measured beside the steps of a run: gradients, layers, memory; at a cost that is measured and bounded."""
+"""Telemetry of a run: gradients, layers and memory, throttled to a bounded overhead."""
 
 from __future__ import annotations
 
@@ -65,29 +65,29 @@ class Watcher:
         self.began = (0, 0.0)  # the step and second that the run goes on from
 
     def share(self, seconds: float) -> float:
-        """How much of the time up to a second of the run measuring took, 0 to 1."""
+        """Return the fraction of time spent on telemetry up to a second of the run, 0 to 1."""
         return self.seconds / max(seconds - self.began[1], 1e-9)
 
     @property
     def seconds(self) -> float:
-        """What looking has cost so far."""
+        """Return the telemetry time so far."""
         return self._norms_meter.seconds + self._look_meter.seconds + self._memory_meter.seconds
 
     # --- Around a step
 
     def begin(self) -> None:
-        """A look is due: put it on before the forward."""
+        """Install the hooks for a sampled step, before the forward pass."""
         if self._looked_at is None and not self.look.open:
             self.look.begin()
             self.look_due = False
 
     def forward_done(self, loss: Tensor) -> None:
-        """The forward of a step that is looked at is over; backward comes next."""
+        """Continue after the forward pass of a sampled step, before backward."""
         scaler = self._live.stepper.scaler
         self.look.forward_done(loss, scaler.get_scale() if scaler is not None else 1.0)
 
     def measure(self) -> None:
-        """Between backward and the optimizer's step."""
+        """Measure between backward and the optimizer step."""
         if self._measures and perf_counter() >= self._norms_meter.due:
             with self._norms_meter:
                 self._fresh = self.sampler.measure()
@@ -96,7 +96,7 @@ class Watcher:
             self.look.gradients()
 
     def after(self, step: int, updated: bool, now: float) -> None:
-        """After a whole step."""
+        """Measure after a complete step."""
         if self._fresh is not None:
             self._norms.append((step, self._fresh))
             self._fresh = None
@@ -112,7 +112,7 @@ class Watcher:
             self.look_due = self._measures
 
     def skipped(self) -> None:
-        """The step came to nothing."""
+        """Discard the measurements of a skipped step."""
         self._fresh = None
         if self.look.open:
             self.look.drop()
@@ -120,7 +120,7 @@ class Watcher:
 
     # --- Telling
 
-    def told(self, epoch: int, step: int, seconds: float) -> Iterator[Event]:
+    def drain(self, epoch: int, step: int, seconds: float) -> Iterator[Event]:
         """What was measured since the last time. Waits for the device where something waits there."""
         found: list[tuple[int, Found, str | None]] = []
         points = self._control.watch
@@ -157,7 +157,7 @@ class Watcher:
                 yield Caught(epoch, at, each.what, each.layer, node, each.value, message)
 
     def _notice(self, step: int) -> Iterator[Event]:
-        """Mistakes that have not been told yet."""
+        """Return mistakes not reported yet."""
         with self._look_meter:
             new = [each for each in mistakes(self._live.model) if (each.layer, each.name) not in self._noticed]
         for each in new:
@@ -183,6 +183,6 @@ class Watcher:
         found += [(step, each, None) for each in memory_above(self._control.watch, r.allocated or r.resident)]
 
     def clear(self) -> None:
-        """Let go of what lies on the device."""
+        """Release tensors on the device."""
         self.look.drop()
         self._norms.clear()

@@ -1,4 +1,4 @@
-"""In which order and in which batches an epoch sees the samples."""
+"""Shuffling and batching of an epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def batch_count(job: Job, count: int) -> int:
-    """How many batches an epoch over `count` samples has."""
+    """Return the number of batches of an epoch over `count` samples."""
     if job.training.one_batch:
         return 1
     size = job.training.batch_size
@@ -20,7 +20,7 @@ def batch_count(job: Job, count: int) -> int:
 
 
 def ordered(job: Job, count: int, shuffle: Generator) -> list[Tensor]:
-    """The numbers of the samples of each batch of an epoch."""
+    """Return the sample indices of each batch of an epoch."""
     import torch
 
     order = torch.randperm(count, generator=shuffle) if job.data.shuffle else torch.arange(count)

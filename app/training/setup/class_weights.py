@@ -1,4 +1,4 @@
-"""Rare classes weighed in the loss as much as common ones: of several losses in each that can."""
+"""Class weights by inverse frequency, for every loss that supports them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHED = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
 
 
 def takes_weights(loss: Choice) -> bool:
-    """Whether a loss weighs classes, and has no weights of its own. All of these compare with class ids.
+    """Return whether a loss supports class weights and has none. All of these compare with class ids.
 
     >>> takes_weights(Choice("CrossEntropyLoss")), takes_weights(Choice("MSELoss"))
     (True, False)
@@ -27,7 +27,7 @@ def takes_weights(loss: Choice) -> bool:
 
 
 def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
-    """Why classes cannot be weighed, "" where a loss can."""
+    """Explain why class weights cannot be used; "" if they can."""
     if any(takes_weights(row.loss) for row in losses) or (not losses and takes_weights(loss)):
         return ""
     given = f"none of the losses does ({', '.join(row.loss.name for row in losses)})" if losses else (
@@ -36,10 +36,10 @@ def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
     return f"Class weights need {' or '.join(WEIGHED)} without a weight parameter; {given}."
 
 
-def words(losses: Sequence[OutputLoss]) -> str:
+def summary_text(losses: Sequence[OutputLoss]) -> str:
     """Which of several losses weigh their classes.
 
-    >>> words((OutputLoss("a", Choice("NLLLoss")), OutputLoss("b", Choice("MSELoss"))))
+    >>> summary_text((OutputLoss("a", Choice("NLLLoss")), OutputLoss("b", Choice("MSELoss"))))
     'Classes are weighed in the loss of a; not in that of b (MSELoss).'
     """
     weighed = [row.output for row in losses if takes_weights(row.loss)]
@@ -52,7 +52,7 @@ def words(losses: Sequence[OutputLoss]) -> str:
 
 
 def weigh_classes(stepper: Stepper, job: Job, info: DataInfo, device: str) -> None:
-    """Give the losses their weights, if the job asks for them; made data know no counts, and none are given."""
+    """Set the class weights of the losses, if the job asks for them; none on synthetic data."""
     if not job.data.class_weights:
         return
     task: Any = stepper.task

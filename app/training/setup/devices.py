@@ -1,4 +1,4 @@
-"""Which devices are there, and what "auto" means."""
+"""Available devices, and the resolution of "auto"."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Resolved:
 
 
 def devices() -> tuple[Device, ...]:
-    """The devices that are present, fastest first. Imports torch."""
+    """Return the available devices, fastest first. Imports torch."""
     import torch
 
     found = []
@@ -39,7 +39,7 @@ def devices() -> tuple[Device, ...]:
 
 
 def resolve(name: str, present: tuple[Device, ...] | None = None) -> Resolved:
-    """The device for `name`: "auto" takes the fastest, one that is absent falls back to the CPU with a note.
+    """Resolve a device name: "auto" takes the fastest, an unavailable one falls back to the CPU with a note.
 
     Raises JobError for a name that is no device at all.
 

@@ -1,4 +1,4 @@
-"""The weights that a run starts from: drawn with the seed, and where a project brings some, those in their place.
+"""Initial weights of a run: drawn from the seed, then replaced by the project's start weights.
 
 What a file of them holds is read off its head without torch: eight bytes of length, then JSON.
 """
@@ -37,7 +37,7 @@ DTYPES = {
 
 
 class StartError(JobError):
-    """Start weights that cannot be used; the text says why and what to do."""
+    """Raised for unusable start weights; the message says why and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class TensorInfo:
 
 
 def sha256_of(path: str | Path) -> str:
-    """The hash of a file. Raises OSError."""
+    """Return the SHA-256 of a file. Raises OSError."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def initial_module(source: Source, start: StartWeights | None = None) -> nn.Module:
-    """The module as a run begins with it: drawn from torch's global generator, then the start weights put in.
+    """Construct the module with its initial weights: drawn from torch's global generator, then start weights loaded.
 
     Raises StartError.
     """
@@ -75,7 +75,7 @@ def initial_module(source: Source, start: StartWeights | None = None) -> nn.Modu
 
 
 def put_in(model: nn.Module, start: StartWeights) -> None:
-    """Put start weights into a module; what they do not name stays as it is. Raises StartError."""
+    """Load start weights into a module; other tensors are unchanged. Raises StartError."""
     given = tensors(start)
     own = model.state_dict()
     told = misfits({key: TensorInfo.of(value) for key, value in given.items()},
@@ -86,13 +86,13 @@ def put_in(model: nn.Module, start: StartWeights) -> None:
 
 
 def initial_weights(source: Source, seed: int, start: StartWeights | None = None) -> dict[str, Tensor]:
-    """The state_dict that a run with this seed begins with; the generators are put back. Raises StartError."""
+    """Return the initial state_dict for this seed; generators are restored. Raises StartError."""
     with borrowed(seed):
         return dict(initial_module(source, start).state_dict())
 
 
 def tensors(start: StartWeights) -> dict[str, Tensor]:
-    """Those that are taken, by key, on the CPU. Raises StartError."""
+    """Return the selected tensors by key, on the CPU. Raises StartError."""
     from safetensors.torch import load_file
 
     held = header(start)
@@ -106,7 +106,7 @@ def tensors(start: StartWeights) -> dict[str, Tensor]:
 
 
 def header(start: StartWeights) -> dict[str, TensorInfo]:
-    """What is taken of the file, by key, read off its head; no torch. Raises StartError."""
+    """Return the selected tensors' metadata by key, read from the file header, without torch. Raises StartError."""
     try:
         stat = Path(start.path).stat()
         held = _header(start.path, stat.st_mtime_ns, stat.st_size)
@@ -130,7 +130,7 @@ class _Hashed(Protocol):
 
 
 def is_unchanged(start: _Hashed) -> bool:
-    """Whether the file is still the one that was loaded. Raises StartError."""
+    """Return whether the file is still the one that was loaded. Raises StartError."""
     try:
         look = _look(start.path)
         if look not in _digests:
@@ -141,7 +141,7 @@ def is_unchanged(start: _Hashed) -> bool:
 
 
 def remember(path: str, sha256: str) -> None:
-    """Spare the next question for the hash of a file, as long as it is not written to. Raises OSError."""
+    """Cache the hash of a file until it is modified. Raises OSError."""
     while len(_digests) >= REMEMBERED:
         _digests.pop(next(iter(_digests)))
     _digests[_look(path)] = sha256
@@ -159,7 +159,7 @@ def _header(path: str, _changed: int, size: int) -> Mapping[str, TensorInfo]:
 
 
 def read_header(path: Path, size: int | None = None) -> dict[str, TensorInfo]:
-    """The tensors of a `.safetensors` file by key. Raises OSError, and ValueError for what is none or not whole."""
+    """Return the tensors of a `.safetensors` file by key. Raises OSError, and ValueError for an invalid file."""
     size = path.stat().st_size if size is None else size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -191,7 +191,7 @@ def _info(key: str, one: Any) -> TensorInfo:
 
 
 def misfits(given: Mapping[str, TensorInfo], own: Mapping[str, TensorInfo]) -> dict[str, str]:
-    """Which of the given tensors the net cannot take, with the reason; another dtype of the same kind is converted.
+    """Return the tensors that the network cannot load, with the reason; dtypes of the same kind are converted.
 
     >>> misfits({"a": TensorInfo((2,), "float32", 8)}, {"a": TensorInfo((3,), "float32", 12)})
     {'a': '2 float32 there, 3 float32 here'}
@@ -207,7 +207,7 @@ def misfits(given: Mapping[str, TensorInfo], own: Mapping[str, TensorInfo]) -> d
 
 
 def convertible(theirs: str, ours: str) -> bool:
-    """Whether numbers of one dtype are numbers of the other but for their precision: both are of one kind.
+    """Return whether two dtypes are of the same kind and differ only in precision.
 
     >>> convertible("float16", "float32"), convertible("float32", "int64"), convertible("int64", "int32")
     (True, False, True)

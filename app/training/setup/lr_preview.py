@@ -1,4 +1,4 @@
-"""The learning rate over a run before it is run: what torch's schedulers make of it, and values to begin with.
+"""Preview of the learning rate over a run, and initial values for schedulers.
 
 How long a run is decides most of it: `Span` says so in epochs and in steps of the optimizer.
 """
@@ -32,7 +32,7 @@ class Span:
 
 
 def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -> Span:
-    """The length of a run over so many training samples, as long as no limit of time or patience ends it.
+    """Return the length of a run over so many training samples, ignoring early limits.
 
     >>> span(TrainingConfig(epochs=3, batch_size=64, accumulate=4), 1438)
     Span(epochs=3, steps=18)
@@ -52,7 +52,7 @@ def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -
 
 
 def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule, str]:
-    """A schedule of that name whose values suit the run, and the sentence that says where they come from."""
+    """Return a schedule of that name with values that suit the run, and an explanation of them."""
     if name == PLATEAU:
         return Schedule(Choice(name)), ""
     per = "step" if name in ONCE_A_STEP and length.steps else "epoch"
@@ -96,7 +96,7 @@ def _rate(optimizer: Choice) -> float:
 
 
 def fitted(schedule: Schedule, length: Span) -> Schedule | None:
-    """The schedule made as long as the run, None where it is, or where it has no length of its own."""
+    """Return the schedule fitted to the length of the run; None if it is already, or has no length."""
     name = LENGTHS.get(schedule.choice.name)
     moves = length.moves(schedule.per)
     if name is None or moves is None:
@@ -129,7 +129,7 @@ class Preview:
 
 
 def preview(config: TrainingConfig, length: Span) -> Preview:
-    """What torch makes of the rate over a run. Raises ChoiceError with torch's words."""
+    """Simulate the learning rate over a run with torch. Raises ChoiceError with torch's error message."""
     import warnings
 
     import torch

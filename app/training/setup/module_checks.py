@@ -1,4 +1,4 @@
-"""Mistakes that a module of a person's own can make and torch says nothing of, seen between two steps of a run."""
+"""Detect mistakes in custom modules that torch does not report, between two steps of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Mistake:
 
 
 def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
-    """Tensors that modules keep as plain attributes: with their graph, or as an alias of a weight."""
+    """Find tensors stored as plain attributes: with their autograd graph, or aliasing a weight."""
     owners = {_place(p): name for name, p in (*model.named_parameters(), *model.named_buffers()) if p.numel()}
     found = []
     for path, module in model.named_modules():

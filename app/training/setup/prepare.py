@@ -1,4 +1,4 @@
-"""What a run begins with: the data on the device, the net with its first weights, and what changes them."""
+"""Set up a run: data on the device, network with initial weights, optimizer."""
 
 from __future__ import annotations
 

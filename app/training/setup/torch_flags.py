@@ -1,4 +1,4 @@
-"""Switches of torch that a run turns and that are the whole process's: turned back when it ends."""
+"""Process-wide torch flags of a run, restored when it ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.training.config import TrainingConfig
 
 @contextmanager
 def switched(config: TrainingConfig) -> Iterator[None]:
-    """Deterministic algorithms, cuDNN's trials and anomaly mode while a run goes on, as it asks for them."""
+    """Apply deterministic algorithms, cuDNN autotuning and anomaly mode for the duration of a run."""
     import torch
 
     if not (config.deterministic or config.anomaly or config.cudnn_benchmark):
@@ -35,7 +35,7 @@ def switched(config: TrainingConfig) -> Iterator[None]:
 
 @contextmanager
 def cpu_threads(count: int | None) -> Iterator[None]:
-    """So many CPU threads for one operation, on this thread and for a while; None leaves their number."""
+    """Limit the CPU threads per operation on this thread temporarily; None keeps the number."""
     import torch
 
     before = torch.get_num_threads()
@@ -47,7 +47,7 @@ def cpu_threads(count: int | None) -> Iterator[None]:
 
 
 def set_cpu_threads(count: int) -> None:
-    """So many CPU threads for one operation, on this thread alone.
+    """Set the CPU threads per operation, for this thread only.
 
     What torch is told on any thread, every thread that is new to it begins with; so it is told again, by one that goes.
     """

@@ -1,4 +1,4 @@
-"""A dry run: two steps and one batch of validation on made data, before any real ones are fetched or read.
+"""Dry run: two steps and one validation batch on synthetic data, before any real data are downloaded or read.
 
 It says whether net, loss, optimizer and settings go together on the device, how long a step takes and how much memory.
 """
@@ -50,11 +50,13 @@ class DryRun:
 
 
 def dry_run(job: Job) -> DryRun | Failed:
-    """Try the whole way of a batch on made data. What goes wrong comes back as the event that a run would end with."""
+    """Run a complete training step on synthetic data; errors are returned as the event that a run would end with. What
+    goes wrong comes back as the event that a run would end with.
+    """
     step = 0
     try:
         check_numbers(job)
-        info = info_of(job, made_info(job))
+        info = info_of(job, synthetic_info(job))
         check_input(job, info)
         resolved = resolve(job.training.device)
         config = replace(job.training, compile=False)
@@ -62,14 +64,14 @@ def dry_run(job: Job) -> DryRun | Failed:
         with switched(config), cpu_threads(config.threads), aside(config.seed):
             meter = _Meter(resolved.id)
             stepper = stepper_of(job, info, resolved.id)
-            inputs, labels = made_batch(job, info, resolved.id)
+            inputs, labels = synthetic_batch(job, info, resolved.id)
             stepper.model.train()
             losses, seconds = [], []
             for _ in range(STEPS):
                 began = meter.now()
-                batch = stepper.take(inputs, labels, True, lambda _loss: meter.look(), meter.look)
+                batch = stepper.take(inputs, labels, True, lambda _loss: meter.update_peak(), meter.update_peak)
                 losses.append(float(batch.loss))
-                meter.look()
+                meter.update_peak()
                 seconds.append(meter.now() - began)
                 step += 1
             began = meter.now()
@@ -85,8 +87,8 @@ def dry_run(job: Job) -> DryRun | Failed:
     )  # fmt: skip
 
 
-def made_info(job: Job) -> DataInfo:
-    """What the data would say of themselves, without reading them. Raises JobError, DataError."""
+def synthetic_info(job: Job) -> DataInfo:
+    """Return the description of the data without reading them. Raises JobError, DataError."""
     spec: SourceSpec = spec_of(job.data)
     if len(job.source.inputs) != 1:
         raise JobError(f"A dry run creates synthetic data for one input, and the network has {len(job.source.inputs)}.")
@@ -99,11 +101,11 @@ def made_info(job: Job) -> DataInfo:
     )  # fmt: skip
 
 
-def made_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]:
-    """A batch of made samples (N, ...) and labels, drawn from torch's global generator."""
+def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]:
+    """Return a batch of synthetic samples (N, ...) and labels, drawn from torch's global generator."""
     import torch
 
-    from app.data.targets import made
+    from app.data.targets import synthetic_targets
 
     (given,) = job.source.inputs
     size, dtype = job.training.batch_size, getattr(torch, info.dtype)
@@ -120,7 +122,7 @@ def made_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]:
             return torch.rand(size, *target.label_shape)
         return torch.randint(0, max(len(target.classes), 1), (size, *target.label_shape))
 
-    labels = made(info, inputs, INPUT if wants_input(job.training) else "", label)
+    labels = synthetic_targets(info, inputs, INPUT if wants_input(job.training) else "", label)
     return inputs.to(device), labels.to(device)
 
 
@@ -131,7 +133,7 @@ def _validate(stepper: Stepper, inputs: Tensor, labels: Tensor) -> None:
 
 
 class _Meter:
-    """The clock of a device, and the most memory that was seen."""
+    """Clock and peak memory of a device."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -144,7 +146,7 @@ class _Meter:
         self._most = self._first
 
     def now(self) -> float:
-        """Seconds, once the device has done what it was given."""
+        """Return the time in seconds, after synchronising the device."""
         import torch
 
         if self._device.startswith("cuda"):
@@ -157,15 +159,15 @@ class _Meter:
         reading = memory.read(self._device)
         return reading.resident if reading.scope == "process" else reading.peak or reading.allocated
 
-    def look(self) -> None:
+    def update_peak(self) -> None:
         """Remember how much it is now, if that is the most."""
         now = self._read()
         if now is not None and self._most is not None:
             self._most = max(self._most, now)
 
     def most(self) -> tuple[int | None, str]:
-        """The most that was seen, in bytes: on a device all of it, of the process what it has grown by."""
-        self.look()
+        """Return the peak in bytes: total on a device, growth of the process on the CPU."""
+        self.update_peak()
         scope = memory.read(self._device).scope
         if self._most is None or self._first is None:
             return None, scope

@@ -1,4 +1,4 @@
-"""Trying something beside a run: a net and an optimizer of its own, and nobody else's random numbers touched."""
+"""Isolated trials beside a run: a separate network and optimizer, random generators restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def aside(seed: int) -> Iterator[None]:
-    """Hold the generators of torch, Python and NumPy, seeded with `seed`, and put them back as they were.
+    """Seed the generators of torch, Python and NumPy with `seed`, and restore them afterwards.
 
     A run under way waits as long, so this is for one step at a time.
     """
@@ -38,7 +38,7 @@ def aside(seed: int) -> Iterator[None]:
 
 
 def stepper_of(job: Job, info: DataInfo, device: str) -> Stepper:
-    """What a run of `job` begins with, made with the seed of the job. Call it within `aside`."""
+    """Set up `job` for a trial, with its seed. Call it within `aside`."""
     import torch
 
     training = job.training

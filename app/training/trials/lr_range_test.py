@@ -1,4 +1,4 @@
-"""The learning rate range test (Smith 2015): a few batches with a rate that grows, and what the loss makes of it.
+"""Learning rate range test (Smith 2015): a few batches with an increasing rate.
 
 It has a net of its own on the project's real data and leaves no trace: neither in a run under way nor in the project.
 """
@@ -106,7 +106,7 @@ def _nothing(loss: Tensor) -> None:
 
 
 def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:
-    """The numbers of the samples of each batch, epoch after epoch."""
+    """Yield the sample indices of each batch, epoch after epoch."""
     import torch
 
     own = torch.Generator().manual_seed(seed)
@@ -117,7 +117,7 @@ def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:
 
 
 def steepest(rates: list[float], smoothed: list[float]) -> float | None:
-    """The rate at which the loss falls most steeply over the logarithm of the rate, before its least value.
+    """Return the rate of the steepest descent of the loss over the log of the rate, before its minimum.
 
     >>> steepest([10.0**e for e in range(-8, 2)], [9, 9, 9, 9, 9, 9, 5, 4, 4, 8])
     0.01

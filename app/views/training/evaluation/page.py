@@ -117,7 +117,7 @@ class EvaluationPage(QWidget):
     # building
 
     def _make_tools(self) -> None:
-        self.view = Segmented([("results", "Results"), ("try", "Try the model")], "View")
+        self.view = Segmented([("results", "Results"), ("try", "Predict")], "View")
         self.weights = Button("Newest weights", icon="layers")
         self.weights.setToolTip("Weights to evaluate")
         self.weights_menu = QMenu(self.weights)

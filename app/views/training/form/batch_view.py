@@ -123,5 +123,5 @@ def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
 
 
 def _words(preview: Preview) -> str:
-    what = "pictures" if preview.pictures else "rows of the table" if preview.rows else "sequences of the text"
+    what = "images" if preview.pictures else "rows of the table" if preview.rows else "sequences of the text"
     return f"The first {what}: {', '.join(preview.captions)}" if preview.captions else f"The first {what}"

@@ -170,7 +170,7 @@ class DataSection(Section):
         self.pick.setVisible(bare is not None and bool(bare.picks))
         in_the_way = bare is None or missing or problem or waits or self.reader.busy
         self.show_batch.setVisible(not in_the_way)
-        self._say(bare, spec, problem, missing)
+        self._update_text(bare, spec, problem, missing)
         self._show_transforms(bare)
         if waits and not problem:
             self.state.setText(f"{Path(config.path).name} is not trusted yet, so none of its code was run.")
@@ -185,7 +185,7 @@ class DataSection(Section):
         except (JobError, DataError) as error:
             return SOURCES.get(self._config.source), str(error)
 
-    def _say(self, bare: SourceSpec | None, spec: SourceSpec | None, problem: str, missing: bool) -> None:
+    def _update_text(self, bare: SourceSpec | None, spec: SourceSpec | None, problem: str, missing: bool) -> None:
         if bare is None or spec is None:
             self.words.setText("The project uses a data source that this version does not know. Choose another one.")
             self.state.setText("")

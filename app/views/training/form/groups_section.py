@@ -84,7 +84,7 @@ class GroupsSection(KnobSection):
         self.body_layout.addWidget(self.words)
         self.body_layout.addWidget(self.frozen)
         self.frozen.hide()
-        self._say()
+        self._update_text()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,16 +104,16 @@ class GroupsSection(KnobSection):
         self.frozen.setVisible(bool(outer))
         self._mark()
 
-    def told(self, training: TrainingConfig) -> list[str]:
+    def summary_texts(self, training: TrainingConfig) -> list[str]:
         count = len(training.groups)
-        return [f"{count} group{'s' * (count > 1)}"] * bool(count) + super().told(training)
+        return [f"{count} group{'s' * (count > 1)}"] * bool(count) + super().summary_texts(training)
 
     def show_config(self, training: TrainingConfig) -> None:
         super().show_config(training)
         self._training = training
         self._ask_params()
         self._show_groups()
-        self._say()
+        self._update_text()
 
     # --- Groups
 
@@ -131,12 +131,12 @@ class GroupsSection(KnobSection):
         with keeping_focus(self):  # the person may be typing in a box by now
             self._clear()
             self._show_groups()
-        self._say()
+        self._update_text()
 
     def _no_groups(self, failure: Failure) -> None:
         self._params = ()
         self._clear()
-        self._say(str(failure.error))
+        self._update_text(str(failure.error))
 
     def _clear(self) -> None:
         for box in self.boxes.values():
@@ -168,7 +168,7 @@ class GroupsSection(KnobSection):
         for path, box in self.boxes.items():
             box.head.set_known(self._layers is None or self._layers.has(path))
 
-    def _say(self, problem: str = "") -> None:
+    def _update_text(self, problem: str = "") -> None:
         """What a group is, or why there can be none."""
         schedule = self._training.schedule
         words = problem

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.data.spec import TargetInfo
-from app.preflight.multi_output import usual_loss, words
+from app.preflight.multi_output import target_label, usual_loss
 from app.training import registry
 from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.training.registry import LOSSES, Param
@@ -26,7 +26,7 @@ _WEIGHT = (Param("weight", "float", 1.0, minimum=0, doc="Weight of this loss in 
 
 
 def _pairs(targets: Sequence[TargetInfo]) -> list[tuple[str, str]]:
-    return [(target.name, words(target.name)) for target in targets]
+    return [(target.name, target_label(target.name)) for target in targets]
 
 
 class OutputSection(ChoiceSection):
@@ -68,7 +68,7 @@ class OutputSection(ChoiceSection):
         self.none.setVisible(not alone)
         self.show_choice(row.loss)
         times = f" × {row.weight:g}" if row.weight != 1.0 else ""
-        self.set_summary(f"{row.loss.name}{times}, {words(row.target)}", False)
+        self.set_summary(f"{row.loss.name}{times}, {target_label(row.target)}", False)
 
     def _compare(self, name: str) -> None:
         """Another target: the loss goes along where it cannot compare with it."""
@@ -95,7 +95,7 @@ class LossSection(ChoiceSection):
         self._targets: tuple[TargetInfo, ...] = ()
         self._several = self._weighs = False
         self.outputs: dict[str, OutputSection] = {}
-        self.target = ChoiceField([("", "the target"), (INPUT, words(INPUT))], pairs=True)
+        self.target = ChoiceField([("", "the target"), (INPUT, target_label(INPUT))], pairs=True)
         self.target.setAccessibleName("Target of the output")
         self.target.edited.connect(self._compare)
         self.compared = label("compared with", "code", "text2")
@@ -111,7 +111,7 @@ class LossSection(ChoiceSection):
         self.body_layout.addLayout(self.whole)
         for button in (self.give, self.missing):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
-        self._say()
+        self._update_text()
 
     # --- What others tell
 
@@ -156,7 +156,7 @@ class LossSection(ChoiceSection):
         for number, row in enumerate(self._rows):
             if row.output in self.outputs:
                 self.outputs[row.output].show_row(row, not number, len(self._rows) == 1)
-        self._say()
+        self._update_text()
 
     def _make_sections(self) -> None:
         """One for each row, made anew only where they are of other outputs."""
@@ -172,7 +172,7 @@ class LossSection(ChoiceSection):
                 self.whole.addWidget(section)
                 self.outputs[row.output] = section
 
-    def _say(self) -> None:
+    def _update_text(self) -> None:
         """One loss, or the losses of the outputs; and what could be done about those that have none."""
         rows, one = self._rows, not self._rows
         without = [row.output for row in self._suggested if row.output not in {given.output for given in rows}]
@@ -193,7 +193,7 @@ class LossSection(ChoiceSection):
             )
         elif rows:
             told = f"The total loss is the weighted sum. Accuracy and metrics are those of {rows[0].output}."
-            told += f" {balance.words(rows)}" if self._weighs else ""
+            told += f" {balance.summary_text(rows)}" if self._weighs else ""
         self.told.setText(told)
         self.told.setVisible(bool(told))
         if rows:
@@ -202,7 +202,7 @@ class LossSection(ChoiceSection):
 
     def _make_form(self, name: str, params: tuple[Param, ...]) -> None:
         super()._make_form(name, params)
-        self._say()
+        self._update_text()
 
     # --- What a person chooses
 

@@ -70,9 +70,9 @@ class RunSection(KnobSection):
         self.body_layout.addWidget(label("device", "code", "text2"))
         self.body_layout.addLayout(self.device_place)
 
-    def told(self, training: TrainingConfig) -> list[str]:
+    def summary_texts(self, training: TrainingConfig) -> list[str]:
         device = [] if training.device == _DEFAULT_DEVICE else [training.device]
-        return super().told(training) + device
+        return super().summary_texts(training) + device
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,8 +107,8 @@ class SpeedSection(KnobSection):
         self.recompute.show_paths(training.recompute)
         super().show_config(training)
 
-    def told(self, training: TrainingConfig) -> list[str]:
-        return super().told(training) + [f"recompute {len(training.recompute)}"] * bool(training.recompute)
+    def summary_texts(self, training: TrainingConfig) -> list[str]:
+        return super().summary_texts(training) + [f"recompute {len(training.recompute)}"] * bool(training.recompute)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class KnobSection(Folding):
         """Show what the project holds. A folded section makes no editors until it is opened."""
         self._shown = training
         self._fill(self.is_open())
-        told = self.told(training)
+        told = self.summary_texts(training)
         self.set_summary(", ".join(told) or settings_fields.PLAIN.get(self.title(), "none"), bool(told))
 
     def _fill(self, opened: bool) -> None:
@@ -53,7 +53,7 @@ class KnobSection(Folding):
             values = {name: settings_fields.of_field(name, getattr(self._shown, name)) for name in self.form.rows}
             self.form.set_values(values)
 
-    def told(self, training: TrainingConfig) -> list[str]:
+    def summary_texts(self, training: TrainingConfig) -> list[str]:
         """What differs from the defaults."""
         return settings_fields.differing(self.params, training)
 

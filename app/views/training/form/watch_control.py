@@ -37,7 +37,7 @@ class WatchControl(QObject):
         self._title = ""
         window.training_form.add_section(self.section)
         window.session.runStarted.connect(self._run_started)
-        window.session.told.connect(self._told)
+        window.session.told.connect(self._on_events)
         window.session.stateChanged.connect(self._state)
         window.banner.acted.connect(self._acted)
 
@@ -59,7 +59,7 @@ class WatchControl(QObject):
         if thread is not None:
             thread.control.watch = self.section.points
 
-    def _told(self, events: list[Event]) -> None:
+    def _on_events(self, events: list[Event]) -> None:
         for event in events:
             # Of several at one step the first is told; the console has them all.
             if isinstance(event, Caught) and (self._caught is None or self._caught.step != event.step):

@@ -75,7 +75,7 @@ def exported(kept: Kept, folder: Path, data_root: str | None = None) -> Path:
     return tensorboard.export(kept, preflight.job(project, analysis, data_root), folder)
 
 
-def _told(kept: tuple[Kept, ...]) -> tuple[Setting, ...]:
+def _compared_settings(kept: tuple[Kept, ...]) -> tuple[Setting, ...]:
     return compare.settings(kept)
 
 
@@ -168,7 +168,7 @@ class RunsControl(QObject):
             self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
             panel = self._window.runs
             self._ask(
-                "runs compared", "The runs cannot be compared", _told, kept,
+                "runs compared", "The runs cannot be compared", _compared_settings, kept,
                 then=lambda lines: panel.set_settings(rows[:MOST], lines),
             )  # fmt: skip
 

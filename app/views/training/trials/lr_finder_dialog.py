@@ -105,7 +105,7 @@ class FindRateDialog(Dialog):
         self.bar.setValue(0)
         self.bar.show()
         self.start_button.setEnabled(False)
-        self._say("Reading the data…")
+        self._update_text("Reading the data…")
         self._errand = Errand(
             lambda _tell: rate_test(self._job, lowest, highest, batches, self._tell, self._stop.is_set)
         )
@@ -120,9 +120,9 @@ class FindRateDialog(Dialog):
         done, total = self._done
         self.bar.setValue(done)
         if done:
-            self._say(f"Batch {done} of {total}")
+            self._update_text(f"Batch {done} of {total}")
 
-    def _say(self, text: str, tone: str = "text2") -> None:
+    def _update_text(self, text: str, tone: str = "text2") -> None:
         self.words.setText(text)
         set_property(self.words, "tone", tone)
 
@@ -133,7 +133,7 @@ class FindRateDialog(Dialog):
         self.start_button.setEnabled(True)
         self.start_button.setText("Again")
         if isinstance(answer, Failure):
-            self._say(str(answer.error) or type(answer.error).__name__, "error")
+            self._update_text(str(answer.error) or type(answer.error).__name__, "error")
             self.words.setToolTip(answer.traceback)
         else:
             self.show_test(answer)
@@ -143,7 +143,7 @@ class FindRateDialog(Dialog):
         """Show what came of it."""
         self.result_shown = test
         if len(test.rates) < 2:
-            self._say(test.ended or "No batch had a finite loss.", "warn")
+            self._update_text(test.ended or "No batch had a finite loss.", "warn")
             return
         self.plot.show_lines(
             test.rates, (Line(test.losses, 0.38, 1.0), Line(test.smoothed, 1.0, 2.0)), log_x=True,
@@ -154,7 +154,7 @@ class FindRateDialog(Dialog):
             words = "The loss did not fall, so there is nothing to suggest. Try a wider range or more batches."
         else:
             words = f"The loss falls most steeply at {figure(test.suggested)}."
-        self._say(f"{words} {test.ended}".strip())
+        self._update_text(f"{words} {test.ended}".strip())
         rate = test.suggested if test.suggested is not None else test.rates[len(test.rates) // 2]
         self._use_row.show()
         self.use_button.show()
