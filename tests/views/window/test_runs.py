@@ -266,4 +266,4 @@ def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_ca
     window.run_control.stop()
     wait_for(qtbot, window, "stopped")
     assert window.banner.isVisible() and window.banner.title() == "Some data of this run could not be saved"
-    assert "could not be written; the newest that was is of step" in window.banner.reason()
+    assert "could not be saved; the newest saved one is from step" in window.banner.reason()
