@@ -37,7 +37,7 @@ from app.export.weights import save_safetensors, write_text
 from app.project import custom_layers
 from app.source.compiled import make_module
 from app.source.generated import Source
-from app.training.setup.initial_weights import sha256_of
+from app.training.setup.weights_header import sha256_of
 
 KINDS = ("a zeroed buffer", "a transposed weight", "a NaN", "a changed constant", "a swapped wire")
 NETS = '''

@@ -37,10 +37,10 @@ ARROWS = {
     # What a process of ours does, and how it is spoken to.
     "engine": "preflight project export training data telemetry autograd builder diagram",
     "engine.tasks.capture": "runs.newest",  # the weights of the newest kept run of a net
-    "runs": "project export.weights training data telemetry",
+    "runs": "project export.errors export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder",  # do net, data and loss fit
-    "project": "export.weights training data builder",
+    "project": "export.errors export.weights training data builder",
     "project.project": "builder.graph builder.blocks builder.sheet data.config training.config",
     "project.drawing_digest": "export.imported",
     "export": "training data",

@@ -244,7 +244,8 @@ def sound(project: Project, alone: bool = False) -> Analysis:
 
 
 def save(weights: Any, path: Path) -> None:
-    from app.export.weights import WeightsError, save_pt, save_safetensors
+    from app.export.errors import WeightsError
+    from app.export.weights import save_pt, save_safetensors
 
     try:
         (save_pt if path.suffix == ".pt" else save_safetensors)(weights, path)
@@ -301,7 +302,7 @@ def has_place(path: Path) -> None:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     from app.data.spec import DataError
-    from app.export.weights import WeightsError
+    from app.export.errors import WeightsError
     from app.graphviz_export import ExportError
     from app.training.job import JobError
 

@@ -39,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
 
     from app import cli
     from app.data.sources import DataError
-    from app.export.weights import WeightsError, load_weights
+    from app.export.errors import WeightsError
+    from app.export.weights import load_weights
     from app.preflight import preflight
     from app.runs import store
     from app.runs.record import RunError

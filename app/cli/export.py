@@ -154,7 +154,7 @@ def _check_importable(code: Path, script: Path) -> None:
 def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, chosen: ExportWeights) -> int:
     """Export other formats and certify; return 1 on any mismatch."""
     from app import cli
-    from app.export.weights import WeightsError
+    from app.export.errors import WeightsError
 
     fine = True
     files: list[tuple[Kind, Path]] = [("PT2", options.pt2), ("ONNX", options.onnx)]

@@ -86,7 +86,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.builder.catalog.custom import read_text
     from app.engine import import_process
     from app.engine.tasks import import_advice, import_model
-    from app.export.weights import WeightsError
+    from app.export.errors import WeightsError
     from app.project import custom_layers, file
     from app.source import layer_files
 

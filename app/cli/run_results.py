@@ -75,7 +75,8 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
 
 def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) -> str:
     """Save the weights elsewhere if neither weights file could be written, and print where."""
-    from app.export.weights import WeightsError, save_safetensors
+    from app.export.errors import WeightsError
+    from app.export.weights import save_safetensors
     from app.runs.store import plain
     from app.training.checkpoints import checkpoint
 

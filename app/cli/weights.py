@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.project.weights.state_dicts import SUFFIXES as SUFFIXES
+from app.project.weights.state_dict_diff import SUFFIXES as SUFFIXES
 
 if TYPE_CHECKING:
-    from app.project.weights.state_dicts import Diff, StateDict
+    from app.project.weights.state_dict_diff import Diff
+    from app.project.weights.state_dicts import StateDict
 
 MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": "+"}
 
@@ -17,8 +18,8 @@ MARKS = {"same": "=", "dtype": "~", "shape": "!", "missing": "-", "unexpected": 
 def run(options: argparse.Namespace) -> int:
     """Print the table; with --into also the comparison, and load the requested tensors."""
     from app import cli
-    from app.export.weights import WeightsError
-    from app.project.weights import state_dicts
+    from app.export.errors import WeightsError
+    from app.project.weights import state_dict_diff, state_dicts
 
     if options.out or options.args != "{}" or options.input or options.keep_weights or options.pretrained:
         raise cli.Refused(f"{options.source} contains weights but no network, so no project can be "
@@ -33,26 +34,26 @@ def run(options: argparse.Namespace) -> int:
     for note in state.notes:
         print(cli.printable(note))
     if options.into is None:
-        print(*map(cli.printable, state_dicts.table(state.infos).splitlines()), sep="\n")
+        print(*map(cli.printable, state_dict_diff.table(state.infos).splitlines()), sep="\n")
         return 0
     return _into(options, state)
 
 
 def _into(options: argparse.Namespace, state: StateDict) -> int:
     from app import cli
-    from app.export.weights import WeightsError
+    from app.export.errors import WeightsError
     from app.project import file
-    from app.project.weights import start_weights, state_dicts
+    from app.project.weights import start_weights, state_dict_diff, state_dicts
 
     path: Path = options.into
     known = cli.digest(path)
     project = cli.read(argparse.Namespace(project=path, trust=options.trust))
     analysis = cli.sound(file.with_start(project, None), alone=True)
     ours = state_dicts.net_infos(analysis.source)
-    found = state_dicts.diff(state.infos, ours)
-    offers = state_dicts.suggestions(state.infos, ours)
+    found = state_dict_diff.diff(state.infos, ours)
+    offers = state_dict_diff.suggestions(state.infos, ours)
     if options.suggested and offers:
-        found = state_dicts.diff(state.infos, ours, offers[-1].names)
+        found = state_dict_diff.diff(state.infos, ours, offers[-1].names)
     _print(found)
     for offer in offers:
         words = "followed" if options.suggested else "a suggestion; apply it with --suggested"
@@ -79,7 +80,7 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
 def _print(found: Diff) -> None:
     """A line a key: a mark, the key, what is there and what is here."""
     from app import cli
-    from app.project.weights.state_dicts import KINDS
+    from app.project.weights.state_dict_diff import KINDS
 
     wide = max(len(row.key) for row in found.rows) if found.rows else 0
     for row in found.rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.builder.importer.origin import KeptFile, Origin
 from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Check
-from app.training.setup.initial_weights import StartError, is_unchanged
+from app.training.setup.weights_header import StartError, is_unchanged
 
 
 @dataclass(frozen=True)

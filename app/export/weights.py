@@ -6,16 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.export.errors import WeightsError
 from app.util import atomic, tensor_files
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 StateDict = Mapping[str, "Tensor"]
-
-
-class WeightsError(Exception):
-    """Weights that cannot be written or read; the text says which file and why."""
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:

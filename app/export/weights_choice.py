@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.source.generated import Source
-from app.training.setup.initial_weights import header, initial_weights
+from app.training.setup.initial_weights import initial_weights
+from app.training.setup.weights_header import header
 
 if TYPE_CHECKING:
     from app.export.weights import StateDict

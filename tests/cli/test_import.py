@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import catalog
 from app.cli import run
 from app.engine.import_process import Question, import_file
 from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource, project_of
-from app.export.weights import WeightsError
+from app.export.errors import WeightsError
 from app.project.file import read
 from app.project.project import Project
 from app.project.weights import state_dicts

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from app.export.weights import WeightsError, load_weights, save_pt, save_safetensors, write_text
+from app.export.errors import WeightsError
+from app.export.weights import load_weights, save_pt, save_safetensors, write_text
 from app.util import atomic
 
 

@@ -26,13 +26,14 @@ from app.preflight import preflight
 from app.project import custom_layers, file, file_lock
 from app.project.file import ProjectFileError, with_start
 from app.project.project import Project
-from app.project.weights import start_weights, state_dicts
+from app.project.weights import start_weights, state_dict_diff, state_dicts
 from app.source.compiled import make_module
 from app.training.config import StartWeights
 from app.training.control import Control
 from app.training.events import Failed, to_json
 from app.training.loop import train
-from app.training.setup.initial_weights import StartError, initial_weights
+from app.training.setup.initial_weights import initial_weights
+from app.training.setup.weights_header import StartError
 from app.util.resources import path as resource_path
 from tests.support.training_jobs import SMALL_NET, job
 
@@ -82,7 +83,7 @@ def kept(tmp_path: Path, source=SMALL_NET, *keys: str, seed: int = 7) -> StartWe
     torch.manual_seed(seed)
     torch.save(make_module(source).state_dict(), tmp_path / "w.pt")
     state = state_dicts.read(tmp_path / "w.pt")
-    return start_weights.chosen(state, state_dicts.diff(state.infos, state_dicts.net_infos(source)), keys or None)
+    return start_weights.chosen(state, state_dict_diff.diff(state.infos, state_dicts.net_infos(source)), keys or None)
 
 
 def digits() -> Project:

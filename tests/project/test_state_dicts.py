@@ -12,22 +12,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from app.export.weights import WeightsError
+from app.export.errors import WeightsError
 from app.project.weights import start_weights, state_dicts
-from app.project.weights.state_dicts import (
-    DTYPE,
-    MISSING,
-    SAME,
-    SHAPE,
-    UNEXPECTED,
-    Diff,
-    TensorInfo,
-    diff,
-    net_infos,
-    suggestions,
-)
+from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, diff, suggestions, table
+from app.project.weights.state_dicts import net_infos
 from app.source.compiled import make_module
-from app.training.setup.initial_weights import read_header
+from app.training.setup.weights_header import TensorInfo, read_header
 from tests.support.training_jobs import CONV_NET, SMALL_NET
 
 
@@ -100,7 +90,7 @@ def test_the_table_has_key_shape_dtype_and_bytes(tmp_path) -> None:
     save_file({"a.weight": torch.ones(3, 2), "b": torch.tensor(1)}, path)
     state = state_dicts.read(path)
     assert state.infos["a.weight"] == TensorInfo((3, 2), "float32", 24)
-    assert re.search(r"a.weight +3×2 +float32 +24\n", state_dicts.table(state.infos))
+    assert re.search(r"a.weight +3×2 +float32 +24\n", table(state.infos))
     assert read_header(path) == state.infos  # without torch the head says the same
 
 

@@ -18,7 +18,8 @@ from app.data.sources import DataError, look
 from app.engine.run_process import loaded
 from app.engine.tasks import import_model
 from app.engine.tasks.import_model import ImportFailed
-from app.export.weights import WeightsError, load_weights
+from app.export.errors import WeightsError
+from app.export.weights import load_weights
 from app.main import main
 from app.project.weights import state_dicts
 from app.training.checkpoints import checkpoint

@@ -21,7 +21,7 @@ from app.project.project import Project
 from app.project.weights import files, start_weights, state_dicts
 from app.source.compiled import make_module
 from app.source.generated import Source
-from app.training.setup.initial_weights import TensorInfo, misfits
+from app.training.setup.weights_header import TensorInfo, misfits
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from app.builder.importer.origin import KeptFile, Origin
 from app.training.config import StartWeights
-from app.training.setup.initial_weights import is_unchanged, remember, sha256_of
+from app.training.setup.weights_header import is_unchanged, remember, sha256_of
 from app.util import atomic, leftovers
 
 LONGEST_NAME = 120

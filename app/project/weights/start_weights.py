@@ -12,10 +12,11 @@ from app.builder.diagnostics.problems import Cure, Problem, SetTraining
 from app.export.weights import save_safetensors
 from app.project.project import Project
 from app.project.weights import files, state_dicts
-from app.project.weights.state_dicts import Diff, StateDict
+from app.project.weights.state_dict_diff import Diff
+from app.project.weights.state_dicts import StateDict
 from app.source.generated import Source
 from app.training.config import StartWeights
-from app.training.setup.initial_weights import StartError, header, is_unchanged, misfit_words, misfits
+from app.training.setup.weights_header import StartError, header, is_unchanged, misfit_words, misfits
 
 if TYPE_CHECKING:
     from torch import Tensor

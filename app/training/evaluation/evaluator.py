@@ -22,8 +22,9 @@ from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.metrics import Gathered, fitting, probabilities
 from app.training.objectives import prepared, task_of
 from app.training.setup.class_weights import weigh_classes
-from app.training.setup.initial_weights import TensorInfo, initial_weights, misfits
+from app.training.setup.initial_weights import initial_weights
 from app.training.setup.torch_flags import set_cpu_threads
+from app.training.setup.weights_header import TensorInfo, misfits
 from app.training.task import CLASSES, TOKENS, VALUES
 from app.util.rng import borrowed
 

@@ -94,7 +94,7 @@ def _to_prove(choice: ExportChoice, job: Job, chosen: ExportWeights) -> ToProve:
 def _weights_words(newest: Callable[[], ExportWeights | None], seed: int, start: StartWeights | None) -> str:
     """Which weights an export would write; on a worker."""
     from app.export.weights_choice import untrained_words
-    from app.training.setup.initial_weights import StartError
+    from app.training.setup.weights_header import StartError
 
     found = newest()
     try:

@@ -109,7 +109,7 @@ class HeadControl(QObject):
 
     def _without_weights_of(self, head: Head, project: Project) -> tuple[Project, int]:
         """The project that does not start from the weights of the layer that goes, and how many those were."""
-        from app.training.setup.initial_weights import StartError, header
+        from app.training.setup.weights_header import StartError, header
 
         start, analysis = project.training.start, self._window.live.analysis
         if start is None or analysis is None or not self._window.live.up_to_date:

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog
 from app.engine.tasks.model_inits import missing, taken_over
 from app.project.file import with_start
 from app.project.weights.start_weights import random_start
-from app.project.weights.state_dicts import SUFFIXES
+from app.project.weights.state_dict_diff import SUFFIXES
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.views.ui.background import Failure
@@ -168,7 +168,7 @@ class WeightsControl(QObject):
 def start_words(start: StartWeights, source: Source) -> tuple[str, str]:
     """What a run starts from, short and whole."""
     from app.project.weights.start_weights import counted, words
-    from app.training.setup.initial_weights import StartError
+    from app.training.setup.weights_header import StartError
 
     name = start.name or Path(start.path).name
     try:

@@ -10,8 +10,9 @@ from pathlib import Path
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.project.weights import start_weights, state_dicts
-from app.project.weights.state_dicts import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, StateDict, Suggestion
+from app.project.weights import start_weights, state_dict_diff, state_dicts
+from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, Suggestion
+from app.project.weights.state_dicts import StateDict
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.views.ui.background import Failure
@@ -41,7 +42,7 @@ def read_beside(path: Path, source: Source | None, tell: Tell) -> Held:
         return Held(state, None)
     tell(f"Comparing {len(state.infos):,} tensors with the net")
     ours = state_dicts.net_infos(source)
-    return Held(state, ours, state_dicts.suggestions(state.infos, ours))
+    return Held(state, ours, state_dict_diff.suggestions(state.infos, ours))
 
 
 def keep(held: Held, found: Diff, keys: tuple[str, ...], source: Source, tell: Tell) -> StartWeights:
@@ -220,7 +221,7 @@ class WeightsDialog(Dialog):
             self._say(self._trouble, "warn")
         else:
             names = [offer.names for box, offer in zip(self.follow, held.offers, strict=False) if box.isChecked()]
-            self.model.set_diff(state_dicts.diff(held.state.infos, held.ours, names[-1] if names else None))
+            self.model.set_diff(state_dict_diff.diff(held.state.infos, held.ours, names[-1] if names else None))
         self._make_filters()
         self._filter()
         self.table.fit()

@@ -8,8 +8,8 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
 
-from app.project.weights.state_dicts import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, Row
-from app.training.setup.initial_weights import TensorInfo
+from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, Row
+from app.training.setup.weights_header import TensorInfo
 from app.views.ui import icons, theme
 
 Index = QModelIndex | QPersistentModelIndex

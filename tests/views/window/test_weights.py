@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.edits import head as head_edits
 from app.builder.sheet import changed
 from app.project import file
-from app.project.weights.state_dicts import MISSING, SAME, SHAPE
+from app.project.weights.state_dict_diff import MISSING, SAME, SHAPE
 from app.source.compiled import make_module
 from app.views.main_window import MainWindow
 from app.views.weights.weights_dialog import WeightsDialog

@@ -1,0 +1,168 @@
+"""A state_dict held against what a net has, key by key, from names, shapes and dtypes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from app.training.setup.weights_header import TensorInfo, convertible
+
+SUFFIXES = (".safetensors", ".pt", ".pth")
+Infos = Mapping[str, TensorInfo]
+
+SAME, DTYPE, SHAPE, MISSING, UNEXPECTED = "same", "dtype", "shape", "missing", "unexpected"
+KINDS = {
+    SAME: "fit", DTYPE: "fit in another dtype", SHAPE: "with another shape", MISSING: "missing in the file",
+    UNEXPECTED: "not in the net",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One key: what the net has under it and what the file. `source` is its name in the file."""
+
+    key: str
+    kind: str
+    ours: TensorInfo | None = None
+    theirs: TensorInfo | None = None
+    source: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return self.kind in (SAME, DTYPE)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Other names for keys of the file, by which more of them would be of the net."""
+
+    text: str
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Diff:
+    """A file against a net, in the order of the net; what it has not stands last."""
+
+    rows: tuple[Row, ...]
+
+    def of(self, *kinds: str) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.kind in kinds)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {kind: len(self.of(kind)) for kind in KINDS}
+
+    @property
+    def fitting(self) -> tuple[str, ...]:
+        """The keys that can be taken."""
+        return tuple(row.key for row in self.rows if row.fits)
+
+    @property
+    def strict(self) -> bool:
+        """Whether `load_state_dict(strict=True)` would take it as it is."""
+        return bool(self.rows) and all(row.fits for row in self.rows)
+
+    def words(self) -> str:
+        """The counts that are not 0: `118 fit, 2 with another shape`."""
+        return ", ".join(f"{count:,} {KINDS[kind]}" for kind, count in self.counts.items() if count)
+
+
+def diff(theirs: Infos, ours: Infos, names: Mapping[str, str] | None = None) -> Diff:
+    """Hold a file against a net. `names` gives keys of the file that are taken for others."""
+    renamed = {(names or {}).get(key, key): key for key in theirs}
+    rows = []
+    for key, own in ours.items():
+        source = renamed.get(key)
+        if source is None:
+            rows.append(Row(key, MISSING, own))
+        else:
+            rows.append(Row(key, _kind(own, theirs[source]), own, theirs[source], source))
+    rows += [
+        Row(key, UNEXPECTED, None, theirs[source], source) for key, source in renamed.items() if key not in ours
+    ]
+    return Diff(tuple(rows))
+
+
+def _kind(ours: TensorInfo, theirs: TensorInfo) -> str:
+    if ours.shape != theirs.shape or not convertible(theirs.dtype, ours.dtype):
+        return SHAPE
+    return SAME if ours.dtype == theirs.dtype else DTYPE
+
+
+def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
+    """What might be meant: a prefix to take off or put on, then keys with another name and the same shape."""
+    found: list[Suggestion] = []
+    names: dict[str, str] = {}
+    if prefix := _prefix(theirs, ours):
+        found.append(prefix)
+        names = dict(prefix.names)
+    pairs = _renamed(theirs, ours, names)
+    if pairs:
+        first, to = next(iter(pairs.items()))
+        more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+        text = f"{len(pairs)} keys have another name and the same shape: {first} might be {to}{more}."
+        found.append(Suggestion(text, {**names, **pairs}))
+    return tuple(found)
+
+
+def _prefix(theirs: Infos, ours: Infos) -> Suggestion | None:
+    """The prefix by which most keys would fit that do not fit as they are."""
+    fit = most = _matches(theirs, ours, {})
+    best: tuple[str, dict[str, str]] = ("", {})
+    ways = [(f"Take “{one}” off the keys.", {key: key.removeprefix(one) for key in theirs if key.startswith(one)})
+            for one in _prefixes(theirs)]  # fmt: skip
+    ways += [(f"Put “{one}” before the keys.", {key: one + key for key in theirs}) for one in _prefixes(ours)]
+    for way in ways:
+        if (count := _matches(theirs, ours, way[1])) > most:
+            most, best = count, way
+    return Suggestion(f"{best[0]} Then {most:,} of {len(ours):,} fit instead of {fit:,}.", best[1]) if best[1] else None
+
+
+def _prefixes(keys: Iterable[str]) -> list[str]:
+    """What keys begin with, three steps deep at most."""
+    found: dict[str, None] = {}
+    for key in keys:
+        parts = key.split(".")
+        for depth in range(1, min(len(parts), 4)):
+            found.setdefault(".".join(parts[:depth]) + ".")
+    return list(found)[:200]
+
+
+def _matches(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> int:
+    """How many keys of the net would be filled; two keys under one name are one."""
+    taken = {names.get(key, key): info for key, info in theirs.items()}
+    return sum(key in ours and _kind(ours[key], info) != SHAPE for key, info in taken.items())
+
+
+def _renamed(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> dict[str, str]:
+    """Pairs of what is missing and what is not of the net: those that are alike and as many here as there, in order."""
+    renamed = {names.get(key, key): key for key in theirs}
+    missing = _alike({key: info for key, info in ours.items() if key not in renamed})
+    unknown = _alike({key: theirs[source] for key, source in renamed.items() if key not in ours})
+    pairs: dict[str, str] = {}
+    for like, keys in missing.items():
+        if len(found := unknown.get(like, [])) == len(keys):
+            pairs |= {renamed[key]: to for key, to in zip(found, keys, strict=True)}
+    return pairs
+
+
+def _alike(infos: Infos) -> dict[tuple[str, TensorInfo], list[str]]:
+    """Keys by their last part and what is under them."""
+    groups: dict[tuple[str, TensorInfo], list[str]] = {}
+    for key, info in infos.items():
+        groups.setdefault((key.rpartition(".")[2], info), []).append(key)
+    return groups
+
+
+def table(infos: Infos) -> str:
+    """A state_dict as text: key, shape, dtype, bytes; a line each, and the sum."""
+    rows = [(key, "×".join(map(str, info.shape)) or "()", info.dtype, f"{info.bytes:,}") for key, info in infos.items()]
+    total = sum(info.bytes for info in infos.values())
+    rows = [("key", "shape", "dtype", "bytes"), *rows, (f"{len(infos):,} tensors", "", "", f"{total:,}")]
+    wide = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = (
+        f"{key:<{wide[0]}}  {shape:<{wide[1]}}  {dtype:<{wide[2]}}  {count:>{wide[3]}}"
+        for key, shape, dtype, count in rows
+    )
+    return "\n".join(lines)
