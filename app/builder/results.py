@@ -9,6 +9,7 @@ from typing import Any
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.builder.plan import Plan
+from app.builder.shapes.network_cost import NetworkCost
 from app.builder.value_types import TensorType, ValueType
 from app.source.generated import Path, Source
 from app.util.frozen import FrozenMap
@@ -84,7 +85,8 @@ class Analysis:
     `parameters` counts the values of each node's module. `assumed` are the nodes of which nothing is known because
     something before them is missing or broken. `milliseconds` is how long it took. A `partial` one has no source yet
     and nothing of what is checked once the net is sound. `sheet` is what is to be said of the block that a person
-    looks into, at `path`; of the network itself where no block is looked into.
+    looks into, at `path`; of the network itself where no block is looked into. `cost` is that of a small net, where
+    somebody worked it out.
     """
 
     graph: Graph
@@ -102,6 +104,7 @@ class Analysis:
     walk: Plan | None = field(default=None, compare=False, repr=False)
     results: Mapping[str, StepResult] = field(default_factory=dict, compare=False, repr=False)
     quiet: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    cost: NetworkCost | None = field(default=None, compare=False, repr=False)
 
     @property
     def sheet(self) -> Analysis:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from app.builder.catalog import custom
 from app.engine import child_process, pool, protocol
 from app.engine.channel import BrokenChannel, Channel
 from app.engine.protocol import EngineDied, FromEngine, Handle, HandleLost, Request
@@ -66,7 +67,7 @@ class _Process:
         self.open: dict[int, Question[Any]] = {}
         self.handles = 0
         self.first_memory: int | None = None
-        self.trusted: tuple[frozenset[str], frozenset[str]] | None = None
+        self.trusted: tuple[frozenset[str], frozenset[str], dict[str, str]] | None = None
         self.reason = ""
         self.retired = False  # nothing is asked of it any more
 
@@ -178,10 +179,10 @@ class Engine:
             _fail(question, HandleLost("What was asked about is gone: the process that held it has ended."))
             return
         process = self._current()
-        trusted = layer_files.trusted()
+        trusted = (*layer_files.trusted(), custom.reasons())
         if process.trusted != trusted:
             process.trusted = trusted
-            self._send(process, protocol.Trust(*map(tuple, map(sorted, trusted))))
+            self._send(process, protocol.Trust(tuple(trusted[0]), tuple(trusted[1]), trusted[2]))
         process.open[question.number] = question
         try:
             with process.codec.lock:  # what is encoded first is sent first

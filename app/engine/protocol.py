@@ -94,10 +94,12 @@ class Release(Message, frozen=True):
 
 
 class Trust(Message, frozen=True):
-    """The SHA-256 of every layer file that may run, in place of those of before; `tried` have run to their end."""
+    """The SHA-256 of every layer file that may run, in place of those of before; `tried` have run to their end, and
+    `reasons` say by module why others are not there."""
 
     allowed: tuple[str, ...]
     tried: tuple[str, ...] = ()
+    reasons: dict[str, str] = {}
 
 
 class Progress(Message, frozen=True):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
+from app.builder.catalog import custom
 from app.engine import protocol
 from app.engine.channel import BrokenChannel, Channel, take_standard_streams
 from app.engine.protocol import Handle, Request, ToEngine
@@ -110,6 +111,7 @@ class Server:
             self._engine = message.engine
         elif isinstance(message, protocol.Trust):
             layer_files.trust_only(message.allowed, message.tried)
+            custom.set_reasons(message.reasons)
 
     def _work(self, lane: queue.SimpleQueue[Any]) -> None:
         modules = len(sys.modules)

@@ -21,27 +21,31 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from app.builder.catalog import custom
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.literals import AUTO
-from app.builder.results import Analysis, known
+from app.builder.results import Analysis
+from app.builder.results import known as known_values
 from app.util.frozen import FrozenMap
 
 # Whose dataclasses, msgspec structs, enums and exceptions may travel: modules of values, none of which imports torch.
 MODULES = """
-    engine.protocol engine.requests.measure engine.requests.shapes
+    engine.protocol engine.requests.documentation engine.requests.measure engine.requests.shapes
     engine.requests.capture engine.requests.playback engine.requests.findings engine.requests.gradcheck
     autograd.tape autograd.capture_options autograd.errors autograd.source_locations autograd.playback.steps
     autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
     autograd.gradcheck.report telemetry.histogram data.sources training.setup.initial_weights
     builder.graph builder.blocks builder.sheet builder.plan builder.results builder.value_types builder.literals
-    builder.expressions builder.catalog.catalog builder.diagnostics.problems
+    builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
+    builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field
     source.generated source.layer_files project.project data.config training.config training.job training.setup.devices
 """
 
 # What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.
 SHARED = {
     "Graph", "Node", "Edge", "Block", "OpSpec", "Plan", "Step", "StepResult", "Ran", "Failed", "Turn", "Inside",
-    "Analysis", "Source", "ClassText", "LayerFile", "Problem", "Project", "Catalog", "TensorType", "Job", "Tape",
+    "Analysis", "Source", "ClassText", "LayerFile", "Problem", "Project", "Catalog",
+    "TensorType", "NodeCost", "NetworkCost", "LayerClass", "Job", "Tape",
 }  # fmt: skip
 LONG = 32
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
@@ -190,6 +194,8 @@ class Codec:
     def _object(self, kind: Any, value: Any) -> Any:
         if kind is OpSpec and value.key in catalog() and catalog()[value.key] is value:
             return ["op", value.key]
+        if kind is OpSpec and (known := custom.registered(value)) is not None:
+            return ["custom", *map(self._plain, known), *[self._plain(getattr(value, name)) for name in _fields(kind)]]
         if kind is Analysis:
             return ["analysis", *(self._plain(getattr(value, name)) for name in _SENT)]
         return ["is", _name(kind), *[self._plain(getattr(value, name)) for name in _fields(kind)]]
@@ -275,6 +281,11 @@ class Codec:
     def _rare(self, tag: str, data: list[Any], table: _Table) -> Any:
         if tag == "op":
             return catalog()[data[1]]
+        if tag == "custom":
+            file, layer, *values = (self._value(each, table) for each in data[1:])
+            spec = OpSpec(*values)
+            custom.register(spec, file, layer)
+            return spec
         if tag == "analysis":
             return _analysis(*(self._value(each, table) for each in data[1:]))
         if tag == "catalog":
@@ -317,12 +328,12 @@ class RemoteError(Exception):
 # Of an analysis what cannot be worked out from the rest; see `results.known`.
 _SENT = (
     "graph", "source", "walk", "results", "problems", "live", "assumed", "milliseconds", "partial", "path", "inside",
-    "quiet",
+    "quiet", "cost",
 )  # fmt: skip
 
 
 def _analysis(graph: Any, source: Any, walk: Any, results: Any, *rest: Any) -> Analysis:
-    bare = known(graph, walk, results) if walk is not None else Analysis(graph, source)
+    bare = known_values(graph, walk, results) if walk is not None else Analysis(graph, source)
     values = dict(zip(_SENT, (graph, source, walk, results, *rest), strict=True))
     return Analysis(values=bare.values, resolved=bare.resolved, parameters=bare.parameters, **values)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.builder.shapes.cost import NetworkCost
+    from app.builder.shapes.network_cost import NetworkCost
 
 ELEMENTS = 32_768
 MULTIPLY_ADDS = 1_000_000

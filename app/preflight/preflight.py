@@ -34,13 +34,16 @@ FEW = 64  # nodes; whether a net is small is asked of no larger ones
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.builder.shapes.cost import NetworkCost
+    from app.builder.shapes.network_cost import NetworkCost
 
 
-def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
+def problems(
+    project: Project, analysis: Analysis, started: tuple[Problem, ...] | None = None
+) -> tuple[Problem, ...]:
     """Report what prevents a valid network from training on the project's data.
 
-    Imports no torch, but where there are start weights to hold against the net.
+    `started` is what the start weights have against the net, `start_weights.problems`; without it torch is imported
+    where there are some.
     """
     try:
         check_data(project.data)
@@ -56,9 +59,13 @@ def problems(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
         *_learning(project.graph, analysis),
         *_training(project, analysis),
         *knob_problems(project, analysis, training_count(project.data), source),
-        *(start_problems(project.training.start, analysis.source) if analysis.runnable else ()),
+        *(_started(project, analysis) if started is None else started),
         *(lost_buffers(project, analysis.source) if analysis.runnable else ()),
     )
+
+
+def _started(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
+    return start_problems(project.training.start, analysis.source) if analysis.runnable else ()
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,10 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
     """Return the job of the project, with one CPU thread if unspecified and the network is small."""
     training = project.training
-    if not training.threads and (cost := small_cost(project.graph, _ops(project, analysis))) is not None:
+    cost = analysis.cost if analysis.cost is not None or training.threads else small_cost(
+        project.graph, _ops(project, analysis)
+    )
+    if not training.threads and cost is not None:
         training = replace(training, threads=for_net(cost, training.batch_size))
     return Job(analysis.source, project.data, training, data_root)
 

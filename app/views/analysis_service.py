@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
+from app.builder.results import Analysis
+from app.engine.protocol import EngineDied
+from app.engine.requests.shapes import Analyse, LoadTorch, Shapes, StartProblems, Torch
 from app.preflight import preflight
 from app.project.document import Document
 from app.project.project import Project
-from app.project.weights import start_weights
 from app.source.generated import Path as Way
 from app.training.config import StartWeights
-from app.util import torch_libraries
+from app.views.engine_service import EngineService
 from app.views.navigation import Place
 from app.views.project_catalog import LiveCatalog
-from app.views.ui.background import Background, Failure, many_imports
-
-if TYPE_CHECKING:
-    from app.builder.results import Analysis
-
-
-@dataclass(frozen=True)
-class Torch:
-    """The torch that was loaded, and the devices that it found."""
-
-    version: str
-    devices: tuple[object, ...]
-
-
-def _load_torch() -> Torch:
-    """Import torch and run one call on meta tensors, whose first use imports a good deal more."""
-    with many_imports():
-        torch_libraries.preload()
-        import torch
-
-        from app.builder import analysis  # noqa: F401
-        from app.training.setup.devices import devices
-
-        with torch.device("meta"):
-            torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
-            torch.nn.BatchNorm1d(1)(torch.zeros(2, 1))
-    return Torch(torch.__version__, devices())
-
+from app.views.ui.background import Background, Failure
 
 Question = tuple[Graph, Catalog, Way]
 
@@ -60,12 +35,7 @@ BREATH = 10
 # to look at it: the two would take the interpreter from each other.
 TURNS = 6
 LARGE = 300  # nodes
-
-
-def _shapes(graph: Graph, ops: Catalog, way: Way, earlier: Analysis | None) -> Analysis:
-    from app.builder.analysis import shapes_first
-
-    return shapes_first(graph, ops, way, earlier)
+RETRIES = 2  # times that a question is asked again of a new engine
 
 
 @dataclass(frozen=True)
@@ -77,19 +47,10 @@ class Preflight:
     problems: tuple[Problem, ...]
 
 
-def _analyse(
-    graph: Graph, ops: Catalog, way: Way, shapes: Analysis, project: Project, look: int
-) -> tuple[Analysis, Preflight]:
-    from app.builder.analysis import analyse
-
-    analysis = analyse(graph, ops, way, shapes)
-    found: tuple[Problem, ...] = ()
-    if analysis.runnable:
-        # The window remembers all of it: of a large net it takes too long to wait for.
-        start_weights.problems(project.training.start, analysis.source)
-        preflight.small_cost(graph, ops)
-        found = preflight.problems(project, analysis)
-    return analysis, Preflight(project, look, found)
+def _preflight(project: Project, analysis: Analysis, started: tuple[Problem, ...], look: int) -> Preflight:
+    """Worked out by a worker: of a large net the window would wait for it."""
+    found = preflight.problems(project, analysis, started) if analysis.runnable else ()
+    return Preflight(project, look, found)
 
 
 class Live(QObject):
@@ -111,13 +72,15 @@ class Live(QObject):
         self,
         document: Document,
         background: Background,
+        engine: EngineService,
         catalog: LiveCatalog,
         place: Place,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._document = document
-        self._background = background
+        self._background, self._engine = background, engine
+        self._retries = 0
         self._catalog, self._place = catalog, place
         self.torch: Torch | None = None
         self.analysis: Analysis | None = None
@@ -129,6 +92,8 @@ class Live(QObject):
         self._known: deque[tuple[Question, StartWeights | None, Analysis, Preflight]] = deque(maxlen=KNOWN)
         self._recalled: tuple[Analysis, Preflight] | None = None
         self._preflight: Preflight | None = None
+        # What start weights have against a net, of both the last that were asked about.
+        self._started: tuple[StartWeights, Analysis, tuple[Problem, ...]] | None = None
         self._look = 0  # how often something else was read of the data
         self._recall = QTimer(self)
         self._recall.setSingleShot(True)
@@ -148,8 +113,8 @@ class Live(QObject):
         place.changed.connect(lambda _before, _after: self._ask())
 
     def start(self) -> None:
-        """Load torch behind the window, then answer."""
-        self._background.ask("torch", _load_torch, on_answer=self._loaded, on_error=self._not_loaded)
+        """Have an engine load torch, then answer."""
+        self._engine.ask("torch", LoadTorch(), on_answer=self._loaded, on_error=self._not_loaded)
 
     @property
     def up_to_date(self) -> bool:
@@ -200,7 +165,22 @@ class Live(QObject):
         self._ask()
 
     def _not_loaded(self, failure: Failure) -> None:
-        self.torch_failed.emit(failure)
+        if self._asked_again(failure):
+            self.start()
+        else:
+            self.torch_failed.emit(failure)
+
+    def _asked_again(self, failure: Failure) -> bool:
+        """Whether a question goes to a new engine because the one that was asked has ended."""
+        self._retries += 1
+        return isinstance(failure.error, EngineDied) and self._retries <= RETRIES
+
+    def _not_answered(self, failure: Failure) -> None:
+        if self._asked_again(failure):
+            self._shapes = None  # what it kept of before is gone
+            self._ask()
+        else:
+            self.analysis_failed.emit(failure)
 
     def _changed(self, before: Project, after: Project) -> None:
         if before.graph is not after.graph:
@@ -227,10 +207,14 @@ class Live(QObject):
         self._breath.stop()
         self._recall.stop()
         self._waits = ""
-        for key in ("shapes", "analysis"):
-            self._background.forget(key)
+        self._forget()
         self._turns = TURNS
         self._first_look.start()
+
+    def _forget(self) -> None:
+        for key in ("shapes", "analysis", "start"):
+            self._engine.forget(key)
+        self._background.forget("preflight")
 
     def _turn(self) -> None:
         self._turns -= 1
@@ -245,16 +229,15 @@ class Live(QObject):
             self._breath.stop()
             self._recall.stop()
             self._waits = ""
-            for key in ("shapes", "analysis"):
-                self._background.forget(key)
+            self._forget()
             question = self._question()
             self._recalled = self._known_of(question)
             if self._recalled is not None:
                 self._recall.start()
                 return
-            self._background.ask(
-                "shapes", _shapes, *question, self._shapes,
-                on_answer=partial(self._shaped, question), on_error=self.analysis_failed.emit,
+            self._engine.ask(
+                "shapes", Shapes(*question, self._shapes),
+                on_answer=partial(self._shaped, question), on_error=self._not_answered,
             )  # fmt: skip
 
     def _known_of(self, question: Question) -> tuple[Analysis, Preflight] | None:
@@ -301,15 +284,43 @@ class Live(QObject):
             return
         question, shapes = self._question(), self._shapes
         if shapes is not None and shapes.graph is question[0]:
-            self._background.ask(
-                "analysis", _analyse, *question, shapes, self._document.project, self._look,
-                on_answer=partial(self._answered, question), on_error=self.analysis_failed.emit,
+            self._engine.ask(
+                "analysis", Analyse(*question, shapes),
+                on_answer=partial(self._answered, question), on_error=self._not_answered,
             )  # fmt: skip
 
-    def _answered(self, question: Question, answer: tuple[Analysis, Preflight]) -> None:
+    def _answered(self, question: Question, analysis: Analysis) -> None:
+        if not self._answers(question):
+            return
+        self._retries = 0
+        start = self._document.project.training.start
+        if start is None or not analysis.runnable:
+            self._check_project(question, analysis, ())
+        else:
+            self._ask_start(start, analysis, partial(self._check_project, question, analysis))
+
+    def _ask_start(
+        self, start: StartWeights, analysis: Analysis, then: Callable[[tuple[Problem, ...]], None]
+    ) -> None:
+        """What start weights have against a net is asked of the engine, which makes the net for it."""
+
+        def learn(found: tuple[Problem, ...]) -> None:
+            self._started = start, analysis, found
+            then(found)
+
+        request = StartProblems(start, analysis.source)
+        self._engine.ask("start", request, on_answer=learn, on_error=self._not_answered)
+
+    def _check_project(self, question: Question, analysis: Analysis, started: tuple[Problem, ...]) -> None:
+        self._background.ask(
+            "preflight", _preflight, self._document.project, analysis, started, self._look,
+            on_answer=partial(self._checked, question, analysis), on_error=self.analysis_failed.emit,
+        )  # fmt: skip
+
+    def _checked(self, question: Question, analysis: Analysis, found: Preflight) -> None:
         if self._answers(question):
-            (self._bare, self._preflight), self._answered_question = answer, question
-            self._known.append((question, self._document.project.training.start, *answer))
+            self._bare, self._preflight, self._answered_question = analysis, found, question
+            self._known.append((question, self._document.project.training.start, analysis, found))
             self._tell()
 
     def _tell(self) -> None:
@@ -321,7 +332,13 @@ class Live(QObject):
         if known is not None and known.project is project and known.look == self._look:
             more = known.problems
         elif bare.runnable:
-            more = preflight.problems(project, bare)
+            started, start = (), project.training.start
+            if start is not None:
+                if self._started is None or self._started[0] != start or self._started[1] is not bare:
+                    self._ask_start(start, bare, lambda _found: self._tell())
+                    return
+                started = self._started[2]
+            more = preflight.problems(project, bare, started)
         self.analysis = replace(bare, problems=(*bare.problems, *more))
         told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
         self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)

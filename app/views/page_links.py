@@ -14,7 +14,7 @@ from app.views.training.form.download_dialog import DownloadDialog
 from app.views.ui.turns import Turns
 
 if TYPE_CHECKING:
-    from app.views.analysis_service import Torch
+    from app.engine.requests.shapes import Torch
     from app.views.main_window import MainWindow
     from app.views.training.runs.session import Run
 

@@ -8,7 +8,10 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import catalog
+from app.builder.catalog.custom import documentation, is_custom
+from app.engine.requests.documentation import Summaries
 from app.project.project import Project
+from app.util.frozen import FrozenMap
 from app.views.blocks.block_menu import show_op_menu
 from app.views.files.saving_control import SavingControl
 from app.views.ui.turns import Turns
@@ -19,7 +22,7 @@ OLD_FORMAT = "It was of an older format, which this version saves over with a ne
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.views.analysis_service import Torch
+    from app.engine.requests.shapes import Torch
     from app.views.main_window import MainWindow
     from app.views.ui.background import Failure
 
@@ -136,24 +139,30 @@ class Links(QObject):
         live.shapes_ready.connect(self._shapes_ready)
         live.analysed.connect(self._analysed)
         live.analysis_failed.connect(self._analysis_failed)
+        window.engine.ended.connect(self._engine_ended)
         window.toolbar.device_chosen.connect(window.run_control.choose_device)
 
     def _torch_loaded(self, torch: Torch) -> None:
-        from app.views.palette.palette import summaries
-
         window = self._window
         window.status.set_torch(f"PyTorch {torch.version}")
         window.toolbar.set_devices(torch.devices, window.document.project.training.device)
         window.inspector.set_torch_loaded()
         keys = tuple(key for key, spec in window.catalog.now.items() if spec.definition is None)
-        window.background.ask(
-            "summaries", summaries, keys, on_answer=window.palette_view.set_summaries
-        )
+        own = {key: documentation(key)[0] for key in keys if is_custom(key)}
+        torchs = tuple(key for key in keys if key not in own)
+
+        def show(found: FrozenMap[str, str]) -> None:
+            window.palette_view.set_summaries(found.update(own))
+
+        window.engine.ask("summaries", Summaries(torchs), on_answer=show)
 
     def _torch_failed(self, failure: Failure) -> None:
         self._window.status.set_torch("PyTorch is not there")
         reason = f"{failure.error}. You can draw; to check and to train, install it: pip install torch"
         self._window.refuse("PyTorch cannot be loaded", reason)
+
+    def _engine_ended(self, words: str) -> None:
+        self._window.refuse("The engine was started again", f"{words} Nothing of the project is lost.")
 
     def _shapes_ready(self, shapes: Analysis) -> None:
         """The canvas shows them at once; the others wait until the whole answer is there."""

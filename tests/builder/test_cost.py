@@ -13,7 +13,8 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.literals import DType
 from app.builder.shapes import cost as costs
-from app.builder.shapes.cost import NetworkCost, NodeCost, cost
+from app.builder.shapes.cost import cost
+from app.builder.shapes.network_cost import NetworkCost, NodeCost
 from app.project import file
 from app.source.compiled import load_class
 from app.util.resources import path

@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Graph
-from app.builder.shapes.cost import NetworkCost, cost
+from app.builder.shapes.cost import cost
+from app.builder.shapes.network_cost import NetworkCost
 from app.project import file
 from app.util.resources import path
 from app.views.cost.cost_rows import BYTES, COMPUTE, FIELD, NODE, PARAMETERS, as_csv, gaps_text, note, rows_of

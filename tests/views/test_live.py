@@ -11,6 +11,7 @@ from app.builder.edits import edits
 from app.project.document import Document
 from app.project.project import Project
 from app.views.analysis_service import Live
+from app.views.engine_service import EngineService
 from app.views.navigation import Place
 from app.views.project_catalog import LiveCatalog
 from app.views.ui.background import Background
@@ -31,7 +32,8 @@ def net() -> Project:
 def live(qtbot):
     document = Document(net())
     background = Background(document)
-    live = Live(document, background, LiveCatalog(OPS, document), Place(document), document)
+    engine = EngineService(document)
+    live = Live(document, background, engine, LiveCatalog(OPS, document), Place(document), document)
     live.heard = []
     live.shapes_ready.connect(lambda shapes: live.heard.append(("shapes", shapes)))
     live.analysed.connect(lambda analysis: live.heard.append(("all", analysis)))
@@ -39,6 +41,7 @@ def live(qtbot):
     qtbot.waitUntil(lambda: live.up_to_date, timeout=60_000)
     yield live, document
     background.close()
+    engine.close()
 
 
 def test_shapes_come_before_source_and_checks_and_signs_stay_meanwhile(live, qtbot) -> None:

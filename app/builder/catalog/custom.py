@@ -200,6 +200,27 @@ def _spec(one: CustomFile, layer: LayerClass) -> OpSpec:
     )
 
 
+def registered(spec: OpSpec) -> tuple[LayerFile, LayerClass] | None:
+    """The file and the class that stand behind an op, None for ops of torch."""
+    return _known.get(spec.target)
+
+
+def register(spec: OpSpec, file: LayerFile, layer: LayerClass) -> None:
+    """Have an op mean a class of a file, as in the process that it comes from."""
+    _known[spec.target] = (file, layer)
+
+
+def reasons() -> dict[str, str]:
+    """Why modules that a drawing names are not there, by module."""
+    return dict(_reasons)
+
+
+def set_reasons(found: Mapping[str, str]) -> None:
+    """Take over why modules are not there, as another process found it."""
+    _reasons.clear()
+    _reasons.update(found)
+
+
 def file_of(spec: OpSpec) -> LayerFile | None:
     """The file that an op's class stands in; None for other ops."""
     known = _known.get(spec.target)

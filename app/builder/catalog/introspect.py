@@ -9,7 +9,7 @@ import inspect
 import re
 import types
 import typing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ import torch
 
 from app.builder.catalog import custom, ops, ops_values
 from app.builder.catalog.catalog import SNAPSHOT, Catalog, OpSpec, Param, Port, dump
+from app.builder.catalog.documentation import Documentation
 from app.builder.literals import AUTO, DTYPES, DType
 from app.builder.shapes import causal_masks
 from app.util.frozen import FrozenMap
@@ -289,15 +290,6 @@ def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
             break
         result[i] = replace(param, positional=True)
     return tuple(result)
-
-
-@dataclass(frozen=True)
-class Documentation:
-    """What the installed torch says of an op: the first sentence, the whole text, a sentence or two an argument."""
-
-    summary: str
-    text: str
-    arguments: FrozenMap[str, str]
 
 
 _OWN: dict[str, Documentation] = {

@@ -12,8 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,12 +24,21 @@ from app.builder.graph import Graph
 from app.builder.plan import Plan, Step, plan
 from app.builder.results import Inside, Ran, StepResult
 from app.builder.shapes.meta_calls import RECURRENT, Call, one_step
+from app.builder.shapes.network_cost import (
+    COUNTED,
+    MUTED,
+    NO_CALL,
+    NOT_COUNTED,
+    UNKNOWN,
+    CallCost,
+    NetworkCost,
+    NodeCost,
+)
 from app.builder.shapes.receptive_field import Receptive, field_after
 from app.builder.shapes.shapes import infer
 from app.builder.value_types import NumberType, TensorType, TupleType, ValueType, sizes_at
 from app.util.frozen import FrozenMap
 
-COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unknown", "muted", ""
 _KEPT = 8192
 # Calls that put values elsewhere and compute none; views are known by their schema.
 _MOVES = frozenset(
@@ -40,102 +48,6 @@ _MOVES = frozenset(
         "zeros_like", "unsafe_split", "full", "fill_", "zero_", "detach", "embedding", "index_select", "resize_",
     )
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class CallCost:
-    """One call with one sample. `flops` is None where torch has a formula for nothing in it.
-
-    `gaps` are the operations in it that compute and have no formula. `shares` says that what it gives lies in the
-    memory of what it takes. `in_step` says that two samples cost twice as much as one. `tried` is False where the call
-    would not run under the count, so that nothing is known of it.
-    """
-
-    flops: int | None = None
-    gaps: tuple[str, ...] = ()
-    shares: bool = False
-    in_step: bool = True
-    tried: bool = True
-
-
-@dataclass(frozen=True)
-class NodeCost:
-    """What is known of one node, for one sample.
-
-    `state` is COUNTED, NOT_COUNTED, UNKNOWN where the shapes are, MUTED, or NO_CALL for inputs and outputs.
-    `activation` is the bytes of what it gives, None where that is unknown; it `shares` them where they are those of
-    what it takes. The parameters of a `frozen` node are not trained, `untrained` counts them; those of a module that is
-    called once more are counted where it is called first. A block, or what is repeated, is the sum of what it holds.
-    """
-
-    parameters: int | None = None
-    state: str = UNKNOWN
-    call: CallCost = CallCost()
-    output: str = ""
-    activation: int | None = None
-    receptive: Receptive | None = None
-    live: bool = True
-    frozen: bool = False
-    untrained: int = 0
-
-    @property
-    def flops(self) -> int | None:
-        return self.call.flops
-
-    @property
-    def multiply_adds(self) -> int | None:
-        return None if self.flops is None else self.flops // 2
-
-    @property
-    def shares(self) -> bool:
-        return self.call.shares
-
-
-@dataclass(frozen=True)
-class NetworkCost:
-    """The cost of every node of a graph, in running order; the totals are of the nodes that an output needs."""
-
-    graph: Graph
-    nodes: FrozenMap[str, NodeCost] = field(default_factory=FrozenMap)
-
-    @cached_property
-    def _live(self) -> list[NodeCost]:
-        return [cost for cost in self.nodes.values() if cost.live]
-
-    @cached_property
-    def parameters(self) -> int:
-        return sum(cost.parameters or 0 for cost in self._live)
-
-    @cached_property
-    def frozen(self) -> int:
-        """Parameters that are not trained."""
-        return sum(cost.untrained for cost in self._live)
-
-    @cached_property
-    def flops(self) -> int | None:
-        """FLOP for one sample, of what is counted; None if nothing is."""
-        counted = [cost.flops for cost in self._live if cost.flops is not None]
-        return sum(counted) if counted else None
-
-    @cached_property
-    def multiply_adds(self) -> int | None:
-        return None if self.flops is None else self.flops // 2
-
-    @cached_property
-    def activation(self) -> int:
-        """Bytes that one sample takes: what shares the memory of another value is not counted again."""
-        return sum(cost.activation or 0 for cost in self._live if not cost.shares)
-
-    @cached_property
-    def not_counted(self) -> int:
-        """How many nodes compute something, or may, that is not counted at all."""
-        return sum(
-            cost.state == NOT_COUNTED and (bool(cost.call.gaps) or not cost.call.tried) for cost in self._live
-        )
-
-    @cached_property
-    def unknown(self) -> int:
-        return sum(cost.state == UNKNOWN for cost in self._live)
 
 
 _memo: OrderedDict[tuple[Any, ...], CallCost] = OrderedDict()

@@ -1,4 +1,4 @@
-"""What is asked of a drawing: the types on its wires, its source and its problems."""
+"""What is asked of a drawing: the types on its wires, its source, its problems and its cost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.builder.results import Analysis
+from app.builder.shapes.network_cost import NetworkCost
 from app.engine.protocol import Request
-from app.project.project import Project
-from app.source.generated import Path
+from app.source.generated import Path, Source
+from app.training.config import StartWeights
 from app.training.setup.devices import Device
 
 
@@ -43,22 +44,29 @@ class Shapes(Request[Analysis]):
 
 
 @dataclass(frozen=True)
-class Preflight:
-    """What stands between a project and a run besides its net, by what was known of the data at `look`."""
-
-    project: Project
-    look: int
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True)
-class Analyse(Request[tuple[Analysis, Preflight]]):
-    """Source and problems of a graph of which `shapes` is known, and what stands between its project and a run."""
+class Analyse(Request[Analysis]):
+    """Source and problems of a graph of which `shapes` is known, and what a small net costs."""
 
     lane: ClassVar[str] = "shapes"
     graph: Graph
     catalog: Catalog
     path: Path
     shapes: Analysis
-    project: Project
-    look: int
+
+
+@dataclass(frozen=True)
+class StartProblems(Request[tuple[Problem, ...]]):
+    """What start weights have against a net."""
+
+    lane: ClassVar[str] = "shapes"
+    start: StartWeights
+    source: Source
+
+
+@dataclass(frozen=True)
+class Cost(Request[NetworkCost]):
+    """What the nodes of a graph cost for one sample."""
+
+    lane: ClassVar[str] = "shapes"
+    graph: Graph
+    catalog: Catalog

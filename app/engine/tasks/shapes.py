@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from app.builder.analysis import analyse, shapes_first
 from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
-from app.engine.requests.shapes import Analyse, LoadTorch, Preflight, Shapes, Torch
+from app.builder.shapes.cost import cost
+from app.builder.shapes.network_cost import NetworkCost
+from app.engine.requests.shapes import Analyse, Cost, LoadTorch, Shapes, StartProblems, Torch
 from app.engine.server import Context, handles
 from app.preflight import preflight
 from app.project.weights import start_weights
@@ -19,7 +23,7 @@ def load_torch(_request: LoadTorch, _context: Context) -> Torch:
     with torch.device("meta"):
         torch.nn.Conv2d(1, 1, 1)(torch.zeros(1, 1, 1, 1))
         torch.nn.BatchNorm1d(1)(torch.zeros(2, 1))
-    return Torch(torch.__version__, devices())
+    return Torch(str(torch.__version__), devices())
 
 
 @handles(Shapes)
@@ -28,11 +32,16 @@ def shapes(request: Shapes, _context: Context) -> Analysis:
 
 
 @handles(Analyse)
-def analysis(request: Analyse, _context: Context) -> tuple[Analysis, Preflight]:
+def analysis(request: Analyse, _context: Context) -> Analysis:
     answer = analyse(request.graph, request.catalog, request.path, request.shapes)
-    found: tuple[Problem, ...] = ()
-    if answer.runnable:
-        start_weights.problems(request.project.training.start, answer.source)
-        preflight.small_cost(request.graph, request.catalog)
-        found = preflight.problems(request.project, answer)
-    return answer, Preflight(request.project, request.look, found)
+    return replace(answer, cost=preflight.small_cost(request.graph, request.catalog)) if answer.runnable else answer
+
+
+@handles(StartProblems)
+def start_problems(request: StartProblems, _context: Context) -> tuple[Problem, ...]:
+    return start_weights.problems(request.start, request.source)
+
+
+@handles(Cost)
+def network_cost(request: Cost, _context: Context) -> NetworkCost:
+    return cost(request.graph, request.catalog)

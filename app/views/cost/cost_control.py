@@ -9,24 +9,19 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
+from app.engine.requests.shapes import Cost
 from app.views.cost.cost_rows import flop_text, note
 from app.views.ui.number_text import share
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.builder.shapes.cost import NetworkCost
+    from app.builder.shapes.network_cost import NetworkCost
     from app.views.main_window import MainWindow
 
 # Shapes are wanted at every keystroke, costs when the hand rests: they hold up neither the next shapes nor the painting
 # of what comes next, an undo as a rule.
 REST = 300
 OVERLAY = "Cost"
-
-
-def _cost(graph: Graph, ops: Catalog) -> NetworkCost:
-    from app.builder.shapes.cost import cost
-
-    return cost(graph, ops)
 
 
 class CostControl(QObject):
@@ -68,7 +63,7 @@ class CostControl(QObject):
             self._rest.start()
             return
         asked = (self._window.document.project.graph, self._window.catalog.now)
-        self._window.background.ask("cost", _cost, *asked, on_answer=partial(self._answered, asked))
+        self._window.engine.ask("cost", Cost(*asked), on_answer=partial(self._answered, asked))
 
     def _moved(self, _before: object, _after: object) -> None:
         """Inside a block nothing is said of its nodes one by one: what an instance costs is said at the instance."""

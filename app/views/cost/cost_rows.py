@@ -14,7 +14,7 @@ from app.diagram.diagram import bytes_text
 from app.views.ui.number_text import counted, grouped_digits, share
 
 if TYPE_CHECKING:
-    from app.builder.shapes.cost import NetworkCost, NodeCost
+    from app.builder.shapes.network_cost import NetworkCost, NodeCost
 
 COLUMNS = (
     "Node", "Class", "Parameters", "Share", "Multiply-adds (estimated)", "Share", "Output", "Activation bytes",

@@ -38,7 +38,7 @@ from app.views.ui.widgets.painting import Line, label
 from app.views.ui.widgets.segmented import Segmented
 
 if TYPE_CHECKING:
-    from app.builder.shapes.cost import NetworkCost
+    from app.builder.shapes.network_cost import NetworkCost
 
 Index = QModelIndex | QPersistentModelIndex
 ROW_HEIGHT = 26

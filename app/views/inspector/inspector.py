@@ -14,6 +14,7 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.edits import edits
 from app.builder.sheet import Sheet
 from app.project.document import Document
+from app.views.engine_service import EngineService
 from app.views.inspector.block_page import BlockPage
 from app.views.inspector.edit_target import Front
 from app.views.inspector.multi_selection import SeveralPage
@@ -24,7 +25,7 @@ from app.views.ui.number_text import counted
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.builder.shapes.cost import NetworkCost
+    from app.builder.shapes.network_cost import NetworkCost
     from app.views.inspector.node_page import NodePage
 
 
@@ -43,11 +44,12 @@ class Inspector(QWidget):
         selection: Selection,
         catalog: Catalog,
         background: Background,
+        engine: EngineService,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._document, self._selection = document, selection
-        self._catalog, self._background = catalog, background
+        self._catalog, self._background, self._engine = catalog, background, engine
         self._node_page: NodePage | None = None
         self._known: tuple[Analysis, tuple[Problem, ...]] | None = None
         self._torch = False
@@ -79,7 +81,7 @@ class Inspector(QWidget):
         if self._node_page is None:
             from app.views.inspector.node_page import NodePage
 
-            page = self._node_page = NodePage(self._document, self._catalog, self._background)
+            page = self._node_page = NodePage(self._document, self._catalog, self._background, self._engine)
             page.cure_requested.connect(self.cure_requested)
             page.frame_requested.connect(self.frame_requested)
             page.select_requested.connect(lambda node: self._selection.set({node}))

@@ -16,6 +16,7 @@ from app.builder.value_types import TensorType, ValueType
 from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.edit_target import Front
 from app.views.inspector.explain.documentation import DocumentationSection
 from app.views.inspector.explain.input_sizes import CandidatesSection, Question
@@ -37,9 +38,9 @@ from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
-    from app.builder.catalog.introspect import Documentation
+    from app.builder.catalog.documentation import Documentation
     from app.builder.results import Analysis
-    from app.builder.shapes.cost import NetworkCost
+    from app.builder.shapes.network_cost import NetworkCost
 
 _OWNING = ("module", "block", "custom")
 _KEPT = 12  # forms of ops
@@ -53,7 +54,8 @@ class NodePage(TabDown):
     select_requested = Signal(str)
 
     def __init__(
-        self, document: Document, catalog: Catalog, background: Background, parent: QWidget | None = None
+        self, document: Document, catalog: Catalog, background: Background, engine: EngineService,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._document, self._catalog = document, catalog
@@ -83,7 +85,7 @@ class NodePage(TabDown):
         self.sizes = CandidatesSection(background)
         self.cost = CostSection()
         self.problems = ProblemsSection()
-        self.documentation = DocumentationSection(background)
+        self.documentation = DocumentationSection(engine)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)

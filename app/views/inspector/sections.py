@@ -19,7 +19,7 @@ from app.views.ui.widgets import Button, Chip, Section
 from app.views.ui.widgets.painting import Glyph, TextLine, box, elided, label, start
 
 if TYPE_CHECKING:
-    from app.builder.shapes.cost import NetworkCost, NodeCost
+    from app.builder.shapes.network_cost import NetworkCost, NodeCost
 
 
 _CURE_MOST = 180  # width of the words on the button of a cure, px

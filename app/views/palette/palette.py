@@ -16,7 +16,6 @@ from app.project.library import KEY as LIBRARY
 from app.util.frozen import FrozenMap
 from app.views.palette.op_rows import CATEGORY_NAMES, Index, Row, RowPainter, node_picture, row_size
 from app.views.ui import fuzzy, theme
-from app.views.ui.background import Background
 from app.views.ui.widgets import EmptyState, SearchField
 
 MIME = "application/x-tapedeck-op"
@@ -26,13 +25,6 @@ NO_BLOCKS = "Select nodes, press Ctrl+G"
 _SEEN = Qt.ItemFlag.ItemIsEnabled
 _CHOSEN = _SEEN | Qt.ItemFlag.ItemIsSelectable
 _DRAGGED = _CHOSEN | Qt.ItemFlag.ItemIsDragEnabled
-
-
-def summaries(keys: Iterable[str]) -> FrozenMap[str, str]:
-    """What torch says of each op, in a sentence. Imports torch: ask it in the background, then `set_summaries`."""
-    from app.builder.catalog.introspect import documentation
-
-    return FrozenMap({key: documentation(key).summary for key in keys})
 
 
 def hint(spec: OpSpec) -> str:
@@ -340,11 +332,6 @@ class Palette(QWidget):
     def set_summaries(self, texts: Mapping[str, str]) -> None:
         """The sentences of the tool tips, by key."""
         self.model.set_summaries(texts)
-
-    def load_summaries(self, background: Background) -> None:
-        """Ask torch for the sentences of the tool tips, behind the window."""
-        keys = tuple(spec.key for spec in self.model.specs)
-        background.ask("palette.summaries", summaries, keys, on_answer=self.set_summaries)
 
     def focus_search(self) -> None:
         """Put the caret into the search, what was typed before selected."""

@@ -18,6 +18,7 @@ from app.builder.graph import Edge, Graph, Node
 from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.fields.row import ParamRow
 from app.views.navigation import Place, SheetDocument
@@ -68,7 +69,7 @@ class Desk:
         self.place = Place(self.document)
         self.sheet = SheetDocument(self.document, self.place, self.ops)
         self.selection = Selection()
-        self.inspector = Inspector(self.sheet, self.selection, self.ops, background)  # type: ignore[arg-type]
+        self.inspector = Inspector(self.sheet, self.selection, self.ops, background, EngineService(background))  # type: ignore[arg-type]
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 900)
         with qtbot.waitExposed(self.inspector):

@@ -21,6 +21,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.explain.doc_text import inline, to_html
 from app.views.inspector.fields.editors import (
@@ -69,7 +70,7 @@ def background() -> Iterator[Background]:
 
 @pytest.fixture
 def inspector(qtbot: QtBot, document: Document, selection: Selection, background: Background) -> Inspector:
-    view = Inspector(document, selection, catalog(), background)
+    view = Inspector(document, selection, catalog(), background, EngineService(background))
     qtbot.addWidget(view)
     view.resize(304, 900)
     with qtbot.waitExposed(view):

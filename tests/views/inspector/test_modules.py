@@ -16,6 +16,7 @@ from app.builder.graph import Edge, Graph, Init, Node
 from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.fields.editors import DifferingChoiceEditor, DifferingTextEditor
 from app.views.inspector.fields.picker import Picker
@@ -52,7 +53,7 @@ class Desk:
 
     def __init__(self, qtbot: QtBot, background: Background) -> None:
         self.qtbot, self.document, self.selection = qtbot, Document(NET), Selection()
-        self.inspector = Inspector(self.document, self.selection, catalog(), background)
+        self.inspector = Inspector(self.document, self.selection, catalog(), background, EngineService(background))
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 900)
         with qtbot.waitExposed(self.inspector):

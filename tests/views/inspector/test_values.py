@@ -20,6 +20,7 @@ from app.builder.params import check_param
 from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.fields.editor_factory import kind_of, suits
 from app.views.inspector.fields.editors import ChoiceEditor, Editor, ToggleEditor, WordEditor
@@ -46,7 +47,7 @@ class Form:
         self.qtbot, self.spec = qtbot, catalog()[key]
         node = Node("n", key, "node1", self.spec.starting_params())
         self.document, selection = Document(Project(graph=Graph(FrozenMap({"n": node})))), Selection()
-        self.inspector = Inspector(self.document, selection, catalog(), background)
+        self.inspector = Inspector(self.document, selection, catalog(), background, EngineService(background))
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 1400)
         with qtbot.waitExposed(self.inspector):

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import OpSpec
-from app.builder.catalog.custom import is_custom
+from app.builder.catalog.custom import documentation, is_custom
+from app.builder.catalog.documentation import Documentation
+from app.engine.requests.documentation import Document
+from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.explain.doc_text import to_html
 from app.views.ui import theme
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Failure
 from app.views.ui.widgets import Button, Section
 from app.views.ui.widgets.painting import label
 
-if TYPE_CHECKING:
-    from app.builder.catalog.introspect import Documentation
-
 KEY = "inspector.documentation"
 _SITE = "https://docs.pytorch.org/docs/stable/generated"
-
-
-def ask(key: str) -> Documentation:
-    """The documentation of an op. Imports torch."""
-    from app.builder.catalog.introspect import documentation
-
-    return documentation(key)
 
 
 def page_url(spec: OpSpec) -> str:
@@ -46,9 +40,9 @@ class DocumentationSection(Section):
 
     documented = Signal(object)
 
-    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Documentation", parent=parent)
-        self._background = background
+        self._engine = engine
         self._spec: OpSpec | None = None
         self._known: dict[str, Documentation] = {}
         self._may_ask = False
@@ -88,9 +82,12 @@ class DocumentationSection(Section):
 
     def _ask(self, spec: OpSpec) -> None:
         if self._may_ask and spec.key not in self._known and spec.kind != "unknown":
-            self._background.ask(
-                KEY, ask, spec.key, on_answer=lambda answer: self._learn(spec.key, answer), on_error=self._failed
-            )
+            if is_custom(spec.key):
+                self._learn(spec.key, Documentation(*documentation(spec.key), FrozenMap()))
+            else:
+                self._engine.ask(
+                    KEY, Document(spec.key), on_answer=partial(self._learn, spec.key), on_error=self._failed
+                )
 
     def _learn(self, key: str, answer: Documentation) -> None:
         self._known[key] = answer

@@ -1,0 +1,26 @@
+"""What is asked of torch's documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from app.builder.catalog.documentation import Documentation
+from app.engine.protocol import Request
+from app.util.frozen import FrozenMap
+
+
+@dataclass(frozen=True)
+class Document(Request[Documentation]):
+    """What torch says of an op of the catalog. Raises KeyError for another."""
+
+    lane: ClassVar[str] = "documentation"
+    key: str
+
+
+@dataclass(frozen=True)
+class Summaries(Request[FrozenMap[str, str]]):
+    """What torch says of each op, in a sentence."""
+
+    lane: ClassVar[str] = "documentation"
+    keys: tuple[str, ...]
