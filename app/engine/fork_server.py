@@ -56,12 +56,24 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     _load()
-    if (threads := len(os.listdir("/proc/self/task"))) != 1:
-        raise SystemExit(f"The fork server has {threads} threads and cannot be forked; new processes load torch anew.")
+    if reason := _unfit():
+        raise SystemExit(f"The fork server {reason} and cannot be forked; new processes load torch anew.")
     gc.collect()
     gc.freeze()  # what is loaded is not looked through for garbage, so it stays shared
     control.sendall(READY)
     _serve(control)
+
+
+def _unfit() -> str:
+    """Why a copy of this process would not work, "" if it would: locks of other threads, a GPU's driver in use."""
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        return f"has {threads} threads"
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the listing itself
+            if (file := os.readlink(f"/proc/self/fd/{number}")).startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri")):
+                return f"has {file} open"
+    return ""
 
 
 def _load() -> None:

@@ -77,7 +77,7 @@ def start(
 def prepare(*, later: bool = False) -> None:
     """Have a fork server from now on: at once, or `later`, with the first process. Does not wait for it."""
     if _can_fork():
-        _state.wanted = True
+        _state.wanted, _state.failures = True, 0
         if not later:
             _starter().submit(_server)
 

@@ -193,6 +193,24 @@ def test_where_there_is_no_fork_server_a_fresh_process_is_started(begin, monkeyp
     assert told(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
 
 
+def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(begin, monkeypatch, capfd):
+    """As if a library had started a thread while it was loaded."""
+    threaded = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    program = f"{threaded}; from app.engine import fork_server as one; one._load = lambda: None; one.main()"
+    pool.close()
+    pool.prepare(later=True)
+    popen = subprocess.Popen
+
+    def threaded_one(command: list[str], **named: Any) -> Any:
+        ours = "app.engine.fork_server" in command
+        return popen([command[0], "-c", program, *command[4:]] if ours else command, **named)
+
+    monkeypatch.setattr(pool.subprocess, "Popen", threaded_one)
+    assert told(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
+    assert "The fork server has 2 threads and cannot be forked" in capfd.readouterr().err
+    pool.close()
+
+
 _PARENT = """
 import sys
 from app.engine import pool
