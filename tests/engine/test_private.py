@@ -88,7 +88,7 @@ def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(ranks, capfd
             os.kill(ranks[0], signal.SIGKILL)
     assert isinstance(event, Failed)
     assert "One of the 2 processes failed after step" in event.message and "SIGKILL" in event.message
-    assert "No checkpoint had been taken" in event.cure and not capfd.readouterr().err
+    assert "No checkpoint had been saved" in event.cure and not capfd.readouterr().err
 
 
 def test_an_error_of_one_is_told_as_its_own_and_not_as_a_lost_connection(ranks, capfd):

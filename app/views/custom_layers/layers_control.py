@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.builder.catalog.custom import CustomFile, module_name, read_file, read_files, used_in
 from app.project.document import Document
 from app.project.project import Project
-from app.source import layer_files
+from app.source import layer_files, layer_modules
 from app.source.trust import FILE, Trust
 from app.views.project_catalog import LiveCatalog
 from app.views.settings import Settings
@@ -115,7 +115,7 @@ class LayersControl(QObject):
     def note_tried(self) -> None:
         """Remember which files have run to their end here: the next start need not try them in a child process."""
         for one in self.files:
-            if one.trusted and one.file is not None and layer_files.has_run(one.file.sha256):
+            if one.trusted and one.file is not None and layer_modules.has_run(one.file.sha256):
                 self._kept(lambda sha256=one.file.sha256: self.trust.mark_tried(sha256))
 
     # -- what a person does -------------------------------------------------------------------------------------------
