@@ -15,10 +15,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from pytestqt.qtbot import QtBot
+
+if TYPE_CHECKING:
+    from app.views.engine_service import EngineService
 
 THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # of torch; beside others, one each
 PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
@@ -89,6 +93,16 @@ def same_torch() -> Iterator[None]:
         torch.set_grad_enabled(True)
         if torch.are_deterministic_algorithms_enabled():  # a script of a run says so, for all that follows it
             torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def service(qapp) -> Iterator[EngineService]:
+    """Asks the engine of this process, as a window does."""
+    from app.views.engine_service import EngineService
+
+    made = EngineService()
+    yield made
+    made.close()
 
 
 class PatientBot(QtBot):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from app.data.config import DataConfig
 from app.data.sample_counts import held_out
-from app.data.spec import TOKENS, VALUES, SourceSpec
-
-if TYPE_CHECKING:
-    from app.data.preview import Preview
+from app.data.spec import TOKENS, VALUES, Preview, SourceSpec
 
 NAMED = 12
 

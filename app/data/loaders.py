@@ -18,8 +18,9 @@ from torch.utils.data import IterableDataset
 
 from app.data import readers, streams
 from app.data.config import DataConfig
+from app.data.dataset import Dataset
 from app.data.known_sources import DIGITS
-from app.data.own_files import cache, dataset_class
+from app.data.own_files import cache, dataset_class, own_dataset
 from app.data.own_files import readers as file_readers
 from app.data.own_files import survey as surveys
 from app.data.samples import TensorSamples
@@ -29,7 +30,6 @@ from app.data.spec import (
     VALUES,
     DataError,
     DataInfo,
-    Dataset,
     NotDownloaded,
     ReadingStopped,
     SourceSpec,
@@ -301,9 +301,9 @@ def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, lis
 def _own(
     path: Path, name: str, workers: int, timeout: float, watch: Watch, pin: bool | None = None, in_order: bool = False
 ) -> tuple[Any, Any, list[str]]:
-    dataset: Any = dataset_class.make(path, name)
+    dataset: Any = own_dataset.make(path, name)
     if workers and not isinstance(dataset, IterableDataset):
-        dataset = dataset_class.Sent(dataset_class.file_of(path), name)
+        dataset = own_dataset.Sent(dataset_class.file_of(path), name)
     if pin is not None:
         return streams.stream_dataset(dataset, workers, timeout, pin, watch, borrowed)
     return file_readers.read_dataset(dataset, workers, timeout, watch, borrowed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,38 +10,15 @@ import torch
 from torch import Tensor
 
 from app.data.config import DataConfig
+from app.data.dataset import Dataset
 from app.data.readers import as_floats
 from app.data.samples import TensorSamples
 from app.data.sources import Watch, load, look
-from app.data.spec import CLASSES, TOKENS, DataInfo, Dataset, SourceSpec
+from app.data.spec import CLASSES, TOKENS, Preview, SourceSpec
 from app.data.targets import first
 
 SHOWN = 8
 COLUMNS = 4
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The first samples of the training part as a step gets them.
-
-    `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones
-    before their transforms, if there are any; `captions` are the labels, one a sample. `rows` are the first columns
-    of a table, their names first; `texts` are pieces of a text. `low` and `high` are the range of the batch.
-    """
-
-    spec: SourceSpec
-    info: DataInfo
-    shape: tuple[int, ...]
-    dtype: str
-    low: float
-    high: float
-    label_shape: tuple[int, ...]
-    label_dtype: str
-    captions: tuple[str, ...] = ()
-    pictures: tuple[Any, ...] = ()
-    before: tuple[Any, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    texts: tuple[str, ...] = ()
 
 
 def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watch) -> Preview:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS
-from app.data.known_sources import DIGITS, MNIST, SOURCES
+from app.data.known_sources import DIGITS, MNIST, SIZED, SOURCES
 from app.data.own_files import cache
-from app.data.spec import DataError, DataInfo, Dataset, NotDownloaded, SourceSpec
+from app.data.spec import DataError, DataInfo, NotDownloaded, SourceSpec
 from app.data.transform_list import is_random, params_of, shape_after
 
 __all__ = [
-    "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "Dataset", "NotDownloaded", "SourceSpec", "UnknownSource",
+    "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "NotDownloaded", "SourceSpec", "UnknownSource",
     "Watch", "look", "check", "default_root", "is_present", "load", "options_of",
     "spec_of",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    from app.data.dataset import Dataset
 
 # Told of what is read: done, total, and the name of it. What it raises ends the reading.
 Watch = Callable[[int, int, str], None]
@@ -55,7 +58,8 @@ def _base_spec(config: DataConfig) -> SourceSpec:
         if isinstance(found, DataError):
             raise found
         return found or spec
-    return spec.sized(spec, options_of(config)) if spec.sized is not None else spec
+    sized = SIZED.get(spec.key)
+    return sized(spec, options_of(config)) if sized is not None else spec
 
 
 def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:

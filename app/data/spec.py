@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from app.data.samples import Samples, TensorSamples
+import numpy as np
+from numpy.typing import NDArray
+
 from app.util.frozen import FrozenMap
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 
@@ -113,12 +111,12 @@ class SourceSpec:
     validation and test; for data without classes it is their one count. `own_split` means that its authors chose
     `held_out` samples for others to validate with, so that `DataConfig.validation_fraction` is not used.
     `download_bytes` is 0 for data that need no download. `task` is "classes", "values" or "tokens", see
-    `app.training.task.Task`; `label_shape` is the label of one sample. `picks` is "file" or "folder" for a source
-    that reads one of the person's; until it is read its `shape` and `per_class` are empty. `columns` names the values
-    of a table. `sized` works out what the options decide. Once a file is read, `bad` names what of it could not be,
-    `arguments` are those that its reader was called with, and `all_columns` are those that there are to choose from.
-    `as_bytes` says that samples are kept as bytes and become numbers in [0, 1] a batch at a time. Where a sample has
-    several `targets`, task, classes and label are those of the first.
+    `app.training.task.Task`; `label_shape` is the label of one sample. `picks` is "file" or "folder" for a source that
+    reads one of the person's; until it is read its `shape` and `per_class` are empty. `columns` names the values of a
+    table. Once a file is read, `bad` names what of it could not be, `arguments` are those that its reader was called
+    with, and `all_columns` are those that there are to choose from. `as_bytes` says that samples are kept as bytes and
+    become numbers in [0, 1] a batch at a time. Where a sample has several `targets`, task, classes and label are those
+    of the first.
     """
 
     key: str
@@ -138,7 +136,6 @@ class SourceSpec:
     pattern: str = ""
     columns: tuple[str, ...] = ()
     options: tuple[Option, ...] = ()
-    sized: Callable[[SourceSpec, Mapping[str, Any]], SourceSpec] | None = None
     notes: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
     arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
@@ -197,49 +194,24 @@ class DataInfo:
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """The training, validation and test samples of a run."""
+class Preview:
+    """The first samples of the training part as a step gets them.
 
-    train: Samples
-    val: Samples
-    test: Samples
+    `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones
+    before their transforms, if there are any; `captions` are the labels, one a sample. `rows` are the first columns
+    of a table, their names first; `texts` are pieces of a text. `low` and `high` are the range of the batch.
+    """
+
+    spec: SourceSpec
     info: DataInfo
-
-    def to(self, device: str) -> Dataset:
-        """Return the same data on another device; nothing is copied if already there."""
-        return Dataset(self.train.to(device), self.val.to(device), self.test.to(device), self.info)
-
-    def batch(self, size: int) -> tuple[Tensor, Tensor]:
-        """The first `size` training samples and their labels as a step gets them, for looking inside.
-
-        What is drawn for them leaves no trace in the generators.
-        """
-        import torch
-
-        from app.util.rng import borrowed
-
-        with borrowed():
-            return next(self.train.batches([torch.arange(min(size, len(self.train)))]))
-
-    # Of data that lie on the device as they are.
-
-    @property
-    def train_inputs(self) -> Tensor:
-        return _tensors(self.train).inputs
-
-    @property
-    def train_labels(self) -> Tensor:
-        return _tensors(self.train).labels
-
-    @property
-    def val_inputs(self) -> Tensor:
-        return _tensors(self.val).inputs
-
-    @property
-    def val_labels(self) -> Tensor:
-        return _tensors(self.val).labels
-
-
-def _tensors(samples: Samples) -> TensorSamples:
-    assert isinstance(samples, TensorSamples)
-    return samples
+    shape: tuple[int, ...]
+    dtype: str
+    low: float
+    high: float
+    label_shape: tuple[int, ...]
+    label_dtype: str
+    captions: tuple[str, ...] = ()
+    pictures: tuple[NDArray[np.uint8], ...] = ()
+    before: tuple[NDArray[np.uint8], ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    texts: tuple[str, ...] = ()

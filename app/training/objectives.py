@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from app.data.spec import VALUES, DataInfo, Dataset, TargetInfo
+from app.data.dataset import Dataset
+from app.data.spec import VALUES, DataInfo, TargetInfo
 from app.source.generated import Source
 from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.training.job import Job, JobError

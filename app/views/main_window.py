@@ -113,6 +113,7 @@ class MainWindow(QMainWindow):
         self.selection = Selection(self)
         self.network_selection = NetworkSelection(self.selection, self.place, self)
         self.background = Background(self)
+        self.engine = EngineService(self)
         self.housekeeping = Housekeeping(self)
         self.engine = EngineService(self)
         self.live = Live(self.document, self.background, self.engine, self.catalog, self.place, self)

@@ -209,7 +209,6 @@ class PageLinks(QObject):
 
     def close(self) -> None:
         """What the later pages keep is let go of: the window closes."""
-        self._window.training_form.data.close_reader()
         self._window.tape_control.close()
 
     # -- words --------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
@@ -14,28 +16,30 @@ from pytestqt.qtbot import QtBot
 from app.data import description
 from app.data.config import DataConfig
 from app.data.own_files import dataset_class
+from app.data.preview import preview
 from app.data.sources import SOURCES
+from app.engine.client import shared
 from app.project.project import Project
 from app.source import layer_files
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.training.form.columns_table import INPUT, LEFT_OUT, TARGET
-from app.views.training.form.data_section import DataSection
+from app.views.training.form.data_section import BATCH, DataSection
 from app.views.ui import theme
 from tests.data.test_files import BAD, TABLE, pictures
 
 
 @pytest.fixture
-def section(qtbot: QtBot, qapp) -> Iterator[DataSection]:
+def section(qtbot: QtBot, qapp, service: EngineService) -> DataSection:
     """The section on a project that takes what is chosen."""
     theme.apply(qapp, "dark")
-    made = DataSection()
+    made = DataSection(service)
     qtbot.addWidget(made)
     made.chosen.connect(lambda config, _words, _merge: made.show_config(config))
     made.resize(320, 900)
     made.show_config(DataConfig())
     made.show()
-    yield made
-    made.close_reader()
+    return made
 
 
 def settled(qtbot: QtBot, section: DataSection) -> None:
@@ -173,6 +177,73 @@ def test_a_dataset_class_waits_until_its_file_is_trusted(qtbot, section, tmp_pat
     section.show_config(section._config)
     settled(qtbot, section)
     assert "30 samples of 3 float32, 3 classes" in section.state.text() and not section.trust.isVisible()
+
+
+SLOW = """\
+import time
+from pathlib import Path
+
+import torch
+from torch.utils.data import Dataset
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, number):
+        Path("{folder}/begun").touch()
+        while number > 3 and not Path("{folder}/gate").exists():
+            time.sleep(0.01)
+        return torch.full((3,), float(number)), number % 3
+"""
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> DataConfig:
+    """Data that are read once there is a file “gate” in the folder, and put a file “begun” there."""
+    (tmp_path / "slow.py").write_text(SLOW.format(folder=tmp_path))
+    layer_files.allow(dataset_class.file_of(tmp_path / "slow.py").sha256, tried=True)
+    return DataConfig("file.dataset", path=str(tmp_path / "slow.py"))
+
+
+def begun(qtbot: QtBot, folder: Path) -> None:
+    qtbot.waitUntil((folder / "begun").exists)
+    (folder / "begun").unlink()
+
+
+def test_a_reading_is_stopped_and_begun_again(qtbot, section, slow, tmp_path):
+    section.show_config(slow)
+    begun(qtbot, tmp_path)
+    qtbot.mouseClick(section.stop, Qt.MouseButton.LeftButton)
+    assert section.state.text() == "Reading was stopped. Show a batch to restart it."
+    assert not section.bar.isVisible()
+    (tmp_path / "gate").touch()
+    qtbot.mouseClick(section.show_batch, Qt.MouseButton.LeftButton)
+    settled(qtbot, section)
+    assert "30 samples of 3 float32, 3 classes" in section.state.text() and section.batch.isVisible()
+
+
+def test_an_engine_that_ends_while_it_reads_is_said_and_the_next_reads(qtbot, section, slow, tmp_path):
+    section.show_config(slow)
+    begun(qtbot, tmp_path)
+    os.kill(shared().pid, signal.SIGKILL)
+    settled(qtbot, section)
+    assert "SIGKILL" in section.state.text() and section.state.text().count(".") == 1
+    (tmp_path / "gate").touch()
+    qtbot.mouseClick(section.show_batch, Qt.MouseButton.LeftButton)
+    settled(qtbot, section)
+    assert "30 samples of 3 float32, 3 classes" in section.state.text()
+
+
+def test_what_the_engine_shows_is_what_is_read_here(qtbot, section, tmp_path):
+    config = pictures(tmp_path)
+    section.show_config(config)
+    settled(qtbot, section)
+    there, here = section.batch.preview, preview(config, None, BATCH, lambda *_: None)
+    assert (there.spec, there.info, there.shape, there.captions) == (here.spec, here.info, here.shape, here.captions)
+    assert (there.low, there.high) == (here.low, here.high)
+    assert all(map(np.array_equal, there.pictures, here.pictures))
 
 
 def test_net_and_data_stand_side_by_side_with_a_cure(qtbot, section):

@@ -108,11 +108,11 @@ def test_a_table_of_several_targets_wants_to_know_which(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def form(qtbot: Any) -> Any:
+def form(qtbot: Any, service: Any) -> Any:
     background = Background()
 
     def make(project: Project) -> TrainingForm:
-        made = TrainingForm(Document(project), background)
+        made = TrainingForm(Document(project), service, background)
         qtbot.addWidget(made)
         made.set_devices(())
         made.resize(340, 900)

@@ -19,6 +19,7 @@ from app.training.config import Choice
 from app.training.registry import LOSSES, OPTIMIZERS
 from app.training.setup.devices import Device
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.settings import RECENT_FILES, Settings
 from app.views.training.form.settings_form import ChoiceSection, TrainingForm
 from app.views.ui.background import Background
@@ -32,9 +33,9 @@ def document() -> Document:
 
 
 @pytest.fixture
-def form(qtbot: QtBot, document: Document) -> Iterator[TrainingForm]:
+def form(qtbot: QtBot, document: Document, service: EngineService) -> Iterator[TrainingForm]:
     background = Background()
-    view = TrainingForm(document, background)
+    view = TrainingForm(document, service, background)
     qtbot.addWidget(view)
     view.resize(304, 1400)
     with qtbot.waitExposed(view):

@@ -1,6 +1,7 @@
 """Cache of the user's files, valid until they are modified.
 
-Looking is quick (a stat for each file or folder); reading is done by `app.data.loaders`, off the window's thread.
+Looking is quick (a stat for each file or folder); reading is done by `app.data.loaders`, in an engine, and what it
+found out goes to the window as a Fact.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.data.config import DataConfig
@@ -36,6 +38,27 @@ def remember(key: Hashable, found: SourceSpec | DataError) -> None:
         _facts[key] = found
         while len(_facts) > REMEMBERED:
             _facts.popitem(last=False)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What one process found out of a person's files, for another to know."""
+
+    key: Hashable
+    found: SourceSpec | DataError
+
+
+def fact(config: DataConfig) -> Fact | None:
+    """What is known here of the files of a config as they are now."""
+    key = key_of(config)
+    with _LOCK:
+        return Fact(key, _facts[key]) if key in _facts else None
+
+
+def learn(fact: Fact | None) -> None:
+    """Know what another process found out."""
+    if fact is not None:
+        remember(fact.key, fact.found)
 
 
 def _stamp(path: str) -> Hashable:

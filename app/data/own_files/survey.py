@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.data.own_files import dataset_class
+from app.data.own_files import dataset_class, own_dataset
 from app.data.spec import CLASSES, TOKENS, VALUES, DataError, TargetInfo
 from app.util import tensor_files
 from app.util.frozen import FrozenMap
@@ -362,9 +362,9 @@ def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:
 
 def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
     """Select the Dataset class of a trusted file. Raises DataError."""
-    name = dataset_class.class_name(path, options["dataset"])
+    name = own_dataset.class_name(path, options["dataset"])
     arguments = {"name": name, "workers": options["workers"], "timeout": options["timeout"]}
-    in_order = dataset_class.is_iterable(path, name)
+    in_order = own_dataset.is_iterable(path, name)
     notes = (_WITHOUT_WORKERS,) if in_order and options["workers"] else ()
     if options["keep"] == "memory":
         return Survey(arguments, notes=notes)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.autograd.batch import TrainingBatch
-    from app.data.sources import Dataset
+    from app.data.dataset import Dataset
 
 
 @lru_cache(maxsize=1)

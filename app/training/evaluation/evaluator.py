@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.data.sources import Dataset, load
+from app.data.dataset import Dataset
+from app.data.sources import load
 from app.source.compiled import make_module
 from app.training.evaluation.result import Evaluation
 from app.training.job import Job, JobError, check_input, check_numbers

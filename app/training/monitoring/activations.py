@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.data.sources import Dataset, load
+from app.data.dataset import Dataset
+from app.data.sources import load
 from app.training.job import Job, check_input
 from app.training.monitoring.live_model import Live
 from app.training.monitoring.snapshots import Channels, activations, filters

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from app.data.sources import Dataset
+from app.data.dataset import Dataset
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:

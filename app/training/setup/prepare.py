@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from app.data.sources import Dataset, Watch, load
+from app.data.dataset import Dataset
+from app.data.sources import Watch, load
 from app.training.job import Job, check_input
 from app.training.objectives import prepared, task_of
 from app.training.setup.class_weights import weigh_classes

@@ -17,6 +17,7 @@ from app.training.config import Choice, Group, Schedule, TrainingConfig
 from app.training.registry import SCHEDULERS
 from app.training.setup.devices import Device
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.picker import Picker
 from app.views.training.form.settings_form import TrainingForm
 from app.views.ui.background import Background
@@ -33,9 +34,9 @@ def document() -> Document:
 
 
 @pytest.fixture
-def form(qtbot: QtBot, document: Document) -> Iterator[TrainingForm]:
+def form(qtbot: QtBot, document: Document, service: EngineService) -> Iterator[TrainingForm]:
     background = Background()
-    view = TrainingForm(document, background)
+    view = TrainingForm(document, service, background)
     qtbot.addWidget(view)
     view.resize(304, 1600)
     with qtbot.waitExposed(view):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.data.spec import Preview
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.painting import start
-
-if TYPE_CHECKING:
-    from app.data.preview import Preview
 
 CELL, GAP, CAPTION, LINE = 60, 8, 16, 18
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
@@ -13,12 +13,13 @@ from app.data import description
 from app.data.config import DataConfig, Transform
 from app.data.own_files import dataset_class
 from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
-from app.data.spec import VALUES, ReadingStopped, SourceSpec
+from app.data.spec import VALUES, Preview, ReadingStopped, SourceSpec
 from app.data.transform_list import is_random
 from app.preflight import synthetic_data
 from app.training.job import JobError, check_data
 from app.training.registry import Param
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import same
 from app.views.training.form.batch_view import BatchView
@@ -30,9 +31,6 @@ from app.views.ui.background import Failure
 from app.views.ui.number_text import grouped_digits, megabytes
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
-
-if TYPE_CHECKING:
-    from app.data.preview import Preview
 
 _SPLIT = (
     Param("validation_fraction", "float", DataConfig.validation_fraction, minimum=0,
@@ -68,15 +66,16 @@ class DataSection(Section):
     facts_changed = Signal()
     trust_requested = Signal(str)  # the path of a file that is to be looked at before anything of it runs
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Data", parent=parent)
         self._root: Path = default_root()
         self._config = DataConfig()
         self._asked: DataConfig | None = None
+        self._failed: DataConfig | None = None  # what could not be read for another reason than the files
         self.synthetic: FrozenMap[str, Any] | None = None  # options of synthetic data that fit the net
         self._options_of = ""
         self.options: ParamForm | None = None
-        self.reader = DataReader(self)
+        self.reader = DataReader(engine, self)
         self.reader.read.connect(self._read)
         self.reader.progress.connect(self._progress)
         self.source = ChoiceField([(key, spec.label) for key, spec in SOURCES.items()], pairs=True)
@@ -174,8 +173,11 @@ class DataSection(Section):
         self._show_transforms(bare)
         if waits and not problem:
             self.state.setText(f"{Path(config.path).name} is not trusted yet, so none of its code was run.")
-        elif bare is not None and bare.picks and config.path and spec is not None and not spec.is_read and not problem:
+        elif self._is_to_be_read(bare, spec) and not problem and config != self._failed:
             self.look()
+
+    def _is_to_be_read(self, bare: SourceSpec | None, spec: SourceSpec | None) -> bool:
+        return bare is not None and bool(bare.picks and self._config.path) and spec is not None and not spec.is_read
 
     def _known(self) -> tuple[SourceSpec | None, str]:
         """What is known of the data, and why they cannot be used."""
@@ -322,19 +324,15 @@ class DataSection(Section):
     # --- Reading
 
     def look(self) -> None:
-        """Read the data beside the window and show a batch of them."""
+        """Have the engine read the data and show a batch of them."""
         if self._asked == self._config and self.reader.busy:
             return
-        self._asked = self._config
+        self._asked, self._failed = self._config, None
         self.reader.ask(self._config, self._root, BATCH)
         self.show_batch.hide()
         self.bar.setRange(0, 0)
         self.bar.show()
         self.stop.show()
-
-    def close_reader(self) -> None:
-        """Before the window goes."""
-        self.reader.close()
 
     def _progress(self, done: int, total: int, name: str) -> None:
         self.bar.setRange(0, max(total, 1))
@@ -354,6 +352,8 @@ class DataSection(Section):
             self.show_batch.show()
             self.state.setText("Reading was stopped. Show a batch to restart it.")
             return
+        if failed and not isinstance(answer.error, DataError):
+            self._failed = config  # what ended the engine may end it again
         self.show_config(config)
         if not failed:
             self.batch.show_preview(answer)

@@ -22,6 +22,7 @@ from app.training import registry
 from app.training.config import TrainingConfig
 from app.training.job import Job, JobError, check_numbers
 from app.training.registry import OPTIMIZERS
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.evaluation.metrics_section import MetricsSection
 from app.views.training.form import settings_fields
@@ -124,14 +125,16 @@ class TrainingForm(QWidget):
     download_requested = Signal(str)
     asked = Signal(str)
 
-    def __init__(self, document: Document, background: Background, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, document: Document, engine: EngineService, background: Background, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._document = document
         reason = "It keeps the settings it was started with. Edits here apply to the next run."
         self.running = Banner("info", "A run is in progress", reason)
         self.live_rate = LiveRate()
         self._banner = QWidget()
-        self.data = DataSection()
+        self.data = DataSection(engine)
         self.run = RunSection()
         self.loss = LossSection(background)
         self.optimizer = ChoiceSection(

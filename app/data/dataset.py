@@ -1,0 +1,60 @@
+"""What was read of a source of data: the samples that a run learns from, and those that are held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.data.samples import Samples, TensorSamples
+from app.data.spec import DataInfo
+from app.util.rng import borrowed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The training, validation and test samples of a run."""
+
+    train: Samples
+    val: Samples
+    test: Samples
+    info: DataInfo
+
+    def to(self, device: str) -> Dataset:
+        """Return the same data on another device; nothing is copied if already there."""
+        return Dataset(self.train.to(device), self.val.to(device), self.test.to(device), self.info)
+
+    def batch(self, size: int) -> tuple[Tensor, Tensor]:
+        """The first `size` training samples and their labels as a step gets them, for looking inside.
+
+        What is drawn for them leaves no trace in the generators.
+        """
+        import torch
+
+        with borrowed():
+            return next(self.train.batches([torch.arange(min(size, len(self.train)))]))
+
+    # Of data that lie on the device as they are.
+
+    @property
+    def train_inputs(self) -> Tensor:
+        return _tensors(self.train).inputs
+
+    @property
+    def train_labels(self) -> Tensor:
+        return _tensors(self.train).labels
+
+    @property
+    def val_inputs(self) -> Tensor:
+        return _tensors(self.val).inputs
+
+    @property
+    def val_labels(self) -> Tensor:
+        return _tensors(self.val).labels
+
+
+def _tensors(samples: Samples) -> TensorSamples:
+    assert isinstance(samples, TensorSamples)
+    return samples

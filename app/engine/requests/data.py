@@ -1,0 +1,40 @@
+"""What is asked of data: to read them, and to look at a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from app.data.config import DataConfig
+from app.data.own_files.cache import Fact
+from app.data.spec import DataError, Preview
+from app.engine.protocol import Request
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How far a reading is: so many of `total`, and the name of what is read."""
+
+    done: int
+    total: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """A batch, or why there is none, and what is known of a person's files from now on."""
+
+    preview: Preview | None
+    error: DataError | None
+    fact: Fact | None
+
+
+@dataclass(frozen=True)
+class ReadData(Request[Read]):
+    """Read data and look at the first `batch` samples; says Reading meanwhile."""
+
+    lane: ClassVar[str] = "data"
+    config: DataConfig
+    root: Path
+    batch: int
