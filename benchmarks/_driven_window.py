@@ -22,7 +22,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QPoint, QPointF, Qt, QTimer
 from PySide6.QtTest import QTest
 
-from app.project.journal import Entry, Journal
+from app.project.journal import Journal, JournalEntry
 from app.project.project import Project
 from app.views import app
 from app.views.main_window import MainWindow
@@ -208,7 +208,7 @@ def main() -> int:
     DrivenWindow.file = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     write, clear = Journal.write, Journal.clear
 
-    def told(self: Journal, entry: Entry) -> None:
+    def told(self: Journal, entry: JournalEntry) -> None:
         tell("journal", digest(entry.project))
         write(self, entry)
         tell("journalled", digest(entry.project))

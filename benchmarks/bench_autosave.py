@@ -20,7 +20,7 @@ from PySide6.QtCore import QCoreApplication
 
 from app.builder.graph import Edge, Node
 from app.project import file
-from app.project.journal import Entry
+from app.project.journal import JournalEntry
 from app.project.journal_writer import JournalWriter
 from app.project.project import Project
 from app.util.frozen import FrozenMap
@@ -64,7 +64,7 @@ def main() -> None:
         writer = JournalWriter(Path(folder), lambda _written: None)
 
         def autosave() -> Callable[[], bool]:
-            writer.put(Entry(project, None, None, datetime.now().astimezone()))
+            writer.put(JournalEntry(project, None, None, datetime.now().astimezone()))
             return lambda: writer.flush(0)
 
         def counting() -> Callable[[], bool]:

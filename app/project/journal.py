@@ -40,7 +40,7 @@ class NewerJournal(JournalError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """What a journal holds: a project, and where it belongs.
 
     `file` is None for a project that was never saved; `on_disk` is the digest of the file that was changed.
@@ -81,7 +81,7 @@ class _Note(msgspec.Struct):
 _headers, _notes = msgspec.json.Decoder(_Header), msgspec.json.Decoder(_Note)
 
 
-def encode(entry: Entry) -> bytes:
+def encode(entry: JournalEntry) -> bytes:
     """The bytes of a journal: a line about the project, then the project as in a file, with whole paths."""
     data = project_file.dumps(entry.project)
     header = _Header(
@@ -97,7 +97,7 @@ def encode(entry: Entry) -> bytes:
     return msgspec.json.encode(header) + b"\n" + data
 
 
-def decode(data: bytes) -> Entry:
+def decode(data: bytes) -> JournalEntry:
     """What a journal holds. Raises JournalError, or NewerJournal for one of a newer version."""
     line, _, rest = data.partition(b"\n")
     try:
@@ -117,7 +117,7 @@ def decode(data: bytes) -> Entry:
     except ProjectFileError as error:
         raise JournalError(f"Its project cannot be read: {error}.") from error
     file = Path(header.file) if header.file else None
-    return Entry(project, file, header.on_disk or None, saved, tuple(map(Path, header.runs)), header.era)
+    return JournalEntry(project, file, header.on_disk or None, saved, tuple(map(Path, header.runs)), header.era)
 
 
 class Journal:
@@ -138,7 +138,7 @@ class Journal:
     def path(self) -> Path:
         return self.folder / f"{self._id}{JOURNAL}"
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: JournalEntry) -> None:
         """Keep this in the place of what was kept before, whole or not at all."""
         self._hold()
         data = encode(entry)
@@ -203,7 +203,7 @@ class Found:
 
     path: Path
     lock: file_lock.Lock
-    entry: Entry | None
+    entry: JournalEntry | None
     problem: str = ""
 
     @property
@@ -277,7 +277,7 @@ def open_one(path: Path) -> Found:
         raise
 
 
-def _read(path: Path) -> Entry:
+def _read(path: Path) -> JournalEntry:
     with path.open("rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
@@ -312,7 +312,7 @@ def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[
     return Found(path, lock, entry)
 
 
-def _is_saved(entry: Entry, note: _Note) -> bool:
+def _is_saved(entry: JournalEntry, note: _Note) -> bool:
     """Whether the file has what is kept, or something newer of the same window."""
     with contextlib.suppress(OSError, ProjectFileError):
         if note.digest and entry.era <= note.era and project_file.digest(Path(note.file)) == note.digest:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from app.project.journal import Entry, Found, Journal
+from app.project.journal import Found, Journal, JournalEntry
 from app.util import gc_pause
 
 
@@ -26,13 +26,13 @@ class JournalWriter:
     def __init__(self, folder: Path, told: Callable[[Written], object]) -> None:
         self.journal = Journal(folder)
         self._told = told
-        self._state: Entry | None = None
+        self._state: JournalEntry | None = None
         self._found: Found | None = None
         self._waiting = self._adopting = self._leaving = self._busy = False
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def put(self, entry: Entry | None) -> None:
+    def put(self, entry: JournalEntry | None) -> None:
         """Have this kept, None for nothing, instead of what waits to be."""
         with self._wake:
             if entry is None and self._thread is None:
@@ -82,7 +82,7 @@ class JournalWriter:
             if written is not None:
                 self._told(written)
 
-    def _carry_out(self, found: Found | None, state: Entry | None, waiting: bool) -> Written | None:
+    def _carry_out(self, found: Found | None, state: JournalEntry | None, waiting: bool) -> Written | None:
         try:
             if found is not None:
                 self.journal.adopt(found)

@@ -22,7 +22,7 @@ KEY = "library."  # before the name of a block that is offered and not in the pr
 
 
 @dataclass(frozen=True)
-class Entry:
+class LibraryEntry:
     """One block of the library: its file, and it with all that it contains."""
 
     name: str
@@ -43,10 +43,10 @@ class Entry:
 class Library:
     """What a folder offers. `unread` tells of files that are no blocks: (file, why)."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LibraryEntry, ...] = ()
     unread: tuple[tuple[Path, str], ...] = ()
 
-    def __getitem__(self, key: str) -> Entry:
+    def __getitem__(self, key: str) -> LibraryEntry:
         return next(entry for entry in self.entries if entry.key == key)
 
     def __contains__(self, key: object) -> bool:
@@ -55,7 +55,7 @@ class Library:
 
 def read(folder: Path) -> Library:
     """The blocks in a folder, by name; no folder is an empty library. Files that cannot be read are told of."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, LibraryEntry] = {}
     unread: list[tuple[Path, str]] = []
     try:
         files = _files(folder) if folder.is_dir() else []
@@ -81,12 +81,12 @@ def _files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob(f"*{SUFFIX}") if not project_file.is_backup(file))
 
 
-def _entries(file: Path) -> list[Entry]:
+def _entries(file: Path) -> list[LibraryEntry]:
     """The block that a file is called after, else every block in it that no other contains."""
     project = project_file.read(file)
     within = {inner for name in project.blocks for inner in contained(name, project.blocks)}
     names = [project.name] if project.name in project.blocks else [n for n in project.blocks if n not in within]
-    return [Entry(name, file, with_contents(project.blocks, name)) for name in names]
+    return [LibraryEntry(name, file, with_contents(project.blocks, name)) for name in names]
 
 
 def with_contents(blocks: Blocks, name: str) -> Blocks:
@@ -107,7 +107,7 @@ def save(project: Whole, name: str, folder: Path) -> Path:
     return path
 
 
-def take(project: W, entry: Entry) -> tuple[W, str]:
+def take(project: W, entry: LibraryEntry) -> tuple[W, str]:
     """Put a block of the library, and what it contains, into a project; returns the name that it has there.
 
     One that is in the project already, the same in all parts, is that one; where another has its name it gets a fresh

@@ -19,7 +19,7 @@ MOST = 500
 LONGEST_KEPT, MOST_KEPT = 200_000, 50
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TrustRecord(msgspec.Struct, frozen=True):
     """One trusted text: where the file was, and when it was trusted (UTC).
 
     `tried` says that its first import has come to its end here. `text` is kept for the newest files alone.
@@ -59,10 +59,10 @@ class Trust:
     def is_trusted(self, sha256: str) -> bool:
         return sha256 in self._entries
 
-    def entry(self, sha256: str) -> Entry | None:
+    def entry(self, sha256: str) -> TrustRecord | None:
         return self._entries.get(sha256)
 
-    def before(self, path: str | Path) -> Entry | None:
+    def before(self, path: str | Path) -> TrustRecord | None:
         """What was trusted last of the file at a path, for showing what changed since; None if nothing or no text."""
         found = [entry for entry in self._entries.values() if entry.path == str(path) and entry.text]
         return found[-1] if found else None
@@ -74,7 +74,7 @@ class Trust:
         when = datetime.now(UTC).isoformat(timespec="seconds")
         kept = self._read()
         kept.pop(file.sha256, None)  # the newest stands last
-        self._keep({**kept, file.sha256: Entry(file.sha256, file.path, when, False, text)})
+        self._keep({**kept, file.sha256: TrustRecord(file.sha256, file.path, when, False, text)})
 
     def revoke(self, sha256: str) -> None:
         """Ask again from now on. Raises OSError if that cannot be kept."""
@@ -87,21 +87,21 @@ class Trust:
         if known is not None and not known.tried and sha256 in (kept := self._read()):
             self._keep({**kept, sha256: msgspec.structs.replace(known, tried=True)})
 
-    def _keep(self, kept: dict[str, Entry]) -> None:
+    def _keep(self, kept: dict[str, TrustRecord]) -> None:
         newest = list(kept.values())[-MOST:]
         for number, entry in enumerate(newest[:-MOST_KEPT]):
             newest[number] = msgspec.structs.replace(entry, text="")
         self._entries = {entry.sha256: entry for entry in newest}
         self._write(newest)
 
-    def _read(self) -> dict[str, Entry]:
+    def _read(self) -> dict[str, TrustRecord]:
         try:
-            entries = msgspec.json.decode(self.file.read_bytes(), type=list[Entry])
+            entries = msgspec.json.decode(self.file.read_bytes(), type=list[TrustRecord])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
         return {entry.sha256: entry for entry in entries}
 
-    def _write(self, entries: list[Entry]) -> None:
+    def _write(self, entries: list[TrustRecord]) -> None:
         """Whole or not at all."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         data = msgspec.json.format(msgspec.json.encode(entries), indent=1)

@@ -18,7 +18,7 @@ import pytest
 from app.builder.graph import Node
 from app.project import file as project_file
 from app.project import file_lock, journal
-from app.project.journal import Entry, Journal, JournalError, NewerJournal
+from app.project.journal import Journal, JournalEntry, JournalError, NewerJournal
 from app.project.journal_writer import JournalWriter, Written
 from app.project.project import Project
 from app.project.weights import files
@@ -33,13 +33,13 @@ import os, signal, sys
 from datetime import datetime
 from pathlib import Path
 from app.project import file_lock; from app.util import leftovers
-from app.project.journal import Entry, Journal
+from app.project.journal import JournalEntry, Journal
 from app.project.project import Project
 folder, file = Path(sys.argv[1]), Path(sys.argv[2])
 kept = Journal(folder)
 kept.note_open(file_lock.lock_beside(file))
 lock = file_lock.mark_open(file)
-kept.write(Entry(Project("edited"), file, "0" * 64, datetime.now().astimezone()))
+kept.write(JournalEntry(Project("edited"), file, "0" * 64, datetime.now().astimezone()))
 leftovers.new_file(folder).write_text("cut")
 leftovers.new_file(file.parent).write_text("cut")
 print("kept", flush=True)
@@ -47,11 +47,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def entry(project: Project = DIGITS, file: Path | None = None, on_disk: str | None = None) -> Entry:
-    return Entry(project, file, on_disk, NOW)
+def entry(project: Project = DIGITS, file: Path | None = None, on_disk: str | None = None) -> JournalEntry:
+    return JournalEntry(project, file, on_disk, NOW)
 
 
-def crashed(folder: Path, one: Entry) -> Path:
+def crashed(folder: Path, one: JournalEntry) -> Path:
     """A journal of a window that is gone."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{len(list(folder.iterdir()))}.journal"
@@ -62,7 +62,7 @@ def crashed(folder: Path, one: Entry) -> Path:
 def test_what_is_kept_comes_back_whole(tmp_path: Path) -> None:
     start = StartWeights("/data/w.safetensors", "a" * 64, (), "w.pt")
     project = project_file.with_start(replace(DIGITS, notes="n\nm", layer_files=("/home/me/l.py",)), start)
-    one = Entry(project, tmp_path / "a b.tape", "f" * 64, NOW, (tmp_path / "0001", tmp_path / "0002"), 7)
+    one = JournalEntry(project, tmp_path / "a b.tape", "f" * 64, NOW, (tmp_path / "0001", tmp_path / "0002"), 7)
     assert journal.decode(journal.encode(one)) == one
     assert journal.decode(journal.encode(entry())) == entry()
 
@@ -266,7 +266,7 @@ def test_the_writer_says_what_the_disk_refuses_and_goes_on(tmp_path: Path) -> No
 def test_of_two_states_that_wait_only_the_newer_is_written(tmp_path: Path, monkeypatch) -> None:
     written, go_on, begun = [], threading.Event(), threading.Event()
 
-    def slowly(_self: Journal, one: Entry) -> None:
+    def slowly(_self: Journal, one: JournalEntry) -> None:
         begun.set()
         go_on.wait(60)
         written.append(one.project.name)

@@ -571,7 +571,7 @@ def read():
     together.wait()
     project = project_file.read(path)
     project_file.version_of(path)
-    journal.decode(journal.encode(journal.Entry(project, None, None, journal.datetime.now())))
+    journal.decode(journal.encode(journal.JournalEntry(project, None, None, journal.datetime.now())))
 
 threads = [threading.Thread(target=read) for _ in range(4)]
 for thread in threads: thread.start()

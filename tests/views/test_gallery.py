@@ -22,7 +22,7 @@ from app.views.gallery.cards import PICTURE
 from app.views.gallery.gallery import GalleryDialog
 from app.views.ui import theme, thumbnails
 from app.views.ui.background import Background
-from app.views.ui.thumbnails import AT_ONCE, Thumbnails, Wanted, growing
+from app.views.ui.thumbnails import AT_ONCE, ThumbnailRequest, Thumbnails, growing
 from tests.support.builder_nets import chain
 
 
@@ -100,7 +100,7 @@ def test_a_drawing_grows_a_few_nodes_or_wires_at_a_time_and_is_whole_in_the_end(
 def test_pictures_are_painted_in_turns_and_kept(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thumbnails, "BUDGET", 0.0)  # one piece a turn at most
     painter = Thumbnails(QSize(120, 60))
-    wanted = Wanted("picture", Project("a", chain(6)), catalog())
+    wanted = ThumbnailRequest("picture", Project("a", chain(6)), catalog())
     with qtbot.waitSignal(painter.made) as made:
         painter.ask(wanted)
         assert made.signal_triggered is False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.dimensions.calls import Origin, Told
+from app.builder.dimensions.calls import Origin, SizeNote
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Size, TensorType
@@ -21,21 +21,21 @@ MOST = 4096  # ways that are remembered
 
 
 @dataclass(frozen=True)
-class Way:
+class FollowedSize:
     """A dimension followed through the inside of a block: the last call that changes it, None if none does; then the
     input node that it goes back to and the dimension there, None if a parameter sets it."""
 
-    told: Told | None
+    told: SizeNote | None
     entered: tuple[Node, int] | None
 
 
 # Repetitions and equal instances share what is known of their insides; the values keep the ids from being given anew.
-_FOLLOWED: dict[tuple[int, int, int, int], tuple[Block, Inside, Way | None]] = {}
+_FOLLOWED: dict[tuple[int, int, int, int], tuple[Block, Inside, FollowedSize | None]] = {}
 
 
 def through(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int, size: Size
-) -> Told | None:
+) -> SizeNote | None:
     """How a dimension of a block's output comes about; None where its inside does not tell."""
     spec = catalog.of(graph, graph.nodes[node])
     result, block = analysis.results.get(node), spec.definition
@@ -59,16 +59,16 @@ def through(
     return None
 
 
-def _said(told: Told | None, spec: OpSpec, source: Origin | None, size: Size, giver: str) -> Told | None:
+def _said(told: SizeNote | None, spec: OpSpec, source: Origin | None, size: Size, giver: str) -> SizeNote | None:
     if told is not None:
-        return Told(told.formula, told.words, source)
+        return SizeNote(told.formula, told.words, source)
     if source is None:
         return None
     symbol = Symbol("x", f"dim {source.dimension} of {giver}", size)
-    return Told(Formula("x", (symbol,)), f"Nothing in {spec.label} changes it.", source)
+    return SizeNote(Formula("x", (symbol,)), f"Nothing in {spec.label} changes it.", source)
 
 
-def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> Way | None:
+def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> FollowedSize | None:
     """One dimension of an output of a block back to an input of it, or to the parameter that sets it."""
     key = (id(block), id(inside), output, dimension)
     kept = _FOLLOWED.get(key)
@@ -79,28 +79,28 @@ def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimen
     return kept[2]
 
 
-def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> Way | None:
+def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> FollowedSize | None:
     from app.builder.dimensions.dimensions import explain_dimension
 
     graph, known = block.graph, _known(block, inside)
     ends = block.outputs
     if output >= len(ends):
         return None
-    told: Told | None = None
+    told: SizeNote | None = None
     spot = Origin(ends[output].id, 0, dimension)
     seen: set[Origin] = set()
     while spot not in seen:
         seen.add(spot)
         here = graph.nodes[spot.node]
         if here.op == "input":
-            return Way(told, (here, spot.dimension))
+            return FollowedSize(told, (here, spot.dimension))
         story = explain_dimension(graph, catalog, known, spot.node, spot.output, spot.dimension)
         if story is None or story.formula is None:
             return None
         if told is None and _size(known, story.source) != story.result:
-            told = Told(story.formula, f"{here.name} in {block.name}: {story.words}")
+            told = SizeNote(story.formula, f"{here.name} in {block.name}: {story.words}")
         if story.source is None:
-            return Way(told, None)
+            return FollowedSize(told, None)
         spot = story.source
     return None
 

@@ -1,4 +1,4 @@
-"""What the rules for sizes are given, a call with what arrives, and what they answer: one `Told` a dimension."""
+"""What the rules for sizes are given, a call with what arrives, and what they answer: one `SizeNote` a dimension."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Told:
+class SizeNote:
     """How one dimension of an output comes about."""
 
     formula: Formula
@@ -77,19 +77,20 @@ class Told:
     source: Origin | None = None
 
 
-Rule = Callable[[Call], tuple[Told, ...]]
+Rule = Callable[[Call], tuple[SizeNote, ...]]
 
 
-def kept(arrived: Arrived, dimension: int, words: str = "") -> Told:
+def kept(arrived: Arrived, dimension: int, words: str = "") -> SizeNote:
     """A dimension that is what it was."""
     size = arrived.shape[dimension]
     formula = Formula("x", (arrived.symbol("x", dimension),))
-    return Told(formula, words or (BATCH if size == Dim(1) else "Passes through unchanged."), arrived.origin(dimension))
+    words = words or (BATCH if size == Dim(1) else "Passes through unchanged.")
+    return SizeNote(formula, words, arrived.origin(dimension))
 
 
-def set_by(meaning: str, value: Size, words: str = "", source: Origin | None = None) -> Told:
+def set_by(meaning: str, value: Size, words: str = "", source: Origin | None = None) -> SizeNote:
     """A dimension that is what a parameter says."""
-    return Told(Formula("x", (Symbol("x", meaning, value),)), words or f"{meaning} sets the {value}.", source)
+    return SizeNote(Formula("x", (Symbol("x", meaning, value),)), words or f"{meaning} sets the {value}.", source)
 
 
 BATCH = "N is the batch size, which stays the same."

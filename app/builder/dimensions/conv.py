@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.builder.dimensions.calls import Arrived, Call, Told, counted, kept, set_by
+from app.builder.dimensions.calls import Arrived, Call, SizeNote, counted, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Size
 
-AxisRule = Callable[[Call, Arrived, int, int], Told]
+AxisRule = Callable[[Call, Arrived, int, int], SizeNote]
 
 _CONV = "(h + 2*p - d*(k - 1) - 1)//s + 1"
 _POOL = "(h + 2*p - k)//s + 1"
@@ -24,46 +24,46 @@ _UNPOOL = "(h - 1)*s - 2*p + k"
 _LAST_WINDOW = " The last window would start in the padding, so it is dropped."
 
 
-def convolution(call: Call) -> tuple[Told, ...]:
+def convolution(call: Call) -> tuple[SizeNote, ...]:
     return _windows(call, _channels(call), _conv_axis)
 
 
-def transposed(call: Call) -> tuple[Told, ...]:
+def transposed(call: Call) -> tuple[SizeNote, ...]:
     return _windows(call, _channels(call), _transposed_axis)
 
 
-def pooling(call: Call) -> tuple[Told, ...]:
+def pooling(call: Call) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _pool_axis)
 
 
-def adaptive(call: Call) -> tuple[Told, ...]:
+def adaptive(call: Call) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _adaptive_axis)
 
 
-def unpooling(call: Call) -> tuple[Told, ...]:
+def unpooling(call: Call) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _unpool_axis)
 
 
-def unfolding(call: Call) -> tuple[Told, ...]:
+def unfolding(call: Call) -> tuple[SizeNote, ...]:
     """`nn.Unfold`: (N, C, H, W) becomes (N, C·∏k, L), L the number of windows."""
     arrived = call.first
     c, rank = arrived.symbol("c", -3), len(arrived.shape)
     kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
     words = "A column holds all values of one window: channels times the pixels of the kernel."
-    column = Told(Formula("c*k0*k1", (c, *kernel)), words, arrived.origin(-3))
+    column = SizeNote(Formula("c*k0*k1", (c, *kernel)), words, arrived.origin(-3))
     text, symbols = _places(call, arrived.shape[-2], arrived.shape[-1], arrived)
-    count = Told(Formula(text, symbols), "One column for each position of the window.", arrived.origin(-1))
+    count = SizeNote(Formula(text, symbols), "One column for each position of the window.", arrived.origin(-1))
     return (*(kept(arrived, i) for i in range(rank - 3)), column, count)
 
 
-def sliding(call: Call) -> tuple[Told, ...]:
+def sliding(call: Call) -> tuple[SizeNote, ...]:
     """`x.unfold(dimension, size, step)`: as many windows as fit, and what is in one behind all other dimensions."""
     arrived = call.first
     at = call.params["dimension"] % len(arrived.shape)
     size, step = Symbol("k", "size", call.params["size"]), Symbol("s", "step", call.params["step"])
     told = [kept(arrived, i) for i in range(len(arrived.shape))]
     words = "The number of windows that fit, one per step."
-    told[at] = Told(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
+    told[at] = SizeNote(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
     return (*told, set_by("size", call.params["size"], "The values of one window."))
 
 
@@ -78,22 +78,22 @@ def _places(call: Call, height: Size, width: Size, arrived: Arrived) -> tuple[st
     return "*".join(text), tuple(symbols)
 
 
-def folding(call: Call) -> tuple[Told, ...]:
+def folding(call: Call) -> tuple[SizeNote, ...]:
     """`nn.Fold`: (N, C·∏k, L) becomes (N, C, *output_size)."""
     arrived = call.first
     rank = len(arrived.shape)
     kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
     words = "Each column becomes a window with this many channels; overlapping windows are summed."
-    channels = Told(Formula("c/(k0*k1)", (arrived.symbol("c", rank - 2), *kernel)), words, arrived.origin(rank - 2))
+    channels = SizeNote(Formula("c/(k0*k1)", (arrived.symbol("c", rank - 2), *kernel)), words, arrived.origin(rank - 2))
     sides = (set_by(f"output_size[{i}]", call.each("output_size", i), source=arrived.origin(-1)) for i in (0, 1))
     return (*(kept(arrived, i) for i in range(rank - 2)), channels, *sides)
 
 
-def fractional(call: Call) -> tuple[Told, ...]:
+def fractional(call: Call) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _fractional_axis)
 
 
-def _fractional_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+def _fractional_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
     before, ratio = arrived.shape[dimension], call.params.get("output_ratio")
     if call.params.get("output_size") is not None:
         size = call.each("output_size", axis)
@@ -102,7 +102,7 @@ def _fractional_axis(call: Call, arrived: Arrived, dimension: int, axis: int) ->
     if ratio is None:
         raise KeyError("output_ratio")
     symbols = (arrived.symbol("h", dimension, "input size"), Symbol("r", "output_ratio", float(ratio)))
-    return Told(Formula("floor(h*r)", symbols), f"output_ratio keeps {ratio} of the {before}, rounded down.",
+    return SizeNote(Formula("floor(h*r)", symbols), f"output_ratio keeps {ratio} of the {before}, rounded down.",
                 arrived.origin(dimension))  # fmt: skip
 
 
@@ -111,23 +111,23 @@ def axes(op: str) -> int:
     return int(op[-2])
 
 
-def _windows(call: Call, channels: Told, axis_rule: AxisRule) -> tuple[Told, ...]:
+def _windows(call: Call, channels: SizeNote, axis_rule: AxisRule) -> tuple[SizeNote, ...]:
     arrived, count = call.first, axes(call.op)
     first = len(arrived.shape) - count
     before = tuple(kept(arrived, i) for i in range(first - 1))
     return (*before, channels, *(axis_rule(call, arrived, first + axis, axis) for axis in range(count)))
 
 
-def _channels(call: Call) -> Told:
+def _channels(call: Call) -> SizeNote:
     return set_by("out_channels", call.params["out_channels"])
 
 
-def _same_channels(call: Call) -> Told:
+def _same_channels(call: Call) -> SizeNote:
     arrived = call.first
     return kept(arrived, len(arrived.shape) - axes(call.op) - 1, "Each channel is pooled separately.")
 
 
-def _conv_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+def _conv_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
     h = arrived.symbol("h", dimension, "input size")
     padding = call.params.get("padding", 0)
     if padding == "same":
@@ -135,10 +135,10 @@ def _conv_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
         return kept(arrived, dimension, words)
     p = 0 if padding == "valid" else call.each("padding", axis)
     symbols = (h, *_symbols(call, axis, p=p))
-    return Told(Formula(_CONV, symbols), _fits(call, arrived, dimension, axis, p), arrived.origin(dimension))
+    return SizeNote(Formula(_CONV, symbols), _fits(call, arrived, dimension, axis, p), arrived.origin(dimension))
 
 
-def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
     kernel, p = call.each("kernel_size", axis), call.each("padding", axis)
     s, d = call.each("stride", axis, kernel), call.each("dilation", axis, 1)
     dilated = "dilation" in call.params
@@ -155,10 +155,10 @@ def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
             text, words = f"{text} - 1", words + _LAST_WINDOW
         elif size != Formula(_CONV if dilated else _POOL, symbols).result:
             words += " ceil_mode counts the last one, which is cut off."
-    return Told(Formula(text, symbols), words, arrived.origin(dimension))
+    return SizeNote(Formula(text, symbols), words, arrived.origin(dimension))
 
 
-def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
     h = arrived.symbol("h", dimension, "input size")
     o = Symbol("o", "output_padding", call.each("output_padding", axis))
     symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
@@ -167,18 +167,18 @@ def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) ->
     words += f", {counted(stride, _unit(call))} apart." if stride > 1 else "."
     if call.each("padding", axis):
         words += f" padding cuts {counted(call.each('padding', axis), _unit(call))} from each side."
-    return Told(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
+    return SizeNote(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
 
 
-def _unpool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+def _unpool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
     h = arrived.symbol("h", dimension, "input size")
     stride = call.each("stride", axis, call.each("kernel_size", axis))
     symbols = (h, *(one for one in _symbols(call, axis, s=stride) if one.letter != "d"))
     words = "Each value returns to the position it was taken from; the rest is zero."
-    return Told(Formula(_UNPOOL, symbols), words, arrived.origin(dimension))
+    return SizeNote(Formula(_UNPOOL, symbols), words, arrived.origin(dimension))
 
 
-def _adaptive_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Told:
+def _adaptive_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
     value = call.params["output_size"]
     if isinstance(value, tuple):
         value = value[axis] if len(value) > 1 else value[0]

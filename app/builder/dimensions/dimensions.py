@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.blocks import through
 from app.builder.dimensions.broadcasting import Aligned, line_up
-from app.builder.dimensions.calls import Arrived, Call, Origin, Rule, Told
+from app.builder.dimensions.calls import Arrived, Call, Origin, Rule, SizeNote
 from app.builder.dimensions.formula import Formula
 from app.builder.dimensions.rules import passed_by, rule_of, stretches
 from app.builder.graph import Graph, Node
@@ -234,7 +234,7 @@ def _with_wires(
     return params
 
 
-def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
+def _told(call: Call, spec: OpSpec) -> tuple[SizeNote, ...] | None:
     rule = passed_by if call.muted else rule_of(call, spec)
     if rule is None:
         return None
@@ -245,7 +245,7 @@ def _told(call: Call, spec: OpSpec) -> tuple[Told, ...] | None:
     return told if told is not None and len(told) == len(call.shape) else None
 
 
-def _repeated(call: Call, rule: Rule) -> tuple[Told, ...] | None:
+def _repeated(call: Call, rule: Rule) -> tuple[SizeNote, ...] | None:
     """Of layers that stand one behind the other, the last: the formula with what arrives there."""
     told = rule(call)
     for number in range(2, call.repeat + 1):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import Call, Told, kept, set_by
+from app.builder.dimensions.calls import Call, SizeNote, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 
 
-def transformed(call: Call) -> tuple[Told, ...]:
+def transformed(call: Call) -> tuple[SizeNote, ...]:
     """Every dimension stays as long as it is, or gets the length that is typed; of real numbers half of the last
     transformed one is kept, or made of."""
     name, arrived = call.op.rpartition(".")[2], call.first
@@ -24,19 +24,19 @@ def transformed(call: Call) -> tuple[Told, ...]:
     if name.startswith("rfft"):
         size = lengths[-1] if lengths else arrived.shape[last]
         formula = Formula("n // 2 + 1", (Symbol("n", "length", size),))
-        told[last] = Told(formula, "For real input the other half of the frequencies mirrors this one.")
+        told[last] = SizeNote(formula, "For real input the other half of the frequencies mirrors this one.")
     elif name.startswith("irfft") and not lengths:
         formula = Formula("2 * (n - 1)", (Symbol("n", "frequencies", arrived.shape[last]),))
-        told[last] = Told(formula, "Derived from the number of frequencies, as no length is set.")
+        told[last] = SizeNote(formula, "Derived from the number of frequencies, as no length is set.")
     return tuple(told)
 
 
-def as_pairs(call: Call) -> tuple[Told, ...]:
+def as_pairs(call: Call) -> tuple[SizeNote, ...]:
     """A last dimension of two: what is real and what is imaginary."""
     every = tuple(kept(call.first, i) for i in range(len(call.first.shape)))
-    return (*every, Told(Formula("2"), "The real part and the imaginary part."))
+    return (*every, SizeNote(Formula("2"), "The real part and the imaginary part."))
 
 
-def of_pairs(call: Call) -> tuple[Told, ...]:
+def of_pairs(call: Call) -> tuple[SizeNote, ...]:
     """The last dimension, of pairs, is gone."""
     return tuple(kept(call.first, i) for i in range(len(call.first.shape) - 1))

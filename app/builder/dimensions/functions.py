@@ -6,13 +6,13 @@ shapes is left to torch.
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import Arrived, Call, Told, kept, set_by
+from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.shapes import stretched
 from app.builder.value_types import Dim
 
 
-def _with(arrived: Arrived, at: int, here: Told | None, words: str = "") -> tuple[Told, ...]:
+def _with(arrived: Arrived, at: int, here: SizeNote | None, words: str = "") -> tuple[SizeNote, ...]:
     """All dimensions as they were but one, which is gone where `here` is None."""
     others = range(len(arrived.shape))
     told = [here if i == at else kept(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
@@ -23,12 +23,12 @@ def _dim(call: Call, name: str = "dim", default: int = 0) -> int:
     return call.params.get(name, default) % len(call.first.shape)
 
 
-def same(call: Call) -> tuple[Told, ...]:
+def same(call: Call) -> tuple[SizeNote, ...]:
     words = f"{call.label} keeps the shape."
     return _with(call.first, -1, None, words)
 
 
-def movedim(call: Call) -> tuple[Told, ...]:
+def movedim(call: Call) -> tuple[SizeNote, ...]:
     arrived = call.first
     source, target = (call.params[name] for name in ("source", "destination"))
     rank = len(arrived.shape)
@@ -43,7 +43,7 @@ def movedim(call: Call) -> tuple[Told, ...]:
     )
 
 
-def squeeze(call: Call) -> tuple[Told, ...]:
+def squeeze(call: Call) -> tuple[SizeNote, ...]:
     arrived, dim = call.first, call.params.get("dim")
     rank = len(arrived.shape)
     named = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
@@ -51,15 +51,15 @@ def squeeze(call: Call) -> tuple[Told, ...]:
     return tuple(kept(arrived, i) for i in range(rank) if i not in gone)
 
 
-def unsqueeze(call: Call) -> tuple[Told, ...]:
+def unsqueeze(call: Call) -> tuple[SizeNote, ...]:
     arrived = call.first
     at = call.params["dim"] % (len(arrived.shape) + 1)
     told = [kept(arrived, i) for i in range(len(arrived.shape))]
-    told.insert(at, Told(Formula("1"), "A dimension of size 1 is inserted here."))
+    told.insert(at, SizeNote(Formula("1"), "A dimension of size 1 is inserted here."))
     return tuple(told)
 
 
-def expand(call: Call) -> tuple[Told, ...]:
+def expand(call: Call) -> tuple[SizeNote, ...]:
     arrived, sizes = call.first, call.params["size"]
     missing = len(sizes) - len(arrived.shape)
     told = []
@@ -73,7 +73,7 @@ def expand(call: Call) -> tuple[Told, ...]:
     return tuple(told)
 
 
-def tile(call: Call) -> tuple[Told, ...]:
+def tile(call: Call) -> tuple[SizeNote, ...]:
     arrived, times = call.first, call.params["dims"]
     rank = len(arrived.shape)
     times = (1,) * (rank - len(times)) + tuple(times)
@@ -86,18 +86,18 @@ def tile(call: Call) -> tuple[Told, ...]:
             told.append(kept(arrived, at))
         else:
             symbols = (arrived.symbol("x", at), Symbol("t", "times", many))
-            told.append(Told(Formula("x*t", symbols), f"Repeated {many} times.", arrived.origin(at)))
+            told.append(SizeNote(Formula("x*t", symbols), f"Repeated {many} times.", arrived.origin(at)))
     return tuple(told)
 
 
-def repeat_interleave(call: Call) -> tuple[Told, ...]:
+def repeat_interleave(call: Call) -> tuple[SizeNote, ...]:
     arrived, at, many = call.first, _dim(call), call.params["repeats"]
     symbols = (arrived.symbol("x", at), Symbol("r", "repeats", many))
     words = f"Each of the {arrived.shape[at]} comes {many} times in a row."
-    return _with(arrived, at, Told(Formula("x*r", symbols), words, arrived.origin(at)))
+    return _with(arrived, at, SizeNote(Formula("x*r", symbols), words, arrived.origin(at)))
 
 
-def chunk(call: Call) -> tuple[Told, ...]:
+def chunk(call: Call) -> tuple[SizeNote, ...]:
     arrived, at = call.first, _dim(call)
     n, c = arrived.symbol("n", at), Symbol("c", "chunks", call.params["chunks"])
     whole = Formula("ceil(n, c)", (n, c))
@@ -106,10 +106,10 @@ def chunk(call: Call) -> tuple[Told, ...]:
         i = Symbol("i", "number of the piece", call.output)
         whole = Formula("n - i*ceil(n, c)", (n, c, i))
         words += " The last one is smaller."
-    return _with(arrived, at, Told(whole, words, arrived.origin(at)))
+    return _with(arrived, at, SizeNote(whole, words, arrived.origin(at)))
 
 
-def split(call: Call) -> tuple[Told, ...]:
+def split(call: Call) -> tuple[SizeNote, ...]:
     arrived, at, sizes = call.first, _dim(call), call.params["split_size_or_sections"]
     if isinstance(sizes, tuple):
         name = f"split_size_or_sections[{call.output}]"
@@ -117,25 +117,26 @@ def split(call: Call) -> tuple[Told, ...]:
     if sizes == call.shape[at]:
         return _with(arrived, at, set_by("split_size", sizes, source=arrived.origin(at)))
     symbols = (arrived.symbol("n", at), Symbol("s", "split_size", sizes), Symbol("i", "number", call.output))
-    return _with(arrived, at, Told(Formula("n - i*s", symbols), "The last piece is the remainder.", arrived.origin(at)))
+    note = SizeNote(Formula("n - i*s", symbols), "The last piece is the remainder.", arrived.origin(at))
+    return _with(arrived, at, note)
 
 
-def select(call: Call) -> tuple[Told, ...]:
+def select(call: Call) -> tuple[SizeNote, ...]:
     return _with(call.first, _dim(call), None)
 
 
-def narrow(call: Call) -> tuple[Told, ...]:
+def narrow(call: Call) -> tuple[SizeNote, ...]:
     at = _dim(call)
     return _with(call.first, at, set_by("length", call.params["length"], source=call.first.origin(at)))
 
 
-def topk(call: Call) -> tuple[Told, ...]:
+def topk(call: Call) -> tuple[SizeNote, ...]:
     at, k = _dim(call, default=-1), call.params["k"]
     words = f"k sets the {k}: this many of the {call.first.shape[at]} are taken."
     return _with(call.first, at, set_by("k", k, words, call.first.origin(at)))
 
 
-def stack(call: Call) -> tuple[Told, ...]:
+def stack(call: Call) -> tuple[SizeNote, ...]:
     tensors = call.inputs["tensors"]
     first = tensors[0]
     at = call.params.get("dim", 0) % (len(first.shape) + 1)
@@ -144,7 +145,7 @@ def stack(call: Call) -> tuple[Told, ...]:
     return tuple(told)
 
 
-def einsum(call: Call) -> tuple[Told, ...]:
+def einsum(call: Call) -> tuple[SizeNote, ...]:
     """A letter of the result is the dimension of the first tensor that bears it."""
     left, _, right = call.params["equation"].replace(" ", "").partition("->")
     bearers: dict[str, tuple[Arrived, int]] = {}
@@ -156,7 +157,7 @@ def einsum(call: Call) -> tuple[Told, ...]:
     return tuple(kept(*bearers[letter], f"{letter} of {bearers[letter][0].name}.{tail}") for letter in right)
 
 
-def attention(call: Call) -> tuple[Told, ...]:
+def attention(call: Call) -> tuple[SizeNote, ...]:
     """`F.scaled_dot_product_attention`: query (..., L, E), key (..., S, E) and value (..., S, Ev) give (..., L, Ev)."""
     query, value = call.inputs["query"][0], call.inputs["value"][0]
     rows = kept(query, len(query.shape) - 2, f"A row for each position of {query.name}.")
@@ -164,23 +165,23 @@ def attention(call: Call) -> tuple[Told, ...]:
     return (*stretched((query, value), cut=2), rows, columns)
 
 
-def one_hot(call: Call) -> tuple[Told, ...]:
+def one_hot(call: Call) -> tuple[SizeNote, ...]:
     return (*(kept(call.first, i) for i in range(len(call.first.shape))), set_by("num_classes", call.shape[-1]))
 
 
-def compared(call: Call) -> tuple[Told, ...]:
+def compared(call: Call) -> tuple[SizeNote, ...]:
     """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both stretch to a common shape, one dimension is summed away."""
     tensors = tuple(many[0] for many in call.inputs.values())
     told = stretched(tensors)
     at = call.params.get("dim", 1) if "dim" in call.params else -1
     if call.params.get("keepdim"):
-        told[at] = Told(Formula("1"), "keepdim=True keeps the reduced dimension with size 1.", told[at].source)
+        told[at] = SizeNote(Formula("1"), "keepdim=True keeps the reduced dimension with size 1.", told[at].source)
     else:
         del told[at]
     return tuple(told)
 
 
-def gather(call: Call) -> tuple[Told, ...]:
+def gather(call: Call) -> tuple[SizeNote, ...]:
     """`torch.gather`: one value for each index, so the shape is that of `index`."""
     index = call.inputs["index"][0]
     words = f"One value is picked for each index of {index.name}."

@@ -5,64 +5,64 @@ Each rule follows the section "Shape" of the layer in PyTorch's documentation.
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import Arrived, Call, Told, kept, set_by
+from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
 
 STAYS = "The layer keeps the shape of the sequence."
 
 
-def linear(call: Call) -> tuple[Told, ...]:
+def linear(call: Call) -> tuple[SizeNote, ...]:
     """Also `nn.Bilinear`, whose first input alone is told of."""
     arrived = call.first
     words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
     return (*leading(arrived, 1), set_by("out_features", call.params["out_features"], words))
 
 
-def leading(arrived: Arrived, less: int) -> tuple[Told, ...]:
+def leading(arrived: Arrived, less: int) -> tuple[SizeNote, ...]:
     return tuple(kept(arrived, i) for i in range(len(arrived.shape) - less))
 
 
-def looked_up(call: Call) -> tuple[Told, ...]:
+def looked_up(call: Call) -> tuple[SizeNote, ...]:
     """Rows of a table that arrives: the sizes of the indices, then that of a row."""
     indices, table = call.first, call.inputs["weight"][0]
     told = [kept(indices, i) for i in range(len(indices.shape))]
     words = f"Each index is a row of {table.name}."
-    return (*told, Told(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)))
+    return (*told, SizeNote(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)))
 
 
-def embedding(call: Call) -> tuple[Told, ...]:
+def embedding(call: Call) -> tuple[SizeNote, ...]:
     size = call.params["embedding_dim"]
     words = f"Each index becomes a row of embedding_dim = {size} values."
     return (*leading(call.first, 0), set_by("embedding_dim", size, words))
 
 
-def cell(call: Call) -> tuple[Told, ...]:
+def cell(call: Call) -> tuple[SizeNote, ...]:
     return (*leading(call.first, 1), set_by("hidden_size", call.params["hidden_size"]))
 
 
-def bags(call: Call) -> tuple[Told, ...]:
+def bags(call: Call) -> tuple[SizeNote, ...]:
     """`nn.EmbeddingBag` of (N, L): one row for each bag."""
     size = call.params["embedding_dim"]
     words = f"The {call.first.shape[-1]} rows of a bag become one of embedding_dim = {size} values."
     return (*leading(call.first, 1), set_by("embedding_dim", size, words))
 
 
-def transformer(call: Call) -> tuple[Told, ...]:
+def transformer(call: Call) -> tuple[SizeNote, ...]:
     """The shape of the sequence that is worked on: `tgt` where there is one, else `src`."""
     arrived = call.inputs.get("tgt", (call.first,))[0]
     return tuple(kept(arrived, i, "" if size == Dim(1) else STAYS) for i, size in enumerate(arrived.shape))
 
 
-def halved(call: Call) -> tuple[Told, ...]:
+def halved(call: Call) -> tuple[SizeNote, ...]:
     """`nn.GLU`: one half of `dim` gates the other."""
     arrived = call.first
     at = call.params.get("dim", -1) % len(arrived.shape)
-    half = Told(Formula("x/2", (arrived.symbol("x", at),)), "One half gates the other.", arrived.origin(at))
+    half = SizeNote(Formula("x/2", (arrived.symbol("x", at),)), "One half gates the other.", arrived.origin(at))
     return tuple(half if i == at else kept(arrived, i) for i in range(len(arrived.shape)))
 
 
-def padded(call: Call) -> tuple[Told, ...]:
+def padded(call: Call) -> tuple[SizeNote, ...]:
     """`padding` is (left, right, top, bottom, ...) from the last dimension on, or one number for all."""
     arrived = call.first
     name = "pad" if "pad" in call.params else "padding"
@@ -75,32 +75,32 @@ def padded(call: Call) -> tuple[Told, ...]:
         before, after = sides[place : place + 2]
         added = (Symbol("a", f"{name}[{place}]", before), Symbol("b", f"{name}[{place + 1}]", after))
         words = f"{before} are added before the {arrived.shape[i]}, {after} after them."
-        told.append(Told(Formula("a + x + b", (arrived.symbol("x", i), *added)), words, arrived.origin(i)))
+        told.append(SizeNote(Formula("a + x + b", (arrived.symbol("x", i), *added)), words, arrived.origin(i)))
     return tuple(told)
 
 
-def shuffled(call: Call) -> tuple[Told, ...]:
+def shuffled(call: Call) -> tuple[SizeNote, ...]:
     """`nn.PixelShuffle`: (C·r², H, W) becomes (C, H·r, W·r)."""
     return _shuffled(call, "upscale_factor", "c/(r*r)", "x*r", "r² channels become the r×r pixels of one.")
 
 
-def unshuffled(call: Call) -> tuple[Told, ...]:
+def unshuffled(call: Call) -> tuple[SizeNote, ...]:
     """`nn.PixelUnshuffle`: (C, H·r, W·r) becomes (C·r², H, W)."""
     return _shuffled(call, "downscale_factor", "c*r*r", "x/r", "Each r×r pixels become the channels of one.")
 
 
-def _shuffled(call: Call, name: str, channels: str, side: str, words: str) -> tuple[Told, ...]:
+def _shuffled(call: Call, name: str, channels: str, side: str, words: str) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     r = Symbol("r", name, call.params[name])
     told = [kept(arrived, i) for i in range(rank - 3)]
-    told.append(Told(Formula(channels, (arrived.symbol("c", rank - 3), r)), words, arrived.origin(rank - 3)))
+    told.append(SizeNote(Formula(channels, (arrived.symbol("c", rank - 3), r)), words, arrived.origin(rank - 3)))
     for i in (rank - 2, rank - 1):
-        told.append(Told(Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)))
+        told.append(SizeNote(Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)))
     return tuple(told)
 
 
-def upsampled(call: Call) -> tuple[Told, ...]:
+def upsampled(call: Call) -> tuple[SizeNote, ...]:
     """`size` as it is given, or the size that arrives times `scale_factor`, rounded down."""
     arrived = call.first
     told = list(kept(arrived, i) for i in range(2))
@@ -113,11 +113,11 @@ def upsampled(call: Call) -> tuple[Told, ...]:
         scale = Symbol("f", "scale_factor", int(factor) if whole else float(factor))
         words = f"Each becomes {int(factor)} in a row." if whole else f"{factor} times as many, rounded down."
         text = "x*f" if whole else "floor(x*f)"
-        told.append(Told(Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)))
+        told.append(SizeNote(Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)))
     return tuple(told)
 
 
-def recurrent(call: Call) -> tuple[Told, ...]:
+def recurrent(call: Call) -> tuple[SizeNote, ...]:
     """As in the documentation of `torch.nn.LSTM`: output is (N, L, D·H_out), h_n is (D·num_layers, N, H_out)."""
     arrived = call.first
     directions = 2 if call.params.get("bidirectional") else 1
@@ -127,14 +127,14 @@ def recurrent(call: Call) -> tuple[Told, ...]:
     h = Symbol("H_out", name, size)
     if call.output == 0:
         words = f"{name} sets the {size}" + (", once for each of both directions." if directions == 2 else ".")
-        return (*leading(arrived, 1), Told(Formula("D*H_out", (d, h)), words))
+        return (*leading(arrived, 1), SizeNote(Formula("D*H_out", (d, h)), words))
     layers = Symbol("l", "num_layers", call.params["num_layers"])
-    first = Told(Formula("D*l", (d, layers)), "One last state for each layer and direction.")
+    first = SizeNote(Formula("D*l", (d, layers)), "One last state for each layer and direction.")
     batch = () if len(arrived.shape) < 3 else (kept(arrived, 0 if call.params.get("batch_first") else 1),)
     return (first, *batch, set_by(name, size))
 
 
-def attention(call: Call) -> tuple[Told, ...]:
+def attention(call: Call) -> tuple[SizeNote, ...]:
     """As in the documentation of `torch.nn.MultiheadAttention`: attn_output (N, L, E) and its weights (N, L, S)."""
     query, key = call.inputs["query"][0], call.inputs["key"][0]
     width = set_by("embed_dim", call.params["embed_dim"], source=query.origin(-1))
@@ -149,5 +149,5 @@ def attention(call: Call) -> tuple[Told, ...]:
         told.append(set_by("num_heads", call.params["num_heads"]))
     told.append(kept(query, place, f"A row for each position of {query.name}."))
     more = f", and one for {' and '.join(extra)}" if extra else ""
-    told.append(Told(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
+    told.append(SizeNote(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
     return tuple(told)

@@ -8,47 +8,47 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions.calls import Arrived, Call, Told, kept, product, set_by
+from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, product, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.layers import leading
 from app.builder.dimensions.shapes import reduction, stretched
 from app.builder.value_types import Size
 
 
-def over_last(call: Call) -> tuple[Told, ...]:
+def over_last(call: Call) -> tuple[SizeNote, ...]:
     """A reduction along one dimension, the last where none is named."""
     return reduction(replace(call, params={**call.params, "dim": call.params.get("dim", -1)}))
 
 
-def like_indices(call: Call) -> tuple[Told, ...]:
+def like_indices(call: Call) -> tuple[SizeNote, ...]:
     """One value for each index, along one dimension; the others stretch to a common size."""
     arrived, indices = call.first, call.inputs["indices"][0]
     if call.params.get("dim") is None:
         text, symbols = product(indices, range(len(indices.shape)))
-        return (Told(Formula(text, symbols), f"One value for each index of {indices.name}.", indices.origin(0)),)
+        return (SizeNote(Formula(text, symbols), f"One value for each index of {indices.name}.", indices.origin(0)),)
     at = call.params["dim"] % len(arrived.shape)
     told = stretched((arrived, indices))
     told[at] = _of(indices, at, "i", f"One value is picked for each index of {indices.name}.")
     return tuple(told)
 
 
-def like_second(call: Call) -> tuple[Told, ...]:
+def like_second(call: Call) -> tuple[SizeNote, ...]:
     """The shape of what arrives second: values that are looked up, or the right-hand side of equations."""
     _, second = (many[0] for many in call.inputs.values())
     return tuple(kept(second, i) for i in range(len(second.shape)))
 
 
-def numbers_of_matrices(call: Call) -> tuple[Told, ...]:
+def numbers_of_matrices(call: Call) -> tuple[SizeNote, ...]:
     """One number for each matrix."""
     return leading(call.first, 2)
 
 
-def values_of_matrices(call: Call) -> tuple[Told, ...]:
+def values_of_matrices(call: Call) -> tuple[SizeNote, ...]:
     """As many numbers for each matrix as its shorter side has."""
     return (*leading(call.first, 2), _shorter(call.first, -2, -1))
 
 
-def decomposed(call: Call) -> tuple[Told, ...]:
+def decomposed(call: Call) -> tuple[SizeNote, ...]:
     """`torch.linalg.qr` of m × n: m × k and k × n, k the shorter side."""
     arrived = call.first
     rank = len(arrived.shape)
@@ -60,12 +60,12 @@ def decomposed(call: Call) -> tuple[Told, ...]:
     return (*leading(arrived, 2), shorter, kept(arrived, rank - 1, "The columns of the matrix."))
 
 
-def traced(call: Call) -> tuple[Told, ...]:
+def traced(call: Call) -> tuple[SizeNote, ...]:
     """A single number."""
     return ()
 
 
-def diagonal(call: Call) -> tuple[Told, ...]:
+def diagonal(call: Call) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     one, other = (call.params.get(name, default) % rank for name, default in (("dim1", 0), ("dim2", 1)))
@@ -75,7 +75,7 @@ def diagonal(call: Call) -> tuple[Told, ...]:
     return (*rest, _shorter(arrived, one, other))
 
 
-def onto_diagonal(call: Call) -> tuple[Told, ...]:
+def onto_diagonal(call: Call) -> tuple[SizeNote, ...]:
     """`torch.diag_embed`: the last dimension twice, longer by the offset."""
     arrived, offset = call.first, abs(call.params.get("offset", 0))
     rank = len(arrived.shape) + 1
@@ -84,12 +84,12 @@ def onto_diagonal(call: Call) -> tuple[Told, ...]:
     if offset:
         symbols = (*symbols, Symbol("o", "offset", offset))
     words = "The values are placed on the diagonal of a square matrix."
-    side = Told(Formula("x + o" if offset else "x", symbols), words, arrived.origin(-1))
+    side = SizeNote(Formula("x + o" if offset else "x", symbols), words, arrived.origin(-1))
     others = iter([kept(arrived, i) for i in range(rank - 2)])
     return tuple(side if place in places else next(others) for place in range(rank))
 
 
-def distances(call: Call) -> tuple[Told, ...]:
+def distances(call: Call) -> tuple[SizeNote, ...]:
     """`torch.cdist`: each row of the first with each row of the second."""
     first, second = (many[0] for many in call.inputs.values())
     batch = stretched((first, second), cut=2)
@@ -98,12 +98,12 @@ def distances(call: Call) -> tuple[Told, ...]:
             _of(second, len(second.shape) - 2, "b", words.format(second.name)))  # fmt: skip
 
 
-def bilinear(call: Call) -> tuple[Told, ...]:
+def bilinear(call: Call) -> tuple[SizeNote, ...]:
     arrived, weight = call.first, call.inputs["weight"][0]
     return (*leading(arrived, 1), _of(weight, 0, "w", f"The first size of {weight.name} sets it."))
 
 
-def bags(call: Call) -> tuple[Told, ...]:
+def bags(call: Call) -> tuple[SizeNote, ...]:
     """`F.embedding_bag` of (N, L): one row of the table for each bag."""
     arrived, table = call.first, call.inputs["weight"][0]
     if len(arrived.shape) != 2:
@@ -111,7 +111,7 @@ def bags(call: Call) -> tuple[Told, ...]:
     return kept(arrived, 0), _of(table, 1, "w", f"The rows of a bag become one row of {table.name}.")
 
 
-def transposed(call: Call) -> tuple[Told, ...]:
+def transposed(call: Call) -> tuple[SizeNote, ...]:
     """A transposed convolution of a weight that arrives: its second size is that of the channels, the last ones of the
     kernel."""
     weight = call.inputs["weight"][0].shape
@@ -125,7 +125,7 @@ def transposed(call: Call) -> tuple[Told, ...]:
     return tuple(replace(one, words=words) if i == at else one for i, one in enumerate(told))
 
 
-def sampled(call: Call) -> tuple[Told, ...]:
+def sampled(call: Call) -> tuple[SizeNote, ...]:
     """`F.grid_sample`: the channels of the picture at the places of the grid."""
     picture, grid = call.first, call.inputs["grid"][0]
     words = f"{grid.name} sets the number of positions."
@@ -133,7 +133,7 @@ def sampled(call: Call) -> tuple[Told, ...]:
     return (kept(picture, 0), kept(picture, 1), *places)
 
 
-def spectrum(call: Call) -> tuple[Told, ...]:
+def spectrum(call: Call) -> tuple[SizeNote, ...]:
     """`torch.stft` of a signal: frequencies, and the windows that find a place."""
     arrived, n = call.first, call.params["n_fft"]
     if call.params.get("onesided") is False or not call.params.get("return_complex"):
@@ -141,19 +141,19 @@ def spectrum(call: Call) -> tuple[Told, ...]:
     hop = call.params.get("hop_length") or n // 4
     size = Symbol("n", "n_fft", n)
     half = f"The spectrum of n_fft = {n} values; the other half is its conjugate."
-    frequencies = Told(Formula("n // 2 + 1", (size,)), half)
+    frequencies = SizeNote(Formula("n // 2 + 1", (size,)), half)
     pad = n // 2 if call.params.get("center", True) else 0
     symbols = (arrived.symbol("x", -1), Symbol("p", "n_fft // 2", pad), size, Symbol("h", "hop_length", hop))
     words = f"A window of {n} values moves by hop_length = {hop}."
     return (*leading(arrived, 1), frequencies,
-            Told(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)))  # fmt: skip
+            SizeNote(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)))  # fmt: skip
 
 
-def _of(arrived: Arrived, dimension: int, letter: str, words: str) -> Told:
-    return Told(Formula(letter, (arrived.symbol(letter, dimension),)), words, arrived.origin(dimension))
+def _of(arrived: Arrived, dimension: int, letter: str, words: str) -> SizeNote:
+    return SizeNote(Formula(letter, (arrived.symbol(letter, dimension),)), words, arrived.origin(dimension))
 
 
-def _shorter(arrived: Arrived, one: int, other: int) -> Told:
+def _shorter(arrived: Arrived, one: int, other: int) -> SizeNote:
     """The smaller of two sizes."""
     a, b = arrived.shape[one], arrived.shape[other]
     if not isinstance(a, int) or not isinstance(b, int):

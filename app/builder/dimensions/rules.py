@@ -8,19 +8,19 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions import fft as spectra
 from app.builder.dimensions import functions, layers, matrices, shapes, values
-from app.builder.dimensions.calls import Call, Rule, Told, kept, set_by
+from app.builder.dimensions.calls import Call, Rule, SizeNote, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
 
 
-def passed_by(call: Call) -> tuple[Told, ...]:
+def passed_by(call: Call) -> tuple[SizeNote, ...]:
     words = f"{call.name} is muted: its input passes through unchanged."
     return tuple(kept(call.first, i, words) for i in range(len(call.first.shape)))
 
 
-def _input(call: Call) -> tuple[Told, ...]:
+def _input(call: Call) -> tuple[SizeNote, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
-    batch = Told(n, "N is the batch size.")
+    batch = SizeNote(n, "N is the batch size.")
     sizes, place = call.params.get("shape") or (), call.params.get("batch", 0)
     told = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
     if place is not None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from string import ascii_lowercase
 
-from app.builder.dimensions.calls import Arrived, Call, Origin, Told, kept, product, set_by
+from app.builder.dimensions.calls import Arrived, Call, Origin, SizeNote, kept, product, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size
 
 
-def flatten(call: Call) -> tuple[Told, ...]:
+def flatten(call: Call) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     start, end = (call.params.get(name, default) % rank for name, default in (("start_dim", 1), ("end_dim", -1)))
@@ -23,11 +23,11 @@ def flatten(call: Call) -> tuple[Told, ...]:
     sizes = " × ".join(str(symbol.value) for symbol in symbols)
     words = f"{sizes} values are flattened into one dimension." if start < end else "Only one dimension to flatten."
     telling = max((i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end)
-    merged = Told(Formula(text, symbols), words, arrived.origin(telling))
+    merged = SizeNote(Formula(text, symbols), words, arrived.origin(telling))
     return (*(kept(arrived, i) for i in range(start)), merged, *(kept(arrived, i) for i in range(end + 1, rank)))
 
 
-def unflatten(call: Call) -> tuple[Told, ...]:
+def unflatten(call: Call) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     at = call.params["dim"] % rank
@@ -37,7 +37,7 @@ def unflatten(call: Call) -> tuple[Told, ...]:
     return (*(kept(arrived, i) for i in range(at)), *inner, *(kept(arrived, i) for i in range(at + 1, rank)))
 
 
-def view(call: Call) -> tuple[Told, ...]:
+def view(call: Call) -> tuple[SizeNote, ...]:
     name = "size" if "size" in call.params else "shape"
     arrived = call.first
     return _given(tuple(call.params[name]), call.shape, name, arrived, range(len(arrived.shape)))
@@ -45,7 +45,7 @@ def view(call: Call) -> tuple[Told, ...]:
 
 def _given(
     sizes: tuple[int, ...], result: tuple[Size, ...], name: str, arrived: Arrived, dimensions: range
-) -> tuple[Told, ...]:
+) -> tuple[SizeNote, ...]:
     """Sizes that are written down; one of them may be −1: what is left of the dimensions that it divides."""
     told = []
     for place, size in enumerate(sizes):
@@ -60,7 +60,7 @@ def _given(
             text += f"/({'*'.join(symbol.letter for symbol in others)})"
         used = " × ".join(str(symbol.value) for symbol in others)
         words = "−1 is inferred: all values" + (f" divided by {used}." if used else ".")
-        told.append(Told(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
+        told.append(SizeNote(Formula(text, (*symbols, *others)), words, source or arrived.origin(dimensions[-1])))
     return tuple(told)
 
 
@@ -79,7 +79,7 @@ def _bulk(sizes: tuple[Size, ...]) -> tuple[int, tuple[Size, ...]]:
     return plain, tuple(size for size in sizes if isinstance(size, Dim))
 
 
-def permute(call: Call) -> tuple[Told, ...]:
+def permute(call: Call) -> tuple[SizeNote, ...]:
     arrived = call.first
     order = [dim % len(arrived.shape) for dim in call.params["dims"]]
     return tuple(
@@ -88,7 +88,7 @@ def permute(call: Call) -> tuple[Told, ...]:
     )
 
 
-def transpose(call: Call) -> tuple[Told, ...]:
+def transpose(call: Call) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     order = list(range(rank))
@@ -100,7 +100,7 @@ def transpose(call: Call) -> tuple[Told, ...]:
     )
 
 
-def reduction(call: Call) -> tuple[Told, ...]:
+def reduction(call: Call) -> tuple[SizeNote, ...]:
     """`dim` and `keepdim` as in `torch.mean`."""
     arrived = call.first
     rank, dim = len(arrived.shape), call.params.get("dim")
@@ -112,27 +112,27 @@ def reduction(call: Call) -> tuple[Told, ...]:
             told.append(kept(arrived, i))
         elif call.params.get("keepdim"):
             words = f"keepdim=True leaves a 1 where the {size} of dimension {i} were reduced."
-            told.append(Told(Formula("1"), words, arrived.origin(i)))
+            told.append(SizeNote(Formula("1"), words, arrived.origin(i)))
     return tuple(told)
 
 
-def cat(call: Call) -> tuple[Told, ...]:
+def cat(call: Call) -> tuple[SizeNote, ...]:
     tensors = call.inputs["tensors"]
     first = tensors[0]
     dim = call.params.get("dim", 0) % len(first.shape)
     letters = ascii_lowercase[: len(tensors)]
     symbols = tuple(one.symbol(letter, dim) for letter, one in zip(letters, tensors, strict=False))
     listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
-    joined = Told(Formula(" + ".join(letters), symbols), f"Concatenated: {listed}.", first.origin(dim))
+    joined = SizeNote(Formula(" + ".join(letters), symbols), f"Concatenated: {listed}.", first.origin(dim))
     return tuple(
         joined if i == dim else kept(first, i, "Must be equal in all joined tensors.")
         for i in range(len(first.shape))
     )
 
 
-def matmul(call: Call) -> tuple[Told, ...]:
+def matmul(call: Call) -> tuple[SizeNote, ...]:
     a, b = (many[0] for many in call.inputs.values())
-    told: list[Told] = []
+    told: list[SizeNote] = []
     if len(a.shape) > 2 or len(b.shape) > 2:
         told += stretched((a, b), cut=2)
     inner = f"The {a.shape[-1]} columns of {a.name} are multiplied with the rows of {b.name} and summed."
@@ -143,7 +143,7 @@ def matmul(call: Call) -> tuple[Told, ...]:
     return tuple(told)
 
 
-def elementwise(call: Call) -> tuple[Told, ...]:
+def elementwise(call: Call) -> tuple[SizeNote, ...]:
     """One tensor keeps its shape, several stretch to a common one."""
     tensors = tuple(one for many in call.inputs.values() for one in many)
     if len(tensors) == 1:
@@ -154,7 +154,7 @@ def elementwise(call: Call) -> tuple[Told, ...]:
     return tuple(stretched(tensors))
 
 
-def stretched(tensors: tuple[Arrived, ...], cut: int = 0) -> list[Told]:
+def stretched(tensors: tuple[Arrived, ...], cut: int = 0) -> list[SizeNote]:
     """Broadcasting: shapes are aligned at their right, a 1 or a missing dimension stretches. The last `cut` of each
     are left out."""
     rank = max(len(one.shape) - cut for one in tensors)
@@ -168,7 +168,7 @@ def stretched(tensors: tuple[Arrived, ...], cut: int = 0) -> list[Told]:
         for symbol in symbols[1:]:
             text = f"broadcast({text}, {symbol.letter})"
         full = next((spot for spot in present if spot[1].shape[spot[2]] != 1), present[0])
-        told.append(Told(Formula(text, symbols), _stretching(there, full), full[1].origin(full[2])))
+        told.append(SizeNote(Formula(text, symbols), _stretching(there, full), full[1].origin(full[2])))
     return told
 
 

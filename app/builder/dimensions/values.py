@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions.calls import Arrived, Call, Told, kept, set_by
+from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.literals import Slice
 from app.builder.value_types import Dim, Size
 
 
-def made(call: Call) -> tuple[Told, ...]:
+def made(call: Call) -> tuple[SizeNote, ...]:
     """A shape that is written down."""
     name = "shape" if "shape" in call.params else "size"
     return tuple(set_by(f"{name}[{i}]", size) for i, size in enumerate(call.params[name]))
 
 
-def constant(call: Call) -> tuple[Told, ...]:
+def constant(call: Call) -> tuple[SizeNote, ...]:
     """The rows of what was typed."""
-    value, told = call.params["value"], list[Told]()
+    value, told = call.params["value"], list[SizeNote]()
     while isinstance(value, tuple):
         inner = value[0] if value else None
         what = "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
@@ -29,7 +29,7 @@ def constant(call: Call) -> tuple[Told, ...]:
     return tuple(told)
 
 
-def counting(call: Call) -> tuple[Told, ...]:
+def counting(call: Call) -> tuple[SizeNote, ...]:
     """`arange` from start to end; with points behind the numbers torch rounds as it does."""
     start, end, step = (call.params[name] for name in ("start", "end", "step"))
     if type(start) is not int or not isinstance(end, int | Dim) or type(step) is not int:
@@ -38,31 +38,31 @@ def counting(call: Call) -> tuple[Told, ...]:
     if start == 0 and step == 1:
         return (set_by("end", end),)
     words = "The numbers from start to end, which is excluded."
-    return (Told(Formula("e - s" if step == 1 else "ceil(e - s, k)", symbols[: 2 if step == 1 else 3]), words),)
+    return (SizeNote(Formula("e - s" if step == 1 else "ceil(e - s, k)", symbols[: 2 if step == 1 else 3]), words),)
 
 
-def steps(call: Call) -> tuple[Told, ...]:
+def steps(call: Call) -> tuple[SizeNote, ...]:
     return (set_by("steps", call.params["steps"]),)
 
 
-def numbered(call: Call) -> tuple[Told, ...]:
+def numbered(call: Call) -> tuple[SizeNote, ...]:
     return (set_by("n", call.params["n"]),)
 
 
-def square(call: Call) -> tuple[Told, ...]:
+def square(call: Call) -> tuple[SizeNote, ...]:
     return (set_by("n", call.params["n"]), set_by("n", call.params["n"]))
 
 
-def index_select(call: Call) -> tuple[Told, ...]:
+def index_select(call: Call) -> tuple[SizeNote, ...]:
     arrived, index = call.first, call.inputs["index"][0]
     at = call.params["dim"] % len(arrived.shape)
     told = [kept(arrived, i) for i in range(len(arrived.shape))]
     words = f"One for each value of {index.name}."
-    told[at] = Told(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
+    told[at] = SizeNote(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
     return tuple(told)
 
 
-def convolution(call: Call) -> tuple[Told, ...]:
+def convolution(call: Call) -> tuple[SizeNote, ...]:
     """Of a weight that arrives on a wire: its first size is that of the channels, its last ones of the kernel."""
     weight = call.inputs["weight"][0].shape
     params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
@@ -71,21 +71,23 @@ def convolution(call: Call) -> tuple[Told, ...]:
     return tuple(replace(one, words=words) if i == 1 else one for i, one in enumerate(told))
 
 
-def linear(call: Call) -> tuple[Told, ...]:
+def linear(call: Call) -> tuple[SizeNote, ...]:
     """Of a weight that arrives on a wire: its first size is that of the features."""
     arrived, weight = call.first, call.inputs["weight"][0]
     words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
-    features = (Told(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),) if len(weight.shape) > 1 else ()
+    features: tuple[SizeNote, ...] = ()
+    if len(weight.shape) > 1:
+        features = (SizeNote(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),)
     return (*(kept(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
 
 
-def item(call: Call) -> tuple[Told, ...]:
+def item(call: Call) -> tuple[SizeNote, ...]:
     """`x[...]` with numbers, slices, None and an ellipsis."""
     arrived, index = call.first, call.params["index"]
     items = index if isinstance(index, tuple) else (index,)
     if Ellipsis not in items:
         items = (*items, Ellipsis)
-    told: list[Told] = []
+    told: list[SizeNote] = []
     at = 0
     for part in items:
         if part is Ellipsis:
@@ -93,7 +95,7 @@ def item(call: Call) -> tuple[Told, ...]:
             told += [kept(arrived, i) for i in range(at, stop)]
             at = stop
         elif part is None:
-            told.append(Told(Formula("1"), "None inserts a dimension of size 1 here."))
+            told.append(SizeNote(Formula("1"), "None inserts a dimension of size 1 here."))
         elif isinstance(part, slice | Slice):
             told.append(_sliced(arrived, at, part))
             at += 1
@@ -108,7 +110,7 @@ def _left(items: tuple[Any, ...]) -> int:
     return sum(part is not None for part in behind)
 
 
-def _sliced(arrived: Arrived, at: int, part: slice | Slice) -> Told:
+def _sliced(arrived: Arrived, at: int, part: slice | Slice) -> SizeNote:
     size, source = arrived.shape[at], arrived.origin(at)
     start, stop, step = part.start or 0, part.stop, part.step or 1
     if start == 0 and step == 1 and (stop is None or stop == size):
@@ -126,7 +128,7 @@ def _sliced(arrived: Arrived, at: int, part: slice | Slice) -> Told:
         text, symbols = f"{end} - s", (*symbols, Symbol("s", "start", begin))
     if step != 1:
         text, symbols = f"ceil({text}, k)", (*symbols, Symbol("k", "step", step))
-    return Told(Formula(text, symbols), f"The slice keeps these of the {size}.", source)
+    return SizeNote(Formula(text, symbols), f"The slice keeps these of the {size}.", source)
 
 
 def _end(n: Symbol, stop: Any, size: Size) -> tuple[str, tuple[Symbol, ...]]:

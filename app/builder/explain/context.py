@@ -16,7 +16,7 @@ from app.builder.value_types import Dim, Size, TensorType
 from app.util.frozen import FrozenMap
 
 # What is said: a message with both shapes, a reason, and the clicks that mend it.
-Told = tuple[str, str, tuple[Cure, ...]]
+Explanation = tuple[str, str, tuple[Cure, ...]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Wire:
 
 
 @dataclass(frozen=True)
-class Broken:
+class FailedCall:
     """The call, what was found of it, and the graph that it is in."""
 
     step: Step
@@ -100,7 +100,7 @@ class Broken:
         return InsertBefore(self.step.id, wire.port, op, FrozenMap(params), wire.index)
 
 
-Explainer = Callable[[Broken], Told | None]
+Explainer = Callable[[FailedCall], Explanation | None]
 
 
 def times(sizes: tuple[Size, ...]) -> str:

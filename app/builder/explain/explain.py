@@ -6,7 +6,7 @@ import re
 
 from app.builder.diagnostics.problems import Cure, Problem, SetParam
 from app.builder.explain import joins, layers, shapes
-from app.builder.explain.context import Broken, Explainer, Told, Wire
+from app.builder.explain.context import Explainer, Explanation, FailedCall, Wire
 from app.builder.explain.wires import wire_cures
 from app.builder.graph import Graph
 from app.builder.literals import DType
@@ -31,7 +31,7 @@ _OF_DTYPE = re.compile(r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|D
 def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     """The problem of a step whose call failed."""
     assert isinstance(result.outcome, Failed)
-    broken = Broken(step, result, graph)
+    broken = FailedCall(step, result, graph)
     message, reason, cures = _told(broken, result.outcome)
     wanting = [wire.source.name for wire in broken.wires if not _named(wire.source.name, f"{message} {reason}")]
     if wanting:
@@ -44,7 +44,7 @@ def _named(name: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-def _told(broken: Broken, outcome: Failed) -> Told:
+def _told(broken: FailedCall, outcome: Failed) -> Explanation:
     explainers = (wrong_dtype,) if outcome.dtype else _explainers(broken.spec.key, broken.spec.category)
     if any(port.wired for port in broken.spec.inputs):  # they read what is typed
         explainers = ()
@@ -60,7 +60,7 @@ def _with_n(words: str) -> str:
     return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", words)
 
 
-def wrong_dtype(broken: Broken) -> Told | None:
+def wrong_dtype(broken: FailedCall) -> Explanation | None:
     """Layers that look up take whole numbers, most others floating point ones of the dtype of their weights."""
     outcome = broken.result.outcome
     listed = any((broken.spec.key, wire.port) in _DTYPES for wire in broken.wires)
@@ -76,7 +76,7 @@ def wrong_dtype(broken: Broken) -> Told | None:
     return None
 
 
-def _computes_in(broken: Broken) -> str:
+def _computes_in(broken: FailedCall) -> str:
     """The dtype of its weights."""
     own = broken.result.resolved.get("dtype") if broken.spec.kind == "module" else None
     return own.name if isinstance(own, DType) else "float32"
@@ -86,7 +86,7 @@ def _suits(dtype: str, wanted: str) -> bool:
     return dtype.startswith(("int", "uint")) if wanted == "int64" and dtype != "uint8" else dtype == wanted
 
 
-def _dtype_cures(broken: Broken, wire: Wire, wanted: str) -> tuple[Cure, ...]:
+def _dtype_cures(broken: FailedCall, wire: Wire, wanted: str) -> tuple[Cure, ...]:
     to = Cure(f"Insert Tensor.to({wanted})", (broken.before(wire, "Tensor.to", dtype=DType(wanted)),))
     if wire.source.op != "input":
         return (to,)

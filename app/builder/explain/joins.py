@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from app.builder.diagnostics.problems import Cure, ReplaceOp
-from app.builder.explain.context import Broken, Told, Wire, batched, times
+from app.builder.explain.context import Explanation, FailedCall, Wire, batched, times
 from app.builder.rules import upstream
 from app.builder.value_types import Dim, Size
 from app.util.frozen import FrozenMap
@@ -15,7 +15,7 @@ Shape = tuple[Size, ...]
 _SCALED = {3: "nn.Conv1d", 4: "nn.Conv2d", 5: "nn.Conv3d"}
 
 
-def no_broadcast(broken: Broken) -> Told | None:
+def no_broadcast(broken: FailedCall) -> Explanation | None:
     """Two shapes that do not broadcast: the pair of dimensions that is in the way."""
     wires = broken.wires
     if len(wires) < 2:
@@ -42,7 +42,7 @@ def meet(a: Shape, b: Shape) -> bool:
     return all(x == y or 1 in (x, y) for x, y in zip(reversed(a), reversed(b), strict=False))
 
 
-def meetings(broken: Broken, left: Wire, right: Wire) -> Iterator[Cure]:
+def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
     """What could be put on one of two wires so that they meet; each is tried before it is offered.
 
     A side branch makes way for the main one: what comes from further upstream, else the second.
@@ -58,7 +58,7 @@ def meetings(broken: Broken, left: Wire, right: Wire) -> Iterator[Cure]:
                     break
 
 
-def _with_ones(broken: Broken, wire: Wire, other: Wire) -> Cure | None:
+def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Dimensions of 1 where the other has more: each channel, or each step, then meets all of its own."""
     places = _places(wire.shape, other.shape)
     missing = [i for i in range(len(other.shape)) if i not in places] if places else []
@@ -88,7 +88,7 @@ def _places(short: Shape, long: Shape) -> tuple[int, ...] | None:
     return tuple(places) if len(short) < len(long) else None
 
 
-def _turned(broken: Broken, wire: Wire, other: Wire) -> Cure | None:
+def _turned(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Dimensions in another order, the batch first."""
     rank = len(wire.shape)
     if rank != len(other.shape) or not 3 <= rank <= 5 or sorted(map(str, wire.shape)) != sorted(map(str, other.shape)):
@@ -101,7 +101,7 @@ def _turned(broken: Broken, wire: Wire, other: Wire) -> Cure | None:
     return None
 
 
-def _projected(broken: Broken, wire: Wire, other: Wire) -> Cure | None:
+def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """A layer that gives as many features, or channels, as the other has."""
     rank = len(wire.shape)
     if rank != len(other.shape) or rank < 2 or not (batched(wire.shape) and batched(other.shape)):
@@ -128,7 +128,7 @@ def _stride(size: Size, wanted: Size) -> int | None:
     return next((step for step in range(1, size + 1) if -(-size // step) == wanted), None)
 
 
-def _resized(broken: Broken, wire: Wire, other: Wire) -> Cure | None:
+def _resized(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """A picture made as large as the other."""
     rank = len(wire.shape)
     if not 3 <= rank <= 5 or rank != len(other.shape) or wire.shape[1] != other.shape[1]:
@@ -138,7 +138,7 @@ def _resized(broken: Broken, wire: Wire, other: Wire) -> Cure | None:
     return _to_size(broken, wire, other.shape[2:])
 
 
-def _to_size(broken: Broken, wire: Wire, sizes: Shape) -> Cure:
+def _to_size(broken: FailedCall, wire: Wire, sizes: Shape) -> Cure:
     params = {"size": sizes if len(sizes) > 1 else sizes[0], "scale_factor": None}
     label = f"Resize {wire.source.name} to {times(sizes)}"
     return Cure(label, (broken.before(wire, "nn.Upsample", **params),))
@@ -147,7 +147,7 @@ def _to_size(broken: Broken, wire: Wire, sizes: Shape) -> Cure:
 # --- Lists of tensors
 
 
-def no_cat(broken: Broken) -> Told | None:
+def no_cat(broken: FailedCall) -> Explanation | None:
     wires = broken.wires
     dim = broken.param("dim", 0)
     if len(wires) < 2 or not isinstance(dim, int):
@@ -171,7 +171,7 @@ def no_cat(broken: Broken) -> Told | None:
     return None
 
 
-def _same_rank(broken: Broken, a: Wire, b: Wire, dim: int) -> Iterator[Cure]:
+def _same_rank(broken: FailedCall, a: Wire, b: Wire, dim: int) -> Iterator[Cure]:
     low, high = sorted((a, b), key=lambda wire: len(wire.shape))
     if len(low.shape) + 1 == len(high.shape):
         insert = broken.before(low, "torch.unsqueeze", dim=dim % len(high.shape))
@@ -180,7 +180,7 @@ def _same_rank(broken: Broken, a: Wire, b: Wire, dim: int) -> Iterator[Cure]:
         yield Cure(f"Insert Flatten after {high.source.name}", (broken.before(high, "nn.Flatten"),))
 
 
-def _cat_cures(broken: Broken, wires: tuple[Wire, ...], unlike: list[int]) -> Iterator[Cure]:
+def _cat_cures(broken: FailedCall, wires: tuple[Wire, ...], unlike: list[int]) -> Iterator[Cure]:
     """Another dimension if they differ in that one alone; else all pictures as large as the first."""
     first = wires[0]
     if len(unlike) == 1:
@@ -193,7 +193,7 @@ def _cat_cures(broken: Broken, wires: tuple[Wire, ...], unlike: list[int]) -> It
             yield Cure(label, tuple(edit for cure in resized for edit in cure.edits))
 
 
-def no_stack(broken: Broken) -> Told | None:
+def no_stack(broken: FailedCall) -> Explanation | None:
     first = broken.first
     wire = next((wire for wire in broken.wires[1:] if first and wire.shape != first.shape), None)
     if first is None or wire is None:
@@ -212,7 +212,7 @@ def no_stack(broken: Broken) -> Told | None:
 # --- Products
 
 
-def no_einsum(broken: Broken) -> Told | None:
+def no_einsum(broken: FailedCall) -> Explanation | None:
     """A letter that stands for two sizes, or a tensor with more or fewer dimensions than letters."""
     equation = broken.param("equation")
     terms = equation.replace(" ", "").partition("->")[0].split(",") if isinstance(equation, str) else []
@@ -235,7 +235,7 @@ def no_einsum(broken: Broken) -> Told | None:
     return None
 
 
-def no_matmul(broken: Broken) -> Told | None:
+def no_matmul(broken: FailedCall) -> Explanation | None:
     if len(broken.wires) != 2 or not all(wire.shape for wire in broken.wires):
         return None
     left, right = broken.wires
@@ -254,7 +254,7 @@ def no_matmul(broken: Broken) -> Told | None:
     return message, reason, tuple(_product_cures(broken, left, right, inner))
 
 
-def _batched_products(broken: Broken, left: Wire, right: Wire) -> Iterator[Cure]:
+def _batched_products(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
     """A vector for each sample becomes a row of one, or a column of one."""
     for wire, dim in ((left, 1), (right, 2)):
         if len(wire.shape) == 2:
@@ -262,7 +262,7 @@ def _batched_products(broken: Broken, left: Wire, right: Wire) -> Iterator[Cure]
             yield Cure(f"Insert unsqueeze({dim}) after {wire.source.name}", (insert,))
 
 
-def _product_cures(broken: Broken, left: Wire, right: Wire, inner: Size) -> Iterator[Cure]:
+def _product_cures(broken: FailedCall, left: Wire, right: Wire, inner: Size) -> Iterator[Cure]:
     turn = {"dim0": -2, "dim1": -1}
     if len(right.shape) > 1 and left.shape[-1] == right.shape[-1]:
         yield Cure("Transpose the second", (broken.before(right, "torch.transpose", **turn),))

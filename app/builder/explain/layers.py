@@ -8,7 +8,7 @@ from typing import Any
 
 from app.builder.catalog import ops
 from app.builder.diagnostics.problems import Cure, InsertBefore, ReplaceOp, SetParam
-from app.builder.explain.context import Broken, Told, Wire, batched, counted, divisors, times
+from app.builder.explain.context import Explanation, FailedCall, Wire, batched, counted, divisors, times
 from app.builder.literals import AUTO
 from app.builder.value_types import Dim, Size
 
@@ -30,7 +30,7 @@ _RANKS: dict[str, tuple[int, ...]] = {
 _WIDTHS = ("in_channels", "num_features", "num_channels")
 
 
-def wrong_rank(broken: Broken) -> Told | None:
+def wrong_rank(broken: FailedCall) -> Explanation | None:
     """The input has too few or too many dimensions."""
     wire, ranks = broken.first, _ranks(broken.spec.key)
     if wire is None or not ranks or len(wire.shape) in ranks:
@@ -46,7 +46,7 @@ def _ranks(key: str) -> tuple[int, ...]:
     return _RANKS.get(key) or ((int(found[2]) + 2,) if found else ())
 
 
-def _rank_cures(broken: Broken, wire: Wire, wanted: int) -> tuple[Cure, ...]:
+def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]:
     """A Flatten of what is too much, a channel where one is missing, a square picture of what was flattened; else the
     same layer for so many dimensions."""
     rank, cures = len(wire.shape), []
@@ -69,14 +69,14 @@ def _rank_cures(broken: Broken, wire: Wire, wanted: int) -> tuple[Cure, ...]:
     return tuple(cures)
 
 
-def _unflatten(broken: Broken, wire: Wire, sizes: tuple[int, ...]) -> InsertBefore:
+def _unflatten(broken: FailedCall, wire: Wire, sizes: tuple[int, ...]) -> InsertBefore:
     return broken.before(wire, "nn.Unflatten", dim=1, unflattened_size=sizes)
 
 
 # --- Channels and features
 
 
-def channels_last(broken: Broken) -> Told | None:
+def channels_last(broken: FailedCall) -> Explanation | None:
     """N×H×W×C where PyTorch wants N×C×H×W."""
     wire = broken.first
     param = next((name for name in _WIDTHS if broken.spec.param(name)), None)
@@ -90,17 +90,17 @@ def channels_last(broken: Broken) -> Told | None:
     return f"{message} from {wire.source.name}", reason, (_to_the_front(broken, wire), _follow(broken, param))
 
 
-def _to_the_front(broken: Broken, wire: Wire) -> Cure:
+def _to_the_front(broken: FailedCall, wire: Wire) -> Cure:
     rank = len(wire.shape)
     dims = (0, rank - 1, *range(1, rank - 1))
     return Cure(f"Insert permute{dims}", (broken.before(wire, "torch.permute", dims=dims),))
 
 
-def _follow(broken: Broken, param: str) -> Cure:
+def _follow(broken: FailedCall, param: str) -> Cure:
     return Cure(f"Infer {param} from the input", (SetParam(broken.step.id, param, AUTO),))
 
 
-def wrong_size(broken: Broken) -> Told | None:
+def wrong_size(broken: FailedCall) -> Explanation | None:
     """A size given in the constructor that is not the one that arrives."""
     for (key, param), (port, index) in ops.AUTO_RULES.items():
         wire = broken.wire(port) if key == broken.spec.key else None
@@ -112,7 +112,7 @@ def wrong_size(broken: Broken) -> Told | None:
     return None
 
 
-def _size_told(broken: Broken, wire: Wire, param: str, declared: Any, arriving: Size) -> Told:
+def _size_told(broken: FailedCall, wire: Wire, param: str, declared: Any, arriving: Size) -> Explanation:
     sample, flat, follow = wire.shape[1:], wire.type.per_sample(), _follow(broken, param)
     flatten = broken.before(wire, "nn.Flatten")
     deep = broken.spec.key == "nn.Linear" and len(wire.shape) > 2
@@ -129,7 +129,7 @@ def _size_told(broken: Broken, wire: Wire, param: str, declared: Any, arriving: 
     return message, reason, (follow,)
 
 
-def wrong_norm(broken: Broken) -> Told | None:
+def wrong_norm(broken: FailedCall) -> Explanation | None:
     """`normalized_shape` is not how the shape ends."""
     wire = broken.first
     if wire is None or broken.spec.param("normalized_shape") is None:
@@ -146,7 +146,7 @@ def wrong_norm(broken: Broken) -> Told | None:
 # --- Windows
 
 
-def too_small(broken: Broken) -> Told | None:
+def too_small(broken: FailedCall) -> Explanation | None:
     """A window that is larger than the padded picture."""
     wire = broken.first
     if wire is None or not re.search("greater than actual input|too small", broken.words):
@@ -160,7 +160,7 @@ def too_small(broken: Broken) -> Told | None:
     return message, reason, tuple(_window_cures(broken, wire, kernel))
 
 
-def _window_cures(broken: Broken, wire: Wire, kernel: Any) -> list[Cure]:
+def _window_cures(broken: FailedCall, wire: Wire, kernel: Any) -> list[Cure]:
     cures = []
     if batched(wire.shape) and wire.shape[-1] in (1, 3, 4) and all(size > 4 for size in wire.shape[1:-1]):  # type: ignore[operator]
         cures.append(_to_the_front(broken, wire))  # a picture with its colours last
@@ -174,7 +174,7 @@ def _window_cures(broken: Broken, wire: Wire, kernel: Any) -> list[Cure]:
     return cures
 
 
-def _fitting(broken: Broken, axis: int, size: Size) -> int:
+def _fitting(broken: FailedCall, axis: int, size: Size) -> int:
     """The largest kernel up to the one there is that finds a place along an axis."""
 
     def along(name: str, default: int) -> int:
@@ -186,7 +186,7 @@ def _fitting(broken: Broken, axis: int, size: Size) -> int:
     return max(min((room - 1) // along("dilation", 1) + 1, along("kernel_size", 1)), 1)
 
 
-def wrong_padding(broken: Broken) -> Told | None:
+def wrong_padding(broken: FailedCall) -> Explanation | None:
     """A pool padded beyond half of its window, or a mirror that reaches beyond the picture."""
     wire, padding = broken.first, broken.param("padding", broken.param("pad"))
     if wire is None or padding is None:
@@ -215,7 +215,7 @@ def wrong_padding(broken: Broken) -> Told | None:
 # --- Groups and heads
 
 
-def wrong_groups(broken: Broken) -> Told | None:
+def wrong_groups(broken: FailedCall) -> Explanation | None:
     """Channels that do not part into the groups."""
     groups = broken.param("groups", 1)
     for param in ("in_channels", "out_channels"):
@@ -229,7 +229,7 @@ def wrong_groups(broken: Broken) -> Told | None:
     return None
 
 
-def wrong_parts(broken: Broken) -> Told | None:
+def wrong_parts(broken: FailedCall) -> Explanation | None:
     """GroupNorm and ChannelShuffle part the channels that arrive."""
     wire, param = broken.first, "num_groups" if broken.spec.param("num_groups") else "groups"
     groups = broken.param(param)
@@ -243,7 +243,7 @@ def wrong_parts(broken: Broken) -> Told | None:
     return message, reason, (broken.set(param, next(divisors(channels, groups))),)
 
 
-def wrong_heads(broken: Broken) -> Told | None:
+def wrong_heads(broken: FailedCall) -> Explanation | None:
     names = ("embed_dim", "num_heads") if broken.spec.param("num_heads") else ("d_model", "nhead")
     width, heads = (broken.param(name) for name in names)
     if type(width) is not int or type(heads) is not int or width % heads == 0:
@@ -253,7 +253,7 @@ def wrong_heads(broken: Broken) -> Told | None:
     return message, reason, (broken.set(names[1], next(divisors(width, heads))),)
 
 
-def wrong_attention(broken: Broken) -> Told | None:
+def wrong_attention(broken: FailedCall) -> Explanation | None:
     """Keys or values of another width than the queries, or a batch that is read as a sequence."""
     turned = _batch_as_time(broken)
     if turned is not None:
@@ -277,7 +277,7 @@ def wrong_attention(broken: Broken) -> Told | None:
     return told[0], told[1], tuple(cures)
 
 
-def _batch_as_time(broken: Broken) -> Told | None:
+def _batch_as_time(broken: FailedCall) -> Explanation | None:
     """With batch_first=False the batch stands second, so sequences of different lengths are taken for batches."""
     if broken.spec.param("batch_first") is None or broken.param("batch_first"):
         return None
@@ -292,7 +292,7 @@ def _batch_as_time(broken: Broken) -> Told | None:
     return message, reason, (broken.set("batch_first", True),)
 
 
-def wrong_width(broken: Broken) -> Told | None:
+def wrong_width(broken: FailedCall) -> Explanation | None:
     """What a transformer attends to must be as wide as the sequence itself."""
     turned = _batch_as_time(broken)
     width = broken.param("d_model")

@@ -7,14 +7,14 @@ import re
 from typing import Any
 
 from app.builder.diagnostics.problems import Cure, ReplaceOp
-from app.builder.explain.context import Broken, Told, divisors
+from app.builder.explain.context import Explanation, FailedCall, divisors
 from app.builder.value_types import Dim
 from app.util.frozen import FrozenMap
 
 _MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
 
 
-def no_view(broken: Broken) -> Told | None:
+def no_view(broken: FailedCall) -> Explanation | None:
     wire = broken.first
     param = "size" if broken.spec.param("size") else "shape"
     wanted = broken.param(param)
@@ -34,7 +34,7 @@ def no_view(broken: Broken) -> Told | None:
     return message, reason, (broken.set(param, (-1, flat)),)
 
 
-def no_unflatten(broken: Broken) -> Told | None:
+def no_unflatten(broken: FailedCall) -> Explanation | None:
     wire, dim, sizes = broken.first, broken.param("dim"), broken.param("unflattened_size")
     if wire is None or type(dim) is not int or not isinstance(sizes, tuple) or not sizes:
         return None
@@ -51,7 +51,7 @@ def no_unflatten(broken: Broken) -> Told | None:
     return message, f"It has {size} values, and the product of the sizes must equal that.", cures[:1]
 
 
-def no_axes(broken: Broken) -> Told | None:
+def no_axes(broken: FailedCall) -> Explanation | None:
     wire, dims = broken.first, broken.param("dims")
     if wire is None or not isinstance(dims, tuple):
         return None
@@ -63,7 +63,7 @@ def no_axes(broken: Broken) -> Told | None:
     return f"permute names {len(dims)} dimensions, {wire.type} has {rank}", "Each dimension must be named once.", cures
 
 
-def out_of_range(broken: Broken) -> Told | None:
+def out_of_range(broken: FailedCall) -> Explanation | None:
     """A parameter that names a dimension which the input has not."""
     wire = broken.first
     if wire is None or "Dimension out of range" not in broken.words:
@@ -85,7 +85,7 @@ def out_of_range(broken: Broken) -> Told | None:
 # --- Pieces
 
 
-def _along(broken: Broken, default: int = 0) -> tuple[int, int] | None:
+def _along(broken: FailedCall, default: int = 0) -> tuple[int, int] | None:
     """The dimension that is meant and its size, None where either is unknown or the batch."""
     wire, dim = broken.first, broken.param("dim", default)
     if wire is None or type(dim) is not int or not -len(wire.shape) <= dim < len(wire.shape):
@@ -94,7 +94,7 @@ def _along(broken: Broken, default: int = 0) -> tuple[int, int] | None:
     return None if isinstance(size, Dim) else (dim, size)
 
 
-def no_split(broken: Broken) -> Told | None:
+def no_split(broken: FailedCall) -> Explanation | None:
     sizes, along = broken.param("split_size_or_sections"), _along(broken)
     if not isinstance(sizes, tuple) or along is None or sum(sizes) == along[1]:
         return None
@@ -109,7 +109,7 @@ def no_split(broken: Broken) -> Told | None:
     return message, reason, (broken.set("split_size_or_sections", new),)
 
 
-def no_piece(broken: Broken) -> Told | None:
+def no_piece(broken: FailedCall) -> Explanation | None:
     """`narrow`, `select` and `topk` beyond the end of a dimension."""
     along, first = _along(broken, -1 if broken.spec.key == "torch.topk" else 0), broken.first
     if along is None or first is None:
@@ -130,7 +130,7 @@ def no_piece(broken: Broken) -> Told | None:
     return f"{broken.label} has {name}={value}, at most {most} fits {first.type}", reason, (broken.set(name, most),)
 
 
-def no_expand(broken: Broken) -> Told | None:
+def no_expand(broken: FailedCall) -> Explanation | None:
     wire, sizes = broken.first, broken.param("size")
     if wire is None or not isinstance(sizes, tuple):
         return None
@@ -143,7 +143,7 @@ def no_expand(broken: Broken) -> Told | None:
     return message, "Only a dimension of 1 can be expanded; −1 keeps a dimension.", (broken.set("size", new),)
 
 
-def no_halves(broken: Broken) -> Told | None:
+def no_halves(broken: FailedCall) -> Explanation | None:
     wire, along = broken.first, _along(broken, -1)
     if wire is None or along is None or along[1] % 2 == 0:
         return None
@@ -156,7 +156,7 @@ def no_halves(broken: Broken) -> Told | None:
 # --- Pixels
 
 
-def no_mode(broken: Broken) -> Told | None:
+def no_mode(broken: FailedCall) -> Explanation | None:
     """An interpolation for another number of dimensions."""
     wire, mode = broken.first, broken.param("mode")
     if wire is None or not re.search("mode needs|Got .*D input", broken.words):
@@ -168,7 +168,7 @@ def no_mode(broken: Broken) -> Told | None:
     return message, reason, cures
 
 
-def no_shuffle(broken: Broken) -> Told | None:
+def no_shuffle(broken: FailedCall) -> Explanation | None:
     """Channels that do not part into r×r pixels."""
     wire, factor = broken.first, broken.param("upscale_factor")
     if wire is None or type(factor) is not int or len(wire.shape) < 3 or not isinstance(wire.shape[-3], int):
@@ -186,7 +186,7 @@ def no_shuffle(broken: Broken) -> Told | None:
     return message, reason, tuple(cures)
 
 
-def no_unshuffle(broken: Broken) -> Told | None:
+def no_unshuffle(broken: FailedCall) -> Explanation | None:
     """Sides that do not part into r×r pixels."""
     wire, factor = broken.first, broken.param("downscale_factor")
     if wire is None or type(factor) is not int or len(wire.shape) < 3:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.builder.importer.tracing.source_lines import Place
+from app.builder.importer.tracing.source_lines import SourceLine
 
 LONGEST = 300  # letters of a reason
 EXPORTED, OPAQUE = "exported", "opaque"
@@ -21,7 +21,7 @@ class Fallback:
     name: str
     kind: str
     reason: str
-    place: Place | None = None
+    place: SourceLine | None = None
 
     def __str__(self) -> str:
         where = f"{self.path} ({self.name})" if self.path else f"The whole model ({self.name})"

@@ -20,7 +20,7 @@ from app.builder.importer.torch_export import PATIENCE, NotExported, Replay, exp
 from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.frames import VALUES, Apart, CalledOtherwise, TraceError, words_of
 from app.builder.importer.tracing.real_evaluation import run_alone
-from app.builder.importer.tracing.source_lines import Place
+from app.builder.importer.tracing.source_lines import SourceLine
 
 Called = tuple[Any, Any]
 
@@ -92,7 +92,7 @@ class GivingWay:
             words = f"it cannot become one node: {words}" if words else "it is inside a module that is one node already"
             raise TraceError(words, path, why, False)
 
-    def _node_around(self, path: str, why: str, place: Place | None) -> str | None:
+    def _node_around(self, path: str, why: str, place: SourceLine | None) -> str | None:
         """Make a submodule one node, else the next one around it; None if one could be, else why the first cannot."""
         words = ""
         for outer in _upwards(path):
@@ -124,7 +124,7 @@ class GivingWay:
     # --- Ways
 
     def _exported(
-        self, path: str, error: TraceError | DraftError, place: Place | None, called: Called | None
+        self, path: str, error: TraceError | DraftError, place: SourceLine | None, called: Called | None
     ) -> bool:
         """Let `torch.export` follow it, in its own functions first and then in smaller ones; whether that can be."""
         module = self._model.get_submodule(path)
@@ -162,7 +162,7 @@ class GivingWay:
             self._spent += time.monotonic() - began
         return self._replays[key]
 
-    def _one_node(self, path: str, module: nn.Module, why: str, place: Place | None) -> None:
+    def _one_node(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
         """Make it one node, and with it every other that is the same. Raises Unbound."""
         if self._own is None:
             raise Unbound(f"{type(module).__name__} is not defined in a custom layer file")
@@ -173,7 +173,7 @@ class GivingWay:
             if alike and not self.covers(other):
                 self._one_twin(other, twin, why, place)
 
-    def _one_twin(self, path: str, module: nn.Module, why: str, place: Place | None) -> None:
+    def _one_twin(self, path: str, module: nn.Module, why: str, place: SourceLine | None) -> None:
         assert self._own is not None
         try:
             spec, params = self._own.stand_in(module)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from app.builder.importer.tracing.source_lines import Place
+from app.builder.importer.tracing.source_lines import SourceLine
 
 _MOST = 4  # lines of one function that are named
 
@@ -20,14 +20,14 @@ class Report:
     """Remarks of one import, each once, in the order in which they came up."""
 
     def __init__(self) -> None:
-        self._loops: dict[Place, int] = {}
+        self._loops: dict[SourceLine, int] = {}
         self._sizes: dict[tuple[str, str], list[int]] = {}
         self._others: dict[str, None] = {}
 
     def add(self, words: str) -> None:
         self._others.setdefault(words)
 
-    def number(self, place: Place | None, value: int | float | bool) -> None:
+    def number(self, place: SourceLine | None, value: int | float | bool) -> None:
         """A number that is made of sizes decided something in Python, which a drawing does not ask again."""
         if place is None or (isinstance(value, bool) and is_check(place)):
             return
@@ -84,7 +84,7 @@ def _tree(file: str) -> ast.Module | None:
         return None
 
 
-def _at(place: Place) -> Iterator[ast.AST]:
+def _at(place: SourceLine) -> Iterator[ast.AST]:
     """What the text of a file has on a line."""
     tree = _tree(place.file)
     for node in ast.walk(tree) if tree is not None else ():
@@ -97,7 +97,7 @@ def _within(node: ast.expr, line: int) -> bool:
 
 
 @cache
-def loops_at(place: Place) -> bool:
+def loops_at(place: SourceLine) -> bool:
     """Whether a loop is told on a line how often it runs."""
     for node in _at(place):
         if isinstance(node, ast.For) and _within(node.iter, place.line):
@@ -112,7 +112,7 @@ def loops_at(place: Place) -> bool:
 
 
 @cache
-def is_check(place: Place) -> bool:
+def is_check(place: SourceLine) -> bool:
     """Whether what is decided on a line is no more than whether to raise an error."""
     for node in _at(place):
         if isinstance(node, ast.Assert) and _within(node.test, place.line):

@@ -18,7 +18,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class KeyRow:
     """One key: what the net has under it and what the file. `source` is its name in the file."""
 
     key: str
@@ -44,9 +44,9 @@ class Suggestion:
 class Diff:
     """A file against a net, in the order of the net; what it has not stands last."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[KeyRow, ...]
 
-    def of(self, *kinds: str) -> tuple[Row, ...]:
+    def of(self, *kinds: str) -> tuple[KeyRow, ...]:
         return tuple(row for row in self.rows if row.kind in kinds)
 
     @property
@@ -75,11 +75,11 @@ def diff(theirs: Infos, ours: Infos, names: Mapping[str, str] | None = None) -> 
     for key, own in ours.items():
         source = renamed.get(key)
         if source is None:
-            rows.append(Row(key, MISSING, own))
+            rows.append(KeyRow(key, MISSING, own))
         else:
-            rows.append(Row(key, _kind(own, theirs[source]), own, theirs[source], source))
+            rows.append(KeyRow(key, _kind(own, theirs[source]), own, theirs[source], source))
     rows += [
-        Row(key, UNEXPECTED, None, theirs[source], source) for key, source in renamed.items() if key not in ours
+        KeyRow(key, UNEXPECTED, None, theirs[source], source) for key, source in renamed.items() if key not in ours
     ]
     return Diff(tuple(rows))
 

@@ -11,7 +11,7 @@ from app.builder.blocks import Blocks, used
 from app.builder.edits.blocks import with_ops
 from app.builder.edits.edits import Piece
 from app.project import file
-from app.project.library import Entry, Library, with_contents
+from app.project.library import Library, LibraryEntry, with_contents
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 
@@ -51,7 +51,7 @@ def from_text(text: str) -> tuple[Piece, Library]:
     if not project.graph.nodes and not project.comments:
         raise NotNodes("The project on the clipboard has no nodes")
     names = [name for name in used(project.graph) if name in project.blocks]
-    offers = [Entry(name, Path(), with_contents(project.blocks, name), PASTED) for name in names]
+    offers = [LibraryEntry(name, Path(), with_contents(project.blocks, name), PASTED) for name in names]
     sheet = with_ops(project, {entry.block.key: entry.key for entry in offers})
     piece = Piece(sheet.graph, sheet.positions, sheet.comments, sheet.bends, sheet.unfolded)
     return piece, Library(tuple(offers))

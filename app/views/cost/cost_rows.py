@@ -60,7 +60,7 @@ def flop_text(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class CostRow:
     """One line of the table: texts, what to sort and to copy by, and what more is to be said of each cell.
 
     A key is None where there is nothing to compare; `quiet` are the columns whose text is no number.
@@ -74,12 +74,12 @@ class Row:
     quiet: frozenset[int] = frozenset()
 
 
-def rows_of(cost: NetworkCost, catalog: Catalog) -> list[Row]:
+def rows_of(cost: NetworkCost, catalog: Catalog) -> list[CostRow]:
     """A row for each node, in running order."""
     return [_row(node, one, cost, catalog) for node, one in cost.nodes.items()]
 
 
-def _row(node_id: str, one: NodeCost, cost: NetworkCost, catalog: Catalog) -> Row:
+def _row(node_id: str, one: NodeCost, cost: NetworkCost, catalog: Catalog) -> CostRow:
     node = cost.graph.nodes[node_id]
     spec = catalog.of(cost.graph, node)
     parameters, compute = one.parameters if one.live else None, one.multiply_adds if one.live else None
@@ -107,7 +107,8 @@ def _row(node_id: str, one: NodeCost, cost: NetworkCost, catalog: Catalog) -> Ro
         prod(one.receptive.size) if one.receptive else None,
     )
     quiet = {column for column in NUMBERS | {OUTPUT, FIELD} if keys[column] is None}
-    return Row(node_id, spec.category, texts, keys, _tips(one), frozenset(quiet | ({BYTES} if one.shares else set())))
+    quiet |= {BYTES} if one.shares else set()
+    return CostRow(node_id, spec.category, texts, keys, _tips(one), frozenset(quiet))
 
 
 def _number(value: int | None, state: str) -> str:
@@ -175,7 +176,7 @@ def note(cost: NetworkCost) -> str:
     return " ".join(words)
 
 
-def sorted_rows(rows: Sequence[Row], column: int, descending: bool) -> list[Row]:
+def sorted_rows(rows: Sequence[CostRow], column: int, descending: bool) -> list[CostRow]:
     """The rows by a column; those without a value there come last either way."""
     known = [row for row in rows if row.keys[column] is not None]
     rest = [row for row in rows if row.keys[column] is None]
@@ -186,13 +187,13 @@ def _sort_key(key: float | str | None) -> tuple[float, str]:
     return (0.0, key.casefold()) if isinstance(key, str) else (float(key or 0), "")
 
 
-def as_text(rows: Iterable[Row], totals: Sequence[str] = ()) -> str:
+def as_text(rows: Iterable[CostRow], totals: Sequence[str] = ()) -> str:
     """Rows with tabs between the cells, as they are shown."""
     lines = [NAMES, *(row.texts for row in rows), *([totals] if totals else [])]
     return "\n".join("\t".join(line) for line in lines)
 
 
-def as_csv(rows: Iterable[Row], cost: NetworkCost) -> str:
+def as_csv(rows: Iterable[CostRow], cost: NetworkCost) -> str:
     """Rows as CSV with the numbers in full; what is not known is empty, what is not counted says so."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

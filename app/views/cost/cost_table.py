@@ -30,7 +30,7 @@ from PySide6.QtWidgets import (
 
 from app.builder.catalog.catalog import Catalog
 from app.views.cost import cost_rows
-from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, Row
+from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.widgets.empty import EmptyState
@@ -51,11 +51,11 @@ class CostModel(QAbstractTableModel):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._natural: list[Row] = []
-        self.rows: list[Row] = []
+        self._natural: list[CostRow] = []
+        self.rows: list[CostRow] = []
         self._column, self._descending = -1, False
 
-    def set_rows(self, rows: list[Row]) -> None:
+    def set_rows(self, rows: list[CostRow]) -> None:
         """Show other rows, in the order that was asked for."""
         if rows == self._natural:
             return
@@ -82,7 +82,7 @@ class CostModel(QAbstractTableModel):
         self.changePersistentIndexList(old, new)
         self.layoutChanged.emit()
 
-    def _ordered(self) -> list[Row]:
+    def _ordered(self) -> list[CostRow]:
         if self._column < 0:
             return list(self._natural)
         return cost_rows.sorted_rows(self._natural, self._column, self._descending)
@@ -350,7 +350,7 @@ class CostTable(QWidget):
     def copy_all(self) -> None:
         self._copy(self.model.rows, True)
 
-    def _copy(self, rows: list[Row], totals: bool) -> None:
+    def _copy(self, rows: list[CostRow], totals: bool) -> None:
         if self._cost is None:
             return
         data = QMimeData()

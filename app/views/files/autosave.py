@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
 from app.project import file_lock
 from app.project.document import Document
-from app.project.journal import Entry, Found
+from app.project.journal import Found, JournalEntry
 from app.project.journal_writer import JournalWriter, Written
 from app.views.status import StatusLine
 
@@ -67,7 +67,7 @@ class Autosave(QObject):
             return
         now = datetime.now().astimezone()
         self._empty = False
-        self._writer.put(Entry(document.project, document.path, document.on_disk, now, self._runs(), self._era))
+        self._writer.put(JournalEntry(document.project, document.path, document.on_disk, now, self._runs(), self._era))
 
     def before_run(self) -> Callable[[], object]:
         """Keep what is open as a run begins; what is returned waits until that is on the disk, on the run's thread."""

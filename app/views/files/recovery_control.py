@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, Qt
 from app.builder.placing import with_places
 from app.engine.child_process import ROOT
 from app.project import custom_layers, file, file_lock, journal
-from app.project.journal import Entry, Findings, Found
+from app.project.journal import Findings, Found, JournalEntry
 from app.views.files.autosave import Autosave
 from app.views.files.file_control import FileControl
 from app.views.ui.background import Failure
@@ -169,7 +169,7 @@ def _placed(found: Found) -> Found:
     return found
 
 
-def _remark(entry: Entry) -> str:
+def _remark(entry: JournalEntry) -> str:
     if entry.file is None:
         return ""
     try:

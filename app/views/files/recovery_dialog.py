@@ -15,7 +15,7 @@ from app.project.journal import Found
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.number_text import counted
-from app.views.ui.thumbnails import Thumbnails, Wanted
+from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import box, elided, label, start
 
@@ -105,7 +105,7 @@ class RecoveryDialog(Dialog):
             if card.picture is None and not found.begin_painting():
                 card.words = NO_PICTURE
             elif not card.words:
-                self.thumbnails.ask(Wanted((found.path, entry.saved), entry.project, card.offer.ops))
+                self.thumbnails.ask(ThumbnailRequest((found.path, entry.saved), entry.project, card.offer.ops))
 
     def _painted(self, key: tuple[Path, object], picture: QPixmap) -> None:
         for card in self.cards:

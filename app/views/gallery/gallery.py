@@ -17,7 +17,7 @@ from app.views.gallery.cards import LEAST, PICTURE, Card, CardDelegate, CardMode
 from app.views.ui import theme
 from app.views.ui.background import Background
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.thumbnails import Thumbnails, Wanted
+from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails
 from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import label
 
@@ -138,7 +138,7 @@ class GalleryDialog(Dialog):
     def _paint(self, example: Example, facts: Facts | None) -> None:
         ops = with_blocks(catalog(), example.project.blocks)
         key = (example.path, example.path.stat().st_mtime_ns)
-        self.thumbnails.ask(Wanted(key, example.project, ops, facts.analysis if facts else None))
+        self.thumbnails.ask(ThumbnailRequest(key, example.project, ops, facts.analysis if facts else None))
 
     def _painted(self, key: tuple[Path, int], picture: QPixmap) -> None:
         self.model.show_picture(key[0], picture)

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 
 from app.engine.tasks.import_model import UNCHECKED, remarks
 from app.project.project import Project
-from app.views.importing.importing import Drawn, Wanted
+from app.views.importing.importing import Drawn, ImportRequest
 from app.views.ui.background import Failure
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.work import Work
@@ -32,7 +32,7 @@ class ComparingControl(QObject):
         self._window = window
         self._work: Work | None = None
         self._early = self._corrected = Project()
-        self._wanted: Wanted | None = None
+        self._wanted: ImportRequest | None = None
         self.banner = Banner(parent=window)
         self.banner.hide()
         layout = window.centralWidget().layout()
@@ -47,7 +47,7 @@ class ComparingControl(QObject):
     def running(self) -> bool:
         return self._work is not None
 
-    def begin(self, drawn: Drawn, wanted: Wanted) -> None:
+    def begin(self, drawn: Drawn, wanted: ImportRequest) -> None:
         """Wait for what comes of the project that was just opened."""
         assert drawn.rest is not None
         self._early, self._wanted = drawn.project, wanted

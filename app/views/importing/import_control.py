@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.views.importing.comparison_control import ComparingControl
     from app.views.importing.import_dialog import ImportDialog
-    from app.views.importing.importing import Drawn, Wanted
+    from app.views.importing.importing import Drawn, ImportRequest
     from app.views.main_window import MainWindow
 
 NARROWEST, LOWEST = 640.0, 320.0
@@ -67,7 +67,7 @@ class ImportControl(QObject):
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
-        self._telling: Wanted | None = None
+        self._telling: ImportRequest | None = None
         self.comparing: ComparingControl | None = None
         window.live.analysed.connect(self._analysed)
         window.document.replaced.connect(self._replaced)
@@ -89,13 +89,13 @@ class ImportControl(QObject):
         canvas = self._window.canvas
         return Size(max(canvas.width() - MARGIN, NARROWEST), max(canvas.height() - MARGIN, LOWEST), 0.0)
 
-    def open(self, project: Project, wanted: Wanted) -> bool:
+    def open(self, project: Project, wanted: ImportRequest) -> bool:
         """Lay out what was imported, and show it."""
         from app.views.importing.importing import Drawn
 
         return self.show(Drawn(laid_out(project, self._room())), wanted)
 
-    def show(self, drawn: Drawn, wanted: Wanted) -> bool:
+    def show(self, drawn: Drawn, wanted: ImportRequest) -> bool:
         """Open what is laid out, once unsaved work is cared for; False if the person would rather stay."""
         window = self._window
         if not window.files.may_leave():
@@ -108,7 +108,7 @@ class ImportControl(QObject):
             self._compare(drawn, wanted)
         return True
 
-    def _compare(self, drawn: Drawn, wanted: Wanted) -> None:
+    def _compare(self, drawn: Drawn, wanted: ImportRequest) -> None:
         from app.views.importing.comparison_control import ComparingControl
 
         self.comparing = self.comparing or ComparingControl(self._window)

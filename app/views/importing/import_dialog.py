@@ -17,9 +17,9 @@ from app.engine.tasks.model_inits import LOSES
 from app.project.project import Project
 from app.source.layer_files import allowed
 from app.views.custom_layers.layers_control import LayersControl
-from app.views.importing.import_pages import Entry, FilePage, ModelTrustDialog, TorchvisionPage
+from app.views.importing.import_pages import FilePage, FormField, ModelTrustDialog, TorchvisionPage
 from app.views.importing.import_result import ResultPage
-from app.views.importing.importing import Drawn, Wanted, import_model
+from app.views.importing.importing import Drawn, ImportRequest, import_model
 from app.views.ui.background import Background, Failure
 from app.views.ui.dialogs.progress import WorkingDialog
 from app.views.ui.widgets import Segmented
@@ -31,7 +31,7 @@ KEPT = (
     "either way."
 )
 
-Open = Callable[[Drawn, Wanted], bool]
+Open = Callable[[Drawn, ImportRequest], bool]
 _listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
 
 
@@ -49,14 +49,14 @@ class ImportDialog(WorkingDialog):
     ) -> None:
         super().__init__("Import a model", parent)
         self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
-        self._wanted: Wanted | None = None
+        self._wanted: ImportRequest | None = None
         self._read: Drawn | None = None  # what was imported and is not opened yet
         self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Source of the model")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
         self.weights = QCheckBox("Keep the weights of the model")
         self.weights.setChecked(True)
-        self.weights_entry = Entry("Start weights", self.weights, KEPT)
+        self.weights_entry = FormField("Start weights", self.weights, KEPT)
         self.form = (self.choice, self.pages, self.weights_entry)
         self.state = label("", "label", "text3", wrap=True)
         for page in (self.torchvision, self.file):
@@ -147,7 +147,7 @@ class ImportDialog(WorkingDialog):
         else:
             self._begin(wanted)
 
-    def _ask_trust(self, wanted: Wanted) -> None:
+    def _ask_trust(self, wanted: ImportRequest) -> None:
         file = self.file.shown_file()
         before = self._layers.trust.before(file.path)
         dialog = ModelTrustDialog(file, before.text if before else "", self)
@@ -156,7 +156,7 @@ class ImportDialog(WorkingDialog):
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
-    def _begin(self, wanted: Wanted) -> None:
+    def _begin(self, wanted: ImportRequest) -> None:
         self._wanted = wanted
         self._enable(False)
         self.begin(partial(import_model, wanted, self._lay_out))
@@ -197,7 +197,7 @@ class ImportDialog(WorkingDialog):
         self.import_button.setFocus()
         announce(self, " ".join(found))
 
-    def _open_it(self, drawn: Drawn, wanted: Wanted) -> None:
+    def _open_it(self, drawn: Drawn, wanted: ImportRequest) -> None:
         if self._open(drawn, wanted):
             self._read = None
             self.import_button.setEnabled(False)
@@ -223,7 +223,7 @@ class ImportDialog(WorkingDialog):
             self._say(told, "error")
 
 
-def _worth_reading(project: Project, wanted: Wanted) -> tuple[str, ...]:
+def _worth_reading(project: Project, wanted: ImportRequest) -> tuple[str, ...]:
     """The remarks to be read before an import is opened: what random weights lose matters where none are kept."""
     usual = (UNCHECKED, *((LOSES,) if wanted.keep_weights else ()))
     return tuple(one for one in remarks(project) if not one.startswith(usual))

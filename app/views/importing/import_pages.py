@@ -25,7 +25,7 @@ from app.engine.import_process import Known
 from app.engine.tasks.import_model import ImportFailed, ModelSource, names_in, parse_arguments, parse_input
 from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
-from app.views.importing.importing import Wanted, sizes_of
+from app.views.importing.importing import ImportRequest, sizes_of
 from app.views.ui import theme
 from app.views.ui.widgets import Button, SearchField
 from app.views.ui.widgets.painting import label, set_property
@@ -35,7 +35,7 @@ NOT_CHOSEN = "Choose a model in the list."
 NOTHING = "It has no class, and no function that can be called without arguments."
 
 
-class Entry(QWidget):
+class FormField(QWidget):
     """A field under its name; what is wrong with it stands beneath."""
 
     def __init__(self, title: str, field: QWidget, words: str = "", beside: QWidget | None = None) -> None:
@@ -78,7 +78,7 @@ class Page(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.arguments = code_field(ARGUMENTS)
-        self.entries: dict[str, Entry] = {"arguments": Entry("Arguments, as JSON", self.arguments)}
+        self.entries: dict[str, FormField] = {"arguments": FormField("Arguments, as JSON", self.arguments)}
         self.column = QVBoxLayout(self)
         self.column.setContentsMargins(0, 0, 0, 0)
         self.column.setSpacing(10)
@@ -132,8 +132,8 @@ class TorchvisionPage(Page):
         self.input = code_field("1x3x224x224")
         self.pretrained = QCheckBox("With its pretrained weights, if they are on the disk")
         several = "Separate several inputs with spaces."
-        self.entries["inputs"] = Entry("Input, with the batch first", self.input, several)
-        self.entries["pretrained"] = Entry("Weights", self.pretrained, "Otherwise torchvision initialises them.")
+        self.entries["inputs"] = FormField("Input, with the batch first", self.input, several)
+        self.entries["pretrained"] = FormField("Weights", self.pretrained, "Otherwise torchvision initialises them.")
         row = QHBoxLayout()
         row.setSpacing(12)
         for name in ("arguments", "inputs"):
@@ -203,14 +203,14 @@ class TorchvisionPage(Page):
         """What is missing still, "" if nothing is, " " if that is said elsewhere."""
         return "" if self.name else NOT_CHOSEN if self.known else " "
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> ImportRequest | None:
         """What is asked for; None, with a word at its field, if something cannot be read."""
         arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
         typed = self.input.text().split() or [""]
         inputs = self._parsed("inputs", lambda: tuple(map(parse_input, typed)))
         if arguments is None or inputs is None:
             return None
-        return Wanted(ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked())
+        return ImportRequest(ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Arrows walk over the list from the caret."""
@@ -240,9 +240,9 @@ class FilePage(Page):
         self.inputs.setFixedHeight(round(4 * QFontMetricsF(self.inputs.font()).lineSpacing()) + 18)
         read, colon = "You see its code before any of it runs.", "Add a dtype other than float32 after a colon."
         self.entries |= {
-            "file": Entry("File", self.path, read, self.browse_button),
-            "name": Entry("Class, or function that makes the model", self.names),
-            "inputs": Entry("Inputs, one a line, with the batch first", self.inputs, colon),
+            "file": FormField("File", self.path, read, self.browse_button),
+            "name": FormField("Class, or function that makes the model", self.names),
+            "inputs": FormField("Inputs, one a line, with the batch first", self.inputs, colon),
         }
         for name in ("file", "name", "arguments", "inputs"):
             self.column.addWidget(self.entries[name])
@@ -295,7 +295,7 @@ class FilePage(Page):
             return " " if self.path.text().strip() else "Choose a Python file."
         return "" if self.inputs.toPlainText().strip() else "Enter the shape of each input."
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> ImportRequest | None:
         """What is asked for; None, with a word at its field, if something cannot be read."""
         self._read()  # it may have been edited since
         if self.text is None or not self.names.currentText():
@@ -307,7 +307,7 @@ class FilePage(Page):
             return None
         name = self.names.currentText()
         source = ModelSource(self.text.path, name.removesuffix("()"), name.endswith("()"))
-        return Wanted(source, arguments, inputs, sha256=self.text.sha256)
+        return ImportRequest(source, arguments, inputs, sha256=self.text.sha256)
 
     def shown_file(self) -> CustomFile:
         """The text for a look at it before it runs."""

@@ -20,7 +20,7 @@ from app.views.ui.work import Cancelled, Tell
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ImportRequest:
     """What is to be imported. Without `keep_weights` the project keeps the buffers of its model alone; `sha256` is of
     the text that a person saw, where the model is in a file of theirs."""
 
@@ -42,7 +42,7 @@ def sizes_of(one: ModelInput) -> str:
     return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
 
 
-def read_model(wanted: Wanted, tell: Tell, cancelled: Cancelled) -> tuple[Project, Child]:
+def read_model(wanted: ImportRequest, tell: Tell, cancelled: Cancelled) -> tuple[Project, Child]:
     """The project of what is wanted, and the process that read it, which has ended unless it is `comparing` still.
     `tell` hears what is going on. Raises ImportFailed and what writing raises."""
     source = wanted.source
@@ -73,7 +73,7 @@ class Drawn:
 
 
 def import_model(
-    wanted: Wanted, lay_out: Callable[[Project], Project], tell: Tell, cancelled: Cancelled
+    wanted: ImportRequest, lay_out: Callable[[Project], Project], tell: Tell, cancelled: Cancelled
 ) -> Drawn:
     """Read a model and lay it out. Raises what `read_model` raises."""
     project, reader = read_model(wanted, tell, cancelled)

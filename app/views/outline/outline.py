@@ -27,7 +27,7 @@ from app.builder.value_types import ValueType
 from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
-from app.views.palette.op_rows import Index, Row, RowDelegate
+from app.views.palette.op_rows import Index, OpRow, RowDelegate
 from app.views.selection import Selection
 from app.views.ui import fuzzy, theme
 from app.views.ui.number_text import grouped_digits
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class OutlineNode:
     """One node of the list, with what is shown of it."""
 
     node: Node
@@ -46,12 +46,12 @@ class Entry:
     category: str
 
 
-def entries(project: Project, ops: Catalog) -> tuple[Entry, ...]:
+def entries(project: Project, ops: Catalog) -> tuple[OutlineNode, ...]:
     """All nodes in the order in which they run; those that wait for each other come last."""
     walk = plan(project.graph, ops)
     ordered = [step.node for step in walk.steps] + [project.graph.nodes[node] for node in walk.loops]
     specs = ((node, ops.of(project.graph, node)) for node in ordered)
-    return tuple(Entry(node, spec.label, spec.category) for node, spec in specs)
+    return tuple(OutlineNode(node, spec.label, spec.category) for node, spec in specs)
 
 
 class NodeModel(QAbstractListModel):
@@ -59,13 +59,13 @@ class NodeModel(QAbstractListModel):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._all: tuple[Entry, ...] = ()
-        self._shown: list[Entry] = []
+        self._all: tuple[OutlineNode, ...] = ()
+        self._shown: list[OutlineNode] = []
         self._query = ""
         self._parameters: Mapping[str, int] = FrozenMap()
         self._values: Mapping[str, list[ValueType]] = FrozenMap()
 
-    def set_entries(self, new: tuple[Entry, ...]) -> bool:
+    def set_entries(self, new: tuple[OutlineNode, ...]) -> bool:
         """Show other nodes; says whether anything is different."""
         if new == self._all:
             return False
@@ -97,7 +97,7 @@ class NodeModel(QAbstractListModel):
         self._shown = [entry for entry in self._all if self._fits(entry, query)]
         self.endResetModel()
 
-    def _fits(self, entry: Entry, query: search.Query) -> bool:
+    def _fits(self, entry: OutlineNode, query: search.Query) -> bool:
         text = f"{entry.node.name} {entry.label}"
         by_name = not query.words or fuzzy.score(query.words, text) is not None
         return by_name and search.has_shapes(query, self._values.get(entry.node.id, ()))
@@ -105,15 +105,15 @@ class NodeModel(QAbstractListModel):
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         return 0 if parent.isValid() else len(self._shown)
 
-    def entry(self, index: Index) -> Entry | None:
+    def entry(self, index: Index) -> OutlineNode | None:
         return self._shown[index.row()] if index.isValid() and index.row() < len(self._shown) else None
 
-    def row(self, index: Index) -> Row | None:
+    def row(self, index: Index) -> OpRow | None:
         entry = self.entry(index)
         if entry is None:
             return None
         count = self._parameters.get(entry.node.id, 0)
-        return Row(entry.node.name, entry.category, faint=entry.label, hint=grouped_digits(count) if count else "")
+        return OpRow(entry.node.name, entry.category, faint=entry.label, hint=grouped_digits(count) if count else "")
 
     def rows_of(self, ids: frozenset[str]) -> list[int]:
         return [i for i, entry in enumerate(self._shown) if entry.node.id in ids]

@@ -34,7 +34,7 @@ OP_ROW, CATEGORY_ROW = 23, 25
 
 
 @dataclass(frozen=True)
-class Row:
+class OpRow:
     """What is painted: `faint` follows the name, `hint` stands at right; `heading` rows fold, `locked` ones wait."""
 
     text: str
@@ -54,9 +54,9 @@ def row_size(heading: bool = False) -> QSize:
 
 
 class RowPainter(QStyledItemDelegate):
-    """Paints the `Row` that `row_of` gives for an index. How high it is, its model says."""
+    """Paints the `OpRow` that `row_of` gives for an index. How high it is, its model says."""
 
-    def __init__(self, row_of: Callable[[Index], Row | None]) -> None:
+    def __init__(self, row_of: Callable[[Index], OpRow | None]) -> None:
         super().__init__()
         self._row_of = row_of
 
@@ -87,7 +87,7 @@ class RowPainter(QStyledItemDelegate):
             box(painter, ground, 5, colors.hover)
 
     @staticmethod
-    def _paint_heading(painter: QPainter, area: QRect, row: Row) -> None:
+    def _paint_heading(painter: QPainter, area: QRect, row: OpRow) -> None:
         colors = theme.current()
         middle = area.center().y()
         chevron = "chevron-down" if row.open else "chevron-right"
@@ -97,7 +97,7 @@ class RowPainter(QStyledItemDelegate):
         write(painter, area.adjusted(0, 0, -6, 0), row.hint, theme.font("caption"), colors.text3, right=True)
 
     @staticmethod
-    def _paint_row(painter: QPainter, option: QStyleOptionViewItem, area: QRect, row: Row) -> None:
+    def _paint_row(painter: QPainter, option: QStyleOptionViewItem, area: QRect, row: OpRow) -> None:
         colors = theme.current()
         hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
         marked = hovered or bool(option.state & QStyle.StateFlag.State_Selected)
@@ -135,7 +135,7 @@ def write(painter: QPainter, area: QRect, text: str, font: QFont, color: object,
 class RowDelegate(RowPainter):
     """The same for a model that does not say how high its rows are."""
 
-    def __init__(self, row_of: Callable[[Index], Row | None]) -> None:
+    def __init__(self, row_of: Callable[[Index], OpRow | None]) -> None:
         super().__init__(row_of)
         self._size = row_size()
 

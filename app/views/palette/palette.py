@@ -14,7 +14,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import class_of, is_custom, why_not
 from app.project.library import KEY as LIBRARY
 from app.util.frozen import FrozenMap
-from app.views.palette.op_rows import CATEGORY_NAMES, Index, Row, RowPainter, node_picture, row_size
+from app.views.palette.op_rows import CATEGORY_NAMES, Index, OpRow, RowPainter, node_picture, row_size
 from app.views.ui import fuzzy, theme
 from app.views.ui.widgets import EmptyState, SearchField
 
@@ -221,15 +221,15 @@ class OpTree(QTreeView):
         self.doubleClicked.connect(self._choose)
         theme.manager().changed.connect(self.viewport().update)
 
-    def _row(self, index: Index) -> Row | None:
+    def _row(self, index: Index) -> OpRow | None:
         if spec := self.ops.spec(index):
             locked = spec.kind == "unknown"
-            return Row(spec.label, spec.category, hint=hint(spec), grip=not locked, locked=locked)
+            return OpRow(spec.label, spec.category, hint=hint(spec), grip=not locked, locked=locked)
         if group := self.ops.group(index):
             name = CATEGORY_NAMES.get(group.category, group.category)
             look = BLOCKS if group.category == OWN else group.category
-            return Row(name, look, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
-        return Row("", BLOCKS, faint=NO_BLOCKS, grip=True) if index.isValid() else None
+            return OpRow(name, look, hint=str(len(group.specs)), heading=True, open=self.isExpanded(index))
+        return OpRow("", BLOCKS, faint=NO_BLOCKS, grip=True) if index.isValid() else None
 
     def _fold(self, index: QModelIndex) -> None:
         if self.ops.group(index):

@@ -32,7 +32,7 @@ _cache: OrderedDict[Hashable, QPixmap] = OrderedDict()
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ThumbnailRequest:
     """A picture that is asked for. `key` says which project it is of, and in what state."""
 
     key: Hashable
@@ -49,13 +49,13 @@ class Thumbnails(QObject):
     def __init__(self, size: QSize, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._size = size
-        self._waiting: OrderedDict[Hashable, Wanted] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, ThumbnailRequest] = OrderedDict()
         self._work: Iterator[None] | None = None
         self._timer = QTimer(self)
         self._timer.setInterval(0)
         self._timer.timeout.connect(self._go_on)
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: ThumbnailRequest) -> None:
         """Paint a picture; one that is kept from before comes at once."""
         kept = _cache.get(self._place(wanted))
         if kept is not None:
@@ -70,7 +70,7 @@ class Thumbnails(QObject):
         self._work = None
         self._timer.stop()
 
-    def _place(self, wanted: Wanted) -> Hashable:
+    def _place(self, wanted: ThumbnailRequest) -> Hashable:
         size = (self._size.width(), self._size.height())
         return (wanted.key, wanted.analysis is not None, theme.current().name, size)
 
@@ -88,7 +88,7 @@ class Thumbnails(QObject):
             if clock.nsecsElapsed() > BUDGET * 1e6:
                 return
 
-    def _painting(self, wanted: Wanted) -> Iterator[None]:
+    def _painting(self, wanted: ThumbnailRequest) -> Iterator[None]:
         """Draw the project piece by piece on a scene of its own, then paint that."""
         scene = CanvasScene(wanted.catalog, self)
         if wanted.analysis is not None:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
 
-from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, Row
+from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, KeyRow
 from app.training.setup.weights_header import TensorInfo
 from app.views.ui import icons, theme
 
@@ -35,7 +35,7 @@ class WeightsModel(QAbstractTableModel):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.found = Diff(())
-        self.rows: list[Row] = []
+        self.rows: list[KeyRow] = []
         self.taken: set[str] = set()
         self.alone = False
 
@@ -45,7 +45,7 @@ class WeightsModel(QAbstractTableModel):
 
     def set_infos(self, infos: Infos) -> None:
         """Show a file by itself."""
-        rows = tuple(Row(key, UNEXPECTED, None, info, key) for key, info in infos.items())
+        rows = tuple(KeyRow(key, UNEXPECTED, None, info, key) for key, info in infos.items())
         self._reset(Diff(rows), set(), True)
 
     def _reset(self, found: Diff, taken: set[str], alone: bool) -> None:
@@ -65,7 +65,7 @@ class WeightsModel(QAbstractTableModel):
         ]  # fmt: skip
         self.endResetModel()
 
-    def tick(self, rows: list[Row], on: bool) -> None:
+    def tick(self, rows: list[KeyRow], on: bool) -> None:
         """Take rows, or leave them, as far as they fit."""
         keys = {row.key for row in rows if row.fits}
         self.taken = self.taken | keys if on else self.taken - keys
@@ -114,7 +114,7 @@ class WeightsModel(QAbstractTableModel):
             return f"{row.source} in the file" if column == KEY and row.source not in ("", row.key) else None
         return None
 
-    def _text(self, row: Row, column: int, words: str) -> str:
+    def _text(self, row: KeyRow, column: int, words: str) -> str:
         if self.alone:
             info = row.theirs or TensorInfo((), "", 0)
             return (row.key, sizes(info), info.dtype, f"{info.bytes:,}")[column]

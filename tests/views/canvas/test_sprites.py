@@ -6,25 +6,25 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
 from app.views.canvas.items import sprites
-from app.views.canvas.items.sprites import Sprites, Wanted
+from app.views.canvas.items.sprites import SpriteRequest, Sprites
 
 SCALE = (1.0, 1.0)
 
 
-def things(count: int, step: int, made: list[int]) -> list[Wanted]:
+def things(count: int, step: int, made: list[int]) -> list[SpriteRequest]:
     """Squares of their own colours, each a step further to the right than the one under it."""
 
-    def square(number: int) -> Wanted:
+    def square(number: int) -> SpriteRequest:
         def paint(painter: QPainter) -> None:
             made.append(number)
             painter.fillRect(QRectF(0, 0, 40, 40), QColor(number % 256, number // 256, 99))
 
-        return Wanted(QPointF(step * number, 0), number, 0, QRectF(0, 0, 40, 40), paint)
+        return SpriteRequest(QPointF(step * number, 0), number, 0, QRectF(0, 0, 40, 40), paint)
 
     return [square(number) for number in range(count)]
 
 
-def drawn(pictures: Sprites, wanted: list[Wanted], most: int | None) -> tuple[QImage, bool]:
+def drawn(pictures: Sprites, wanted: list[SpriteRequest], most: int | None) -> tuple[QImage, bool]:
     image = QImage(1000, 40, QImage.Format.Format_RGB32)
     image.fill(0)
     painter = QPainter(image)

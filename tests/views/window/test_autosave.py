@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.project import file as project_file
 from app.project import file_lock, journal
-from app.project.journal import Entry, Found
+from app.project.journal import Found, JournalEntry
 from app.project.project import Project
 from app.runs import store
 from app.util.resources import path as resource_path
@@ -59,7 +59,7 @@ def crashed(window: MainWindow, project: Project, file: Path | None = None, **mo
     path = folder(window) / f"crash{len(list(folder(window).glob('*.journal')))}.journal"
     now = datetime.now().astimezone().replace(hour=14, minute=2)
     on_disk = project_file.digest(file) if file is not None and file.exists() else None
-    path.write_bytes(journal.encode(Entry(project, file, on_disk, now, **more)))  # type: ignore[arg-type]
+    path.write_bytes(journal.encode(JournalEntry(project, file, on_disk, now, **more)))  # type: ignore[arg-type]
     return path
 
 

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.builder.edits import head
 from app.project import file
-from app.project.journal import JOURNAL, Entry, Journal
+from app.project.journal import JOURNAL, Journal, JournalEntry
 from app.util import gc_pause
 from app.views.canvas.items.sheet_part import Part
 from app.views.canvas.scene import CanvasScene
@@ -194,7 +194,7 @@ def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(
     project = file.loads(MONSTERS["a chain of 1000 nodes"]())
     assert not project.positions
     kept = Journal(tmp_path)
-    kept.write(Entry(project, None, None, datetime.now().astimezone()))
+    kept.write(JournalEntry(project, None, None, datetime.now().astimezone()))
     left = tmp_path / f"left{JOURNAL}"
     left.write_bytes(kept.path.read_bytes())
     kept.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.builder.importer.tracing.source_lines import Place
+from app.builder.importer.tracing.source_lines import SourceLine
 
 Source = tuple[str, int]  # a node of the draft and which of its outputs
 
@@ -16,7 +16,7 @@ class DraftError(ValueError):
     def __init__(self, words: str, path: str = "", why: str = "") -> None:
         super().__init__(words)
         self.path, self.why = path, why or words
-        self.place: Place | None = None
+        self.place: SourceLine | None = None
 
 
 def same_calls(one: Draft | None, other: Draft | None) -> bool:

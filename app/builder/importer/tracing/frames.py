@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.catalog.catalog import OpSpec
-from app.builder.importer.tracing.source_lines import Place
+from app.builder.importer.tracing.source_lines import SourceLine
 
 _raised = threading.local()
 
@@ -30,7 +30,7 @@ class TraceError(RuntimeError):
     ) -> None:
         super().__init__(words)
         self.path, self.why, self.exportable, self.doubt = path, why or words, exportable, doubt
-        self.place: Place | None = None
+        self.place: SourceLine | None = None
         getattr(_raised, "errors", []).append(self)
 
 

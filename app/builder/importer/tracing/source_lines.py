@@ -21,7 +21,7 @@ _PASSED = (_OURS, f"{_TORCH}fx{os.sep}", "<")  # on the way from a value to who 
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class SourceLine:
     """A line of a function, as a person looks for it."""
 
     file: str
@@ -39,12 +39,12 @@ def is_theirs(file: str) -> bool:
     return not file.startswith(_PYTHON) or "-packages" in file
 
 
-def here() -> Place | None:
+def here() -> SourceLine | None:
     """The line of a person's code that runs now."""
     return next((_place(one.f_code, one.f_lineno) for one in _frames() if is_theirs(one.f_code.co_filename)), None)
 
 
-def asked() -> Place | None:
+def asked() -> SourceLine | None:
     """The same if it is that code that asks, and no function of torch that it calls."""
     outer = next((one for one in _frames() if not one.f_code.co_filename.startswith(_PASSED)), None)
     theirs = outer is not None and is_theirs(outer.f_code.co_filename)
@@ -63,7 +63,7 @@ def _begins(code: CodeType) -> bool:
     return code.co_name == "follow" and code.co_filename.startswith(_OURS)
 
 
-def of_error(error: BaseException | None) -> Place | None:
+def of_error(error: BaseException | None) -> SourceLine | None:
     """The innermost line of a person's code that an error, or its cause, came through."""
     found = None
     while error is not None:
@@ -78,17 +78,17 @@ def of_error(error: BaseException | None) -> Place | None:
     return found
 
 
-def of_forward(kind: type) -> Place | None:
+def of_forward(kind: type) -> SourceLine | None:
     """Where a class says what it computes."""
     code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
     return _place(code, code.co_firstlineno) if code is not None and is_theirs(code.co_filename) else None
 
 
-def _place(code: CodeType, line: int) -> Place:
+def _place(code: CodeType, line: int) -> SourceLine:
     name = code.co_qualname
     while name.endswith(">") and ".<locals>." in name:  # a comprehension, or a lambda
         name = name.rpartition(".<locals>.")[0]
-    return Place(code.co_filename, line, name.rpartition("<locals>.")[2])
+    return SourceLine(code.co_filename, line, name.rpartition("<locals>.")[2])
 
 
 def functions_of(kind: type) -> Iterator[Any]:

@@ -32,7 +32,7 @@ from app.builder.importer.tracing.proxies import FACTORIES, PROXIES, Training, V
 from app.builder.importer.tracing.qualified_names import Names
 from app.builder.importer.tracing.refused_calls import check_call, is_in_place, method_of
 from app.builder.importer.tracing.rewrites import rewritten
-from app.builder.importer.tracing.source_lines import Place
+from app.builder.importer.tracing.source_lines import SourceLine
 
 
 class Tracer(fx.Tracer):
@@ -46,7 +46,7 @@ class Tracer(fx.Tracer):
         self.gradients = grad_regions.Gradients(self.values)
         self.views = Views(self.values, self._written, lambda path: type(self.root.get_submodule(path)).__name__)
         self.constants: dict[fx.Node, torch.Tensor] = {}
-        self.places: dict[fx.Node, Place | None] = {}
+        self.places: dict[fx.Node, SourceLine | None] = {}
         self.frames: list[Frame] = []
         self.entered: dict[fx.Node, Frame] = {}
         self.apart: dict[str, Apart] = {}  # by path: what is not followed, and what stands for it

@@ -18,7 +18,7 @@ from app.views.canvas.items.geometry import EVERYWHERE, OUTLINE
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import LEGIBLE
 from app.views.canvas.items.spatial import RectIndex
-from app.views.canvas.items.sprites import Sprites, Wanted
+from app.views.canvas.items.sprites import SpriteRequest, Sprites
 from app.views.canvas.wires.wire_item import LABEL_HEIGHT, WireItem, paint_chip
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class NodesItem(QGraphicsItem):
 
 def _things(
     wires: Iterable[WireItem], nodes: Iterable[NodeItem], area: QRectF, view: QTransform, zoom: float
-) -> Iterator[Wanted]:
+) -> Iterator[SpriteRequest]:
     """Labels and nodes, and in the place of an unfolded block those in it; of these only what an area touches."""
     for wire in wires:
         yield _label(wire, view)
@@ -159,7 +159,7 @@ def _things(
             yield from _inside(item, item.inner, area.translated(-item.pos()), view, zoom)
 
 
-def _inside(item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zoom: float) -> Iterator[Wanted]:
+def _inside(item: NodeItem, inner: InnerLook, area: QRectF, view: QTransform, zoom: float) -> Iterator[SpriteRequest]:
     here = QTransform.fromTranslate(item.x(), item.y()) * view
     labels = QTransform.fromTranslate(inner.plan.shift.x(), inner.plan.shift.y()) * here
     for wire in inner.wires_in(area):
@@ -182,15 +182,15 @@ def _paint_frame(painter: QPainter, item: NodeItem, area: QRectF, zoom: float) -
     painter.restore()
 
 
-def _label(wire: WireItem, view: QTransform) -> Wanted:
+def _label(wire: WireItem, view: QTransform) -> SpriteRequest:
     chip = wire.chip
     extent = QRectF(-1, -1, chip.width + 2, LABEL_HEIGHT + 2)
-    return Wanted(view.map(chip.place), chip.look, 0, extent, partial(_paint_chip, chip.look, chip.width))
+    return SpriteRequest(view.map(chip.place), chip.look, 0, extent, partial(_paint_chip, chip.look, chip.width))
 
 
-def _node(item: NodeItem, view: QTransform, zoom: float) -> Wanted:
+def _node(item: NodeItem, view: QTransform, zoom: float) -> SpriteRequest:
     key, version = item.picture
-    return Wanted(view.map(item.pos()), key, version, item.own_extent, partial(_paint_node, item, zoom))
+    return SpriteRequest(view.map(item.pos()), key, version, item.own_extent, partial(_paint_node, item, zoom))
 
 
 def _wide(area: QRectF) -> QRectF:

@@ -38,7 +38,7 @@ class Hashed:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SpriteRequest:
     """Something to draw with its origin at `at`, a point of the view: `paint` paints it about its origin in `extent`.
 
     Its picture is kept under `key` for as long as `version` is the same.
@@ -83,7 +83,7 @@ class Sprites:
         self._bytes = 0
 
     def draw(
-        self, painter: QPainter, things: Sequence[Wanted], scale: Scale, hurry: bool, most: int | None = None
+        self, painter: QPainter, things: Sequence[SpriteRequest], scale: Scale, hurry: bool, most: int | None = None
     ) -> bool:
         """Draw things in order; tells whether all are there and sharp.
 
@@ -122,7 +122,7 @@ class Sprites:
                 _stretch(painter, thing.at, sprite, scale[0] / sprite.scale[0])
         return sharp
 
-    def prepare(self, things: Iterable[Wanted], scale: Scale, seconds: float) -> bool:
+    def prepare(self, things: Iterable[SpriteRequest], scale: Scale, seconds: float) -> bool:
         """Make pictures before they are drawn, for so long; tells whether all are there."""
         until = perf_counter() + seconds
         for thing in things:
@@ -133,14 +133,14 @@ class Sprites:
                     return False
         return True
 
-    def _usable(self, thing: Wanted, scale: Scale) -> Sprite | None:
+    def _usable(self, thing: SpriteRequest, scale: Scale) -> Sprite | None:
         """The picture that is kept of a thing, if it shows what it should and need not be stretched too far."""
         sprite = self._kept.get(thing.key)
         if sprite is None or sprite.version != thing.version or sprite.scale[1] != scale[1]:
             return None
         return sprite if SMALLER <= scale[0] / sprite.scale[0] <= LARGER else None
 
-    def _make(self, thing: Wanted, scale: Scale) -> Sprite:
+    def _make(self, thing: SpriteRequest, scale: Scale) -> Sprite:
         began = perf_counter()
         zoom, ratio = scale
         fine, extent = zoom * ratio, thing.extent
@@ -174,7 +174,7 @@ def _whole(at: QPointF, ratio: float) -> QPointF:
     return QPointF(round(at.x() * ratio) / ratio, round(at.y() * ratio) / ratio)
 
 
-def _in_sight(things: Sequence[Wanted], numbers: Sequence[int]) -> list[int]:
+def _in_sight(things: Sequence[SpriteRequest], numbers: Sequence[int]) -> list[int]:
     """Those of some things that are not right under several others that are as large."""
     over: dict[tuple[int, int], list[QRectF]] = defaultdict(list)
     seen = []
