@@ -369,7 +369,7 @@ def test_an_input_of_a_block_is_told_by_what_arrives() -> None:
     inside = analyse(graph, ops, (("it", 0),)).sheet
     stories = explain_output(inside.graph, ops, inside, "x")
     assert tuple(story.result for story in stories) == (Dim(1), 3, 16, 16)
-    assert {story.words for story in stories} == {"What arrives at x of the block."}
+    assert {story.words for story in stories} == {"The input x of the block."}
 
 
 def test_layers_one_behind_the_other_are_told_by_the_last_of_them() -> None:
