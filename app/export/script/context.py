@@ -1,0 +1,282 @@
+"""What the template of `train.py` asks for: the settings of a job, and what follows from them.
+
+Here is decided what differs; `train.py.jinja` says what is written for it. The arithmetic of the script is that of
+`app.training.loop`, operation for operation, and the functions that read and split the data are taken over word for
+word, so the losses of both are equal bit for bit on the CPU.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.data import readers, splits, targets, transforms
+from app.data.sources import look, options_of
+from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
+from app.data.transform_list import alone, calls, is_random
+from app.export.script import launch
+from app.export.script.reading import Function, is_streamed, reading_of
+from app.training import multi_output, script_recipes
+from app.training.checkpoints import checkpoint, checksums
+from app.training.config import INPUT, Choice
+from app.training.job import Job
+from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
+from app.training.objectives import Row, forms, rows_of, wants_input
+from app.training.registry import CLASS_IDS, CLOSURE, LOSSES, PLATEAU, loss_call, optimizer_call, schedule_call
+from app.training.setup.class_weights import takes_weights
+
+MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels
+
+# What the script may use of the standard library; it imports what it does use.
+_NAMES = {
+    "collections.abc": "Callable Iterable Iterator Mapping Sequence",
+    "concurrent.futures": "Future ThreadPoolExecutor",
+    "contextlib": "nullcontext",
+    "functools": "partial",
+    "pathlib": "Path",
+    "typing": "Any",
+}
+_MODULES = "copy csv hashlib io os random struct subprocess sys tempfile threading time"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The inputs of a batch as expressions.
+
+    `made` makes them of the samples, "" where they are the samples; `inputs` are they then, `fed` what goes into the
+    net, and `target` what the loss compares with.
+    """
+
+    made: str
+    inputs: str
+    fed: str
+    target: str
+
+
+def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, Any]:
+    """The values by the names that the template has for them.
+
+    With `hands` the script pauses, steps and stops when it is told so on its standard input. Raises JobError,
+    DataError or ChoiceError.
+    """
+    training, spec = job.training, look(job.data)
+    rows = rows_of(job, spec.known_targets, spec.shape, spec.label) if training.losses else ()
+    return {
+        "module": module,
+        "class_name": job.source.class_name,
+        "batch_norm": "BatchNorm" in job.source.text,
+        "start_file": start_file,
+        "training": training,
+        "data": job.data,
+        "spec": spec,
+        "hands": hands,
+        "keeps": hands or training.save_every > 0,
+        "closure": training.optimizer.name == CLOSURE,
+        "waits": training.accumulate > 1 and training.optimizer.name != CLOSURE,
+        "plateau": training.schedule is not None and training.schedule.choice.name == PLATEAU,
+        "scaled": training.amp == "float16",
+        "skips": training.not_finite == "skip",
+        "tells": bool(training.metrics or training.losses),
+        "loss": "" if rows else loss_call(training.loss),
+        "optimizer": optimizer_call(training.optimizer, _parameters(job)),
+        "schedule": schedule_call(training.schedule) if training.schedule is not None else "",
+        "carried": _carried(job, spec),
+        "launching": (launch.on_loopback, launch.launch),
+        "keeping": (checkpoint.generators, checkpoint.restore_generators, checksums.checksums),
+        "checkpoint_version": checkpoint.VERSION,
+        **_data(job, spec),
+        **_batches(job, spec, rows),
+        **_losses(job, spec, rows),
+        **_metrics(job),
+    }
+
+
+def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
+    """How samples are read and split."""
+    reading = reading_of(job, spec)
+    transformed = job.data.train_transforms or job.data.eval_transforms
+    needs = reading.needs
+    if transformed and "torchvision" not in needs:
+        needs = f"{needs.replace(' and ', ', ')} and torchvision"
+    first = _labels(spec, spec.targets[0].name if spec.targets else "")
+    return {
+        "reading": reading,
+        "needs": needs + ", and torchmetrics" * bool(job.training.metrics),
+        "samples_in_words": _words(spec),
+        "held": "Streamed" if is_streamed(spec) else "Tensor",
+        "labels": "Targets" if spec.targets else "Tensor",
+        "streamed": is_streamed(spec),
+        "in_order": _in_order(spec),
+        "standardise": options_of(job.data).get("standardise", False),
+        "split_by": first if spec.task == CLASSES else "torch.zeros(len(labels))",
+        "train_transforms": calls(job.data.train_transforms),
+        "eval_transforms": calls(job.data.eval_transforms),
+    }
+
+
+def _words(spec: SourceSpec) -> str:
+    """The shapes of all samples and what they are compared with."""
+    shape = f"(N, {', '.join(map(str, spec.shape))})"
+    sizes = "".join(f", {size}" for size in spec.label_shape) or ","
+    what, dtype = ("values to predict", "") if spec.task == VALUES else ("class ids", " int64")
+    return f"samples {shape} and {what} (N{sizes}){dtype}"
+
+
+def _in_order(spec: SourceSpec) -> bool:
+    """Whether the first samples are learnt from and the last held out."""
+    return spec.key == "file.text" or bool(spec.arguments.get("in_order"))
+
+
+def _labels(spec: SourceSpec, target: str, of: str = "labels") -> str:
+    """The labels of a target as an expression; those of an only target have no name."""
+    return f'{of}["{target}"]' if spec.targets else of
+
+
+def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
+    """What the lines of a step say of a batch. What is measured is the first loss's, if there are several."""
+    training, chief = job.training, _chief(spec, rows[0]) if rows else spec
+    has_ids = LOSSES.get(training.loss.name) == CLASS_IDS
+    one_hot = not rows and chief.task != VALUES and not has_ids
+    answer = f'named(output, FORMS)["{rows[0].given.output}"]' if rows else "output"
+    known = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
+    axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[chief.task]
+
+    def batch(made: str, mixup: bool = False) -> Batch:
+        inputs, target = "inputs" if made else "samples[batch]", "labels[batch]"
+        if one_hot:
+            target = f"F.one_hot({target}, {len(chief.classes)}).float()"
+        elif wants_input(training):
+            target = f'with_input({target}, "{INPUT}", {inputs})'
+        fed = "mixture" if mixup else inputs
+        if training.channels_last and len(spec.shape) == 3:
+            fed += ".contiguous(memory_format=torch.channels_last)"
+        return Batch(made, inputs, fed, target)
+
+    stored = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
+    learnt = seen = stored if spec.as_bytes else ""
+    if is_random(job.data.train_transforms):
+        learnt = f"augmented({stored}, TRAINING, {alone(job.data.train_transforms)!r})"
+    elif job.data.train_transforms:
+        learnt = f"TRAINING({stored})"
+    if job.data.eval_transforms:
+        seen = f"EVALUATION({stored})"
+    return {
+        "chief": chief,
+        "tokens": chief.task == TOKENS,
+        "one_hot": one_hot,
+        "learnt": batch(learnt, training.mixup > 0),
+        "seen": batch(seen),
+        "output": "output.transpose(1, -1)" if chief.task == TOKENS and has_ids and not rows else "output",
+        "answer": answer,
+        "known": known,
+        "correct": f"({answer}.argmax({axis}) == {known}).sum()" if axis else "",
+    }
+
+
+def _chief(spec: SourceSpec, row: Row) -> SourceSpec:
+    """What is known of the data, said of the target of a loss."""
+    target = next((one for one in spec.known_targets if one.name == row.target), None)
+    if target is None:  # the input itself
+        return replace(spec, task=row.task.kind, classes=(), label_shape=spec.shape)
+    return replace(spec, task=row.task.kind, classes=target.classes, label_shape=target.label_shape)
+
+
+def _losses(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
+    """The losses of several outputs, what weighs them, and what the part of a process counts for in each."""
+    balanced, portions = [], []
+    if job.data.class_weights and not rows:
+        balanced = [("loss_function", "labels", len(spec.classes))]
+    for number, row in enumerate(rows):
+        loss, output = f"loss_function.losses[{number}]", row.given.output
+        if job.data.class_weights and takes_weights(row.given.loss):
+            balanced.append((loss, _labels(spec, row.target), row.task.classes))
+        if row.given.loss.params.get("reduction") == "sum":
+            portions.append((output, "len(every) / len(batch)"))
+        elif _is_weighed(job, row.given.loss):
+            portions.append((output, f"outweighs({_labels(spec, row.target)}, {loss}.weight, batch, every)"))
+    return {
+        "rows": [(row, _flat(loss_call(row.given.loss))) for row in rows],
+        "forms": list(forms(job.source)),
+        "balanced": balanced,
+        "weighed": not rows and _is_weighed(job, job.training.loss),
+        "summed": not rows and job.training.loss.params.get("reduction") == "sum",
+        "portions": portions,
+        "outweighs": any("outweighs" in portion for _, portion in portions),
+    }
+
+
+def _is_weighed(job: Job, loss: Choice) -> bool:
+    """Whether the mean of a loss is over the weights of its labels."""
+    weighs = loss.params.get("weight") is not None or (job.data.class_weights and takes_weights(loss))
+    return loss.name in MEAN_OF_WEIGHTS and weighs and loss.params.get("reduction") != "sum"
+
+
+def _flat(text: str) -> str:
+    """A call on one line."""
+    return " ".join(text.split()).replace("( ", "(").replace(", )", ")").replace(",)", ")")
+
+
+def _metrics(job: Job) -> dict[str, Any]:
+    """The classes of torchmetrics, and how the output of the net is read as probabilities."""
+    training = job.training
+    chosen = [SCORES[name] for name in training.metrics]
+    modules: dict[str, set[str]] = {"torchmetrics": {"Metric"}} if chosen else {}
+    for score in chosen:
+        modules.setdefault(score.module, set()).add(score.metric)
+    loss = training.losses[0].loss.name if training.losses else training.loss.name
+    return {
+        "metric_classes": [(module, ", ".join(sorted(names))) for module, names in sorted(modules.items())],
+        "scores": [(score.name, score.call("classes")) for score in chosen],
+        "scores_by_class": any(score.by_class for score in chosen),
+        "quiet": repr(min((score.quiet for score in chosen), key=len, default={})).replace("'", '"'),
+        "computed": script_recipes.computed,
+        "probabilities": {SOFTMAX: ".softmax(1)", SIGMOID: ".sigmoid()"}.get(reading(loss), ""),
+    }
+
+
+def _parameters(job: Job) -> str:
+    """What the optimizer takes, as an expression."""
+    if not _grouped(job):
+        return "model.parameters()"
+    own = {group.path: dict(group.options) for group in job.training.groups}
+    return f"parameter_groups(model, {own!r}, {job.training.no_decay!r})"
+
+
+def _grouped(job: Job) -> bool:
+    return bool(job.training.groups) or job.training.no_decay
+
+
+def _carried(job: Job, spec: SourceSpec) -> list[Function]:
+    """The functions and classes of this program that the script has word for word."""
+    data, training, own_split = job.data, job.training, spec.own_split and not job.data.test_fraction
+    more: list[tuple[Function, Any]] = [
+        (splits.split_in_order, _in_order(spec)),
+        (splits.stratified_split, not _in_order(spec) and not own_split),
+        (readers.as_floats, spec.as_bytes),
+        (transforms.augmented, is_random(data.train_transforms)),
+        (splits.standardised, options_of(data).get("standardise")),
+        (splits.balanced_weights, data.class_weights),
+        (targets.Targets, spec.targets or wants_input(training)),
+        (targets.with_input, wants_input(training)),
+        (multi_output.named, training.losses),
+        (script_recipes.mixed_loss, training.losses),
+        (multi_output.SeveralLosses, training.losses),
+        (script_recipes.parameter_groups, _grouped(job)),
+        (script_recipes.recompute, training.recompute),
+        (script_recipes.mixed, training.mixup),
+        (script_recipes.mixed_loss, training.mixup and not training.losses),
+    ]
+    return [*reading_of(job, spec).functions, *(function for function, wanted in more if wanted)]
+
+
+def imports_of(text: str) -> list[str]:
+    """The imports of the standard library that a script needs, read off the names that it uses.
+
+    >>> imports_of("def f(x: Any) -> Path: return Path(os.getcwd())")
+    ['import os', 'from pathlib import Path', 'from typing import Any']
+    """
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    plain = [f"import {name}" for name in _MODULES.split() if name in used]
+    wanted = {module: [name for name in names.split() if name in used] for module, names in _NAMES.items()}
+    return plain + [f"from {module} import {', '.join(names)}" for module, names in wanted.items() if names]

@@ -1,0 +1,159 @@
+"""How an exported script reads the samples of each source, as `app.data.loaders` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.data import readers, streams
+from app.data.downloads.archives import COLLECTIONS
+from app.data.known_sources import DIGITS
+from app.data.own_files import dataset_class
+from app.data.own_files import readers as file_readers
+from app.data.sources import options_of
+from app.data.spec import SourceSpec
+from app.training.job import Job
+from app.util import atomic
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class OwnClass:
+    """A person's Dataset class, whose file lies beside the script."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """`call` is an expression that gives inputs and labels of all samples; `functions` are those that it needs.
+
+    For data that their authors split it gives those to learn from, and `held_out` the others. `needs` is said in words.
+    `folder` is where the data are, "" for those that are nowhere. Of a download, `place` is an expression of what is
+    there if it was fetched, and `fetched_with` are arguments to fetch it with. Of a person's own data, `named` is what
+    they are called in an f-string, and `how` the arguments that they are read with.
+    """
+
+    call: str
+    functions: tuple[Function, ...]
+    needs: str = "torch"
+    folder: str = ""
+    collection: str = ""
+    place: str = ""
+    fetched_with: str = ""
+    held_out: str = ""
+    named: str = ""
+    how: Mapping[str, Any] | None = None
+    own_class: OwnClass | None = None
+
+
+def reading_of(job: Job, spec: SourceSpec) -> Reading:
+    """How the samples of a job come in."""
+    source, _, name = spec.key.partition(".")
+    if spec.key == dataset_class.KEY:
+        return _own_class(spec, job)
+    if spec.picks:
+        return _own_file(spec, job)
+    if source == "torchvision":
+        return _download(name, job.data_root or "data")
+    if spec.key == DIGITS:
+        return Reading("read_digits()", (readers.read_digits,), "torch and scikit-learn")
+    if source == "sklearn":
+        return Reading(call("read_table", name), (readers.read_table,), "torch and scikit-learn")
+    if source == "made" and name != "fake":
+        points = call("make_points", name, **options_of(job.data))
+        return Reading(points, (readers.make_points,), "torch and scikit-learn")
+    return Reading(call("make_noise", **options_of(job.data)), (readers.make_noise,))
+
+
+def _download(name: str, folder: str) -> Reading:
+    functions: tuple[Function, ...]
+    needs, place, more = f"torch and the files of {name}", "", ""
+    match name:
+        case "CIFAR10" | "CIFAR100":
+            functions, needs = (readers.read_cifar,), f"torch, torchvision and the files of {name}"
+            place = f'path / "{COLLECTIONS[f"torchvision.{name}"].folder}"'
+            parts = [f'read_cifar(path, "{name}", train={train})' for train in (True, False)]
+        case "SVHN":
+            functions, needs = (readers.read_svhn,), "torch, scipy and the files of SVHN"
+            place, more = 'path / "test_32x32.mat"', "split='test', "
+            parts = [f'read_svhn(path / "{part}_32x32.mat")' for part in ("train", "test")]
+        case "STL10":
+            functions, place = (readers.read_stl10,), 'path / "stl10_binary"'
+            parts = [f'read_stl10({place}, "{part}")' for part in ("train", "test")]
+        case _:
+            functions, needs = (readers.read_idx, readers.read_mnist), f"torch alone and the files of {name}"
+            place = f'path / "{name}" / "raw"'
+            parts = [f'read_mnist({place}, "{part}")' for part in ("train", "t10k")]
+    return Reading(
+        parts[0], functions, needs, folder, held_out=parts[1], collection=name, place=place, fetched_with=more
+    )
+
+
+def _own_file(spec: SourceSpec, job: Job) -> Reading:
+    """How a person's own file is read was found out when it was read here, and stands at the top of the script."""
+    by_key: dict[str, tuple[Function, ...]] = {
+        "file.csv": (file_readers.cell_values, file_readers.alone, file_readers.read_csv),
+        "file.tensors": (file_readers.kind_of, file_readers.alone, file_readers.tensor_of, file_readers.class_ids,
+                         file_readers.read_tensors),
+        "file.pictures": (file_readers.picture_files, file_readers.open_picture, file_readers.read_picture,
+                          file_readers.read_pictures),
+        "file.text": (file_readers.read_text,),
+    }  # fmt: skip
+    functions = by_key[spec.key]
+    needs = "torch and Pillow" if spec.key == "file.pictures" else "torch"
+    if is_streamed(spec):
+        functions = (*functions[:-1], streams.SampleLost, streams.Streamed, streams.stream_pictures)
+    reader = functions[-1].__name__
+    return Reading(f"{reader}(path, **HOW)", functions, needs, job.data.path, named="{path}", how=spec.arguments)
+
+
+def _own_class(spec: SourceSpec, job: Job) -> Reading:
+    """A Dataset class: its file lies beside the script, see `beside`."""
+    own = OwnClass(Path(job.data.path).stem, spec.arguments["name"])
+    how = f"{own.name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
+    made = f"read_dataset({how})"
+    functions: tuple[Function, ...] = (
+        file_readers.kind_of, file_readers.alone, file_readers.targets_of, file_readers.Careful,
+        file_readers.read_dataset,
+    )  # fmt: skip
+    if is_streamed(spec):
+        made = f"stream_dataset({how}, {spec.arguments['pin']!r})"
+        functions += (streams.SampleLost, streams.Streamed, streams.InOrder, streams.stream_dataset)
+    return Reading(made, functions, f"torch and {own.module}.py beside it", named=own.name, own_class=own)
+
+
+def is_streamed(spec: SourceSpec) -> bool:
+    """Whether samples are read when their batch comes."""
+    return "pin" in spec.arguments
+
+
+def beside(job: Job, script: Path) -> list[Path]:
+    """Write what the data of a script need beside it: the file of a Dataset class. Raises OSError, DataError."""
+    if job.data.source != dataset_class.KEY:
+        return []
+    file = dataset_class.file_of(Path(job.data.path))
+    path = script.with_name(file.name)
+    if path.resolve() != Path(job.data.path).resolve():
+        atomic.write_text(path, file.text)
+    return [path]
+
+
+def quoted(text: str) -> str:
+    """A string literal in double quotes where that needs no escape.
+
+    >>> print(quoted("data"), quoted('a"b'))
+    "data" 'a"b'
+    """
+    plain = text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
+    return f'"{text}"' if plain else repr(text)
+
+
+def call(name: str, *values: Any, **named: Any) -> str:
+    """A call as text; what a project says enters it through `repr`, once it has been checked."""
+    written = [quoted(value) if isinstance(value, str) else repr(value) for value in values]
+    return f"{name}({', '.join([*written, *(f'{key}={value!r}' for key, value in named.items())])})"
