@@ -145,7 +145,7 @@ def test_files_are_added_by_dropping_them_and_taken_away_as_undo_steps(qtbot, wi
 def test_a_file_that_cannot_be_used_is_not_added_and_says_why(qtbot, window, tmp_path) -> None:
     for name, text, words in (
         ("plain.py", "x = 1\n", "has no class of nn.Module"),
-        ("broken.py", "class A(\n", "is no Python"),
+        ("broken.py", "class A(\n", "is not valid Python"),
     ):
         window.layers.add([own.write(tmp_path, text, name)])
         assert words in window.banner.reason()
@@ -163,7 +163,7 @@ def test_a_missing_file_leaves_its_nodes_and_their_values(qtbot, window, tape) -
     assert shown(window) == [("my_layers.py", "cannot be read")]
     node = window.document.project.graph.nodes["n5"]
     assert dict(node.params) == {"features": 16, "power": 2}
-    assert any("is not there" in message for message in messages(window))
+    assert any("was not found in" in message for message in messages(window))
     own.write(tape.parent)
     own.trust(tape.parent / "my_layers.py")
     qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000)
