@@ -13,6 +13,7 @@ _CURES = (
     ("required positional argument", "arguments", "Write them by their names."),
     ("unexpected keyword argument", "arguments", "Check the arguments, by the names that its constructor has."),
     ("does not take what arrives", "inputs", "Give a shape that it is made for."),
+    ("does not accept its input", "inputs", "Give a shape that it is made for."),
     ("had not come to its end", "", "Choose a smaller model, or make the file do less when it is imported."),
     ("attempted relative import", "", "Import what lies beside the file by its name, without dots."),
     ("No module named", "", "Install what brings it where Tapedeck is installed, or put it beside the file."),
