@@ -109,7 +109,7 @@ def test_another_net_is_never_taken_for_the_model_and_the_corrected_one_is_offer
     qtbot.waitUntil(lambda: not comparing.running, timeout=120_000)
     project = window.document.project
     assert "differs from Net" in comparing.banner.title() and comparing.banner.isVisible()
-    assert "differs from the original" in project.notes and not project.origin.checked and project.origin.reference is None
+    assert "The network differs" in project.notes and not project.origin.checked and project.origin.reference is None
     window.files.may_leave = lambda: True
     press(comparing, OPEN)
     project = window.document.project
