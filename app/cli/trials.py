@@ -79,8 +79,8 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
 def _find(job: Job, batches: int, as_json: bool) -> int:
     from app import cli
     from app.data.sources import DataError
+    from app.training.choices import ChoiceError
     from app.training.job import JobError
-    from app.training.registry import ChoiceError
     from app.training.trials.lr_range_test import rate_test
 
     try:

@@ -39,7 +39,8 @@ MODULES = """
     builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
     builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field
     source.generated source.layer_files project.project data.config training.config training.job training.setup.devices
-    engine.requests.data data.spec data.own_files.cache
+    engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
+    training.setup.schedule_length
 """
 
 # What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.

@@ -16,8 +16,8 @@ from app.builder.value_types import Dim, TensorType
 from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
 from app.project.project import Project
 from app.source.generated import Source
+from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT, Choice, OutputLoss
-from app.training.registry import CLASS_IDS, LOSSES
 from app.training.setup import class_weights
 from app.util.frozen import FrozenMap
 

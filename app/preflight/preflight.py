@@ -24,9 +24,9 @@ from app.preflight.setting_checks import problems as knob_problems
 from app.project.project import Project
 from app.project.weights.start_weights import lost_buffers
 from app.project.weights.start_weights import problems as start_problems
+from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
 from app.training.config import Choice
 from app.training.job import Job, JobError, check_data
-from app.training.registry import CLASS_IDS, LOSSES, OPTIMIZERS
 from app.training.setup import class_weights
 
 UNREAD = "The data have not been read yet"

@@ -19,9 +19,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
+from app.training.choices import CLASS_IDS, LOSSES
 from app.training.multi_output import named
 from app.training.objectives import forms
-from app.training.registry import CLASS_IDS, LOSSES, make_loss
+from app.training.registry import make_loss
 from app.util import rng
 from app.util.frozen import FrozenMap
 

@@ -9,9 +9,9 @@ from app.builder.diagnostics.problems import Cure, Problem, SetTraining
 from app.data.spec import SourceSpec
 from app.project.module_paths import Layers
 from app.project.project import Project
+from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.config import TrainingConfig
-from app.training.registry import CLOSURE, PLATEAU, SCHEDULERS
-from app.training.setup import lr_preview
+from app.training.setup import schedule_length
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -24,7 +24,7 @@ def problems(project: Project, analysis: Analysis, samples: int | None, source: 
     training = project.training
     return [
         *_closure(training),
-        *_schedule(training, lr_preview.span(training, samples, project.data.drop_last)),
+        *_schedule(training, schedule_length.span(training, samples, project.data.drop_last)),
         *_validation(project, source),
         *_mixup(training, source),
         *(_paths(project, analysis) if analysis.runnable else ()),
@@ -52,7 +52,7 @@ def _closure(training: TrainingConfig) -> Iterator[Problem]:
         yield Problem("error", None, f"{CLOSURE} does not support parameter groups", reason, cures=cures)
 
 
-def _schedule(training: TrainingConfig, length: lr_preview.Span) -> Iterator[Problem]:
+def _schedule(training: TrainingConfig, length: schedule_length.Span) -> Iterator[Problem]:
     schedule = training.schedule
     if schedule is None:
         return
@@ -63,7 +63,7 @@ def _schedule(training: TrainingConfig, length: lr_preview.Span) -> Iterator[Pro
         return
     moves, given = length.moves(schedule.per), schedule.choice.params.get("total_steps")
     if name == "OneCycleLR" and moves is not None and isinstance(given, int) and given < moves:
-        fitted = lr_preview.fitted(schedule, length)
+        fitted = schedule_length.fitted(schedule, length)
         reason = f"Its total_steps is {given:,} and the run has {moves:,}; torch raises an error beyond it."
         cures = _set(f"Set total_steps to {moves:,}", "schedule", fitted) if fitted is not None else ()
         yield Problem("error", None, "OneCycleLR ends before the run", reason, cures=cures)

@@ -9,9 +9,9 @@ from types import TracebackType
 from app.data.sources import DataError
 from app.source import layer_files
 from app.source.generated import Source
+from app.training.choices import ChoiceError
 from app.training.events import Failed
 from app.training.job import JobError
-from app.training.registry import ChoiceError
 from app.training.task import OutputError
 
 

@@ -11,9 +11,9 @@ from app.data.config import DataConfig
 from app.data.sources import DataError, check, spec_of
 from app.data.spec import VALUES, DataInfo
 from app.source.generated import Source
+from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import TrainingConfig
 from app.training.metrics import refusal
-from app.training.registry import CLASS_IDS, LOSSES
 from app.training.setup import class_weights
 
 AMP = ("", "bfloat16", "float16")

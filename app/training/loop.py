@@ -18,6 +18,7 @@ from app.data.spec import ReadingStopped
 from app.training.checkpoints import checkpoint
 from app.training.checkpoints.checkpoint import Position
 from app.training.checkpoints.writer import Saver
+from app.training.choices import CLOSURE
 from app.training.control import Control, Ending, Result
 from app.training.error_messages import NotFinite, failure
 from app.training.evaluation.validation import Evaluated, evaluate, sample_numbers
@@ -39,7 +40,6 @@ from app.training.metrics import Gathered
 from app.training.monitoring.live_model import Live
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
-from app.training.registry import CLOSURE
 from app.training.setup.batch_order import batch_count, ordered
 from app.training.setup.devices import Resolved, resolve
 from app.training.setup.prepare import set_up

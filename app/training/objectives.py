@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from app.data.dataset import Dataset
 from app.data.spec import VALUES, DataInfo, TargetInfo
 from app.source.generated import Source
+from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.training.job import Job, JobError
-from app.training.registry import CLASS_IDS, LOSSES, make_loss
+from app.training.registry import make_loss
 from app.training.task import OutputError, Task
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from app.training.choices import CLOSURE, PLATEAU
 from app.training.config import TrainingConfig
 from app.training.events import Event, GroupRates, LossParts, RateSet, StepDone
 from app.training.learning_rates import LearningRates, Rates
-from app.training.registry import CLOSURE, PLATEAU, make_loss, make_optimizer, make_schedule
+from app.training.registry import make_loss, make_optimizer, make_schedule
 from app.training.task import Task
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.training.registry import CLASS_IDS, LOSSES
+from app.training.choices import CLASS_IDS, LOSSES
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -59,7 +59,7 @@ def _code(window: MainWindow) -> None:
 def _training(window: MainWindow) -> None:
     from app.views.training.form.settings_form import TrainingForm
 
-    window.training_form = TrainingForm(window.document, window.engine, window.background)
+    window.training_form = TrainingForm(window.document, window.engine)
     window.right.pane.fill("training", window.training_form)
 
 

@@ -113,7 +113,6 @@ class MainWindow(QMainWindow):
         self.selection = Selection(self)
         self.network_selection = NetworkSelection(self.selection, self.place, self)
         self.background = Background(self)
-        self.engine = EngineService(self)
         self.housekeeping = Housekeeping(self)
         self.engine = EngineService(self)
         self.live = Live(self.document, self.background, self.engine, self.catalog, self.place, self)

@@ -14,11 +14,11 @@ import torch
 
 from app.data.config import DataConfig
 from app.export.script.script import training_script
+from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.config import Choice, Group, TrainingConfig
 from app.training.events import EpochDone, Finished, GradientNorms, MemorySample, Noticed, Started, StepDone
 from app.training.history import History
 from app.training.loop import train
-from app.training.registry import LOSSES, OPTIMIZERS
 from app.training.setup.initial_weights import initial_module
 from app.training.stepper import Stepper
 from app.training.task import Task

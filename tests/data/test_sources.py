@@ -7,9 +7,9 @@ import pytest
 from app.data.config import DataConfig
 from app.data.sample_counts import training_count
 from app.data.sources import SOURCES, DataError, load, spec_of
+from app.training.choices import LOSSES
 from app.training.config import Choice
 from app.training.job import JobError, check_numbers
-from app.training.registry import LOSSES
 from app.util.frozen import FrozenMap
 from tests.export.test_script import app_lines, run_script  # noqa: F401
 from tests.support.training_jobs import job, net

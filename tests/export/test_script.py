@@ -14,12 +14,12 @@ import torch
 from app.data.config import DataConfig
 from app.export.script.script import training_script
 from app.export.weights import load_weights
+from app.training.choices import ChoiceError
 from app.training.config import Choice, Schedule
 from app.training.control import Control
 from app.training.events import to_json
 from app.training.job import Job, JobError
 from app.training.loop import train
-from app.training.registry import ChoiceError
 from app.util.frozen import FrozenMap
 from tests.data.test_mnist import files, put
 from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, adam, job, net

@@ -17,9 +17,9 @@ from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.preflight import random_batch
 from app.source.generated import InputSpec, Source
+from app.training.choices import LOSSES
 from app.training.config import Choice, OutputLoss, TrainingConfig
 from app.training.job import Job
-from app.training.registry import LOSSES
 from app.util import resources
 from app.util.frozen import FrozenMap
 

@@ -30,9 +30,9 @@ from app.export.script.script import training_script
 from app.project import file
 from app.project.project import Project
 from app.source.generated import Source
+from app.training.choices import ChoiceError
 from app.training.config import Choice, TrainingConfig
 from app.training.job import Job, JobError
-from app.training.registry import ChoiceError
 from app.util.frozen import FrozenMap
 from benchmarks import mutated_projects
 from tests.support.builder_nets import skeleton

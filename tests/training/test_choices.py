@@ -4,12 +4,10 @@ import ast
 
 import pytest
 
+from app.training.choices import LOSSES, OPTIMIZERS, ChoiceError
 from app.training.config import Choice
 from app.training.events import EpochDone, Failed, Finished
 from app.training.registry import (
-    LOSSES,
-    OPTIMIZERS,
-    ChoiceError,
     check_loss,
     check_optimizer,
     loss_call,

@@ -12,13 +12,15 @@ import pytest
 import torch
 
 from app.data.config import DataConfig
+from app.training.choices import OPTIMIZERS, SCHEDULERS, ChoiceError
 from app.training.config import Choice, Schedule, TrainingConfig
 from app.training.events import Failed, RateSet, StepDone
 from app.training.job import JobError
 from app.training.loop import train
-from app.training.registry import OPTIMIZERS, SCHEDULERS, ChoiceError, check_schedule
+from app.training.registry import check_schedule
 from app.training.run_requests import SetRate
-from app.training.setup.lr_preview import Span, first_schedule, fitted, preview, span
+from app.training.setup.lr_preview import first_schedule, preview
+from app.training.setup.schedule_length import Span, fitted, span
 from app.training.trials.dry_run import DryRun, dry_run
 from app.training.trials.lr_range_test import rate_test
 from app.util.frozen import FrozenMap

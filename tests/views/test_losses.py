@@ -23,7 +23,6 @@ from app.training.loop import train
 from app.util.frozen import FrozenMap
 from app.views.training.charts.charts import LossChart
 from app.views.training.form.settings_form import TrainingForm
-from app.views.ui.background import Background
 from tests.support.builder_nets import net
 
 
@@ -109,10 +108,8 @@ def test_a_table_of_several_targets_wants_to_know_which(tmp_path: Path) -> None:
 
 @pytest.fixture
 def form(qtbot: Any, service: Any) -> Any:
-    background = Background()
-
     def make(project: Project) -> TrainingForm:
-        made = TrainingForm(Document(project), service, background)
+        made = TrainingForm(Document(project), service)
         qtbot.addWidget(made)
         made.set_devices(())
         made.resize(340, 900)
@@ -121,7 +118,6 @@ def form(qtbot: Any, service: Any) -> Any:
         return made
 
     yield make
-    background.close()
 
 
 def test_each_output_has_a_row_with_loss_weight_and_target(form: Any, qtbot: Any) -> None:

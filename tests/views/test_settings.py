@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,16 +16,17 @@ from pytestqt.qtbot import QtBot
 
 from app.data.downloads.archives import COLLECTIONS
 from app.data.sources import DIGITS, MNIST, default_root
+from app.engine.client import shared
+from app.engine.requests.choices import CheckLoss, Params
 from app.project.document import Document
 from app.project.project import Project
+from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.config import Choice
-from app.training.registry import LOSSES, OPTIMIZERS
 from app.training.setup.devices import Device
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.settings import RECENT_FILES, Settings
 from app.views.training.form.settings_form import ChoiceSection, TrainingForm
-from app.views.ui.background import Background
 
 DEVICES = (Device("cuda:0", "NVIDIA H200", 139 * 2**30), Device("cpu", "CPU, 2 threads"))
 
@@ -34,14 +38,12 @@ def document() -> Document:
 
 @pytest.fixture
 def form(qtbot: QtBot, document: Document, service: EngineService) -> Iterator[TrainingForm]:
-    background = Background()
-    view = TrainingForm(document, service, background)
+    view = TrainingForm(document, service)
     qtbot.addWidget(view)
     view.resize(304, 1400)
     with qtbot.waitExposed(view):
         view.show()
     yield view
-    background.close()
 
 
 def line(form: TrainingForm, where: str, name: str) -> QLineEdit:
@@ -112,6 +114,23 @@ def test_optimizer_parameters_are_checked_by_torch(qtbot: QtBot, form: TrainingF
     qtbot.waitUntil(lambda: document.project.training.optimizer.params.get("betas") == (0.8, 0.99))
 
 
+def test_an_engine_that_ends_while_a_value_is_checked_is_said_and_the_next_checks(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    loaded(qtbot, form)
+    kept = document.project
+    os.kill(shared().pid, signal.SIGSTOP)  # so that the question is still open when it ends
+    lr = line(form, "optimizer", "lr")
+    into(qtbot, lr, "0.01")
+    os.kill(shared().pid, signal.SIGKILL)
+    problem = form.optimizer.form.rows["lr"].problem
+    qtbot.waitUntil(lambda: "SIGKILL" in problem.text())
+    assert problem.text().count(".") == 1 and document.project is kept
+    into(qtbot, lr, "0.02")
+    qtbot.waitUntil(lambda: document.project.training.optimizer == Choice("Adam", FrozenMap(lr=0.02)))
+    assert not problem.text()
+
+
 def test_another_optimizer_has_another_form(qtbot: QtBot, form: TrainingForm, document: Document) -> None:
     loaded(qtbot, form)
     form.optimizer.name.setFocus()
@@ -133,18 +152,17 @@ def test_a_default_is_left_out_of_the_project(qtbot: QtBot, form: TrainingForm, 
 
 
 @pytest.mark.parametrize(("kind", "name"), [("loss", n) for n in LOSSES] + [("optimizer", n) for n in OPTIMIZERS])
-def test_every_choice_has_a_form(qtbot: QtBot, kind: str, name: str) -> None:
+def test_every_choice_has_a_form(qtbot: QtBot, service: EngineService, kind: str, name: str) -> None:
     """One contract over all members: every parameter has an editor, and showing it is no edit."""
     from app.training import registry
 
     params = registry.loss_params(name) if kind == "loss" else registry.optimizer_params(name)
-    section = ChoiceSection(kind, (name,), lambda _name: params, lambda _choice: None, Background())
+    section = ChoiceSection(kind, (name,), partial(Params, kind), CheckLoss, service)
     qtbot.addWidget(section)
     edits = []
     section.chosen.connect(lambda choice, merge: edits.append(choice))
     section.show_choice(Choice(name))
     section._make_form(name, params)
-    section._background.close()
     assert set(section.form.rows) == {param.name for param in params}
     assert not any(row.problem.text() for row in section.form.rows.values())
     assert not edits

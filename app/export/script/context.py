@@ -19,11 +19,12 @@ from app.export.script import launch
 from app.export.script.reading import Function, is_streamed, reading_of
 from app.training import multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
+from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, PLATEAU
 from app.training.config import INPUT, Choice
 from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import Row, forms, rows_of, wants_input
-from app.training.registry import CLASS_IDS, CLOSURE, LOSSES, PLATEAU, loss_call, optimizer_call, schedule_call
+from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.setup.class_weights import takes_weights
 
 MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels

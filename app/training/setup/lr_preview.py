@@ -1,54 +1,16 @@
-"""Preview of the learning rate over a run, and initial values for schedulers.
-
-How long a run is decides most of it: `Span` says so in epochs and in steps of the optimizer.
-"""
+"""The learning rate over a run before it is run: what torch's schedulers make of it, and values to begin with."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
 from typing import Any
 
+from app.training.choices import PLATEAU
 from app.training.config import Choice, Schedule, TrainingConfig
-from app.training.registry import PLATEAU, make_optimizer, make_schedule, optimizer_params
+from app.training.registry import make_optimizer, make_schedule, optimizer_params
+from app.training.setup.schedule_length import ONCE_A_STEP, Preview, Span
 from app.util.frozen import FrozenMap
 
 MOST = 20_000  # moves of a schedule that are asked for
-ONCE_A_STEP = ("OneCycleLR", "CyclicLR")
-# The parameter that says how long a schedule is.
-LENGTHS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
-
-
-@dataclass(frozen=True)
-class Span:
-    """How long a run is: its epochs, and how often the optimizer takes a step, None if the data do not tell yet."""
-
-    epochs: int
-    steps: int | None
-
-    def moves(self, per: str) -> int | None:
-        """How often a schedule moves."""
-        return self.epochs if per == "epoch" else self.steps
-
-
-def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -> Span:
-    """Return the length of a run over so many training samples, ignoring early limits.
-
-    >>> span(TrainingConfig(epochs=3, batch_size=64, accumulate=4), 1438)
-    Span(epochs=3, steps=18)
-    >>> span(TrainingConfig(epochs=30, batch_size=64, max_steps=100), 640)
-    Span(epochs=10, steps=100)
-    """
-    if config.one_batch:
-        samples = config.batch_size
-    if samples is None:
-        return Span(config.epochs, None)
-    batches = max(samples // config.batch_size if drop_last else math.ceil(samples / config.batch_size), 1)
-    updates = math.ceil(batches / config.accumulate)
-    if config.max_steps is None or config.max_steps >= config.epochs * batches:
-        return Span(config.epochs, config.epochs * updates)
-    whole, rest = divmod(config.max_steps, batches)
-    return Span(whole + (rest > 0), whole * updates + math.ceil(rest / config.accumulate))
 
 
 def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule, str]:
@@ -93,39 +55,6 @@ def _rate(optimizer: Choice) -> float:
     if given is None:
         given = next((param.default for param in optimizer_params(optimizer.name) if param.name == "lr"), None)
     return float(given or 0.001)
-
-
-def fitted(schedule: Schedule, length: Span) -> Schedule | None:
-    """Return the schedule fitted to the length of the run; None if it is already, or has no length."""
-    name = LENGTHS.get(schedule.choice.name)
-    moves = length.moves(schedule.per)
-    if name is None or moves is None:
-        return None
-    wanted = max(moves - schedule.warmup, 1)
-    params = schedule.choice.params
-    if schedule.choice.name == "OneCycleLR" and params.get("total_steps") is None:
-        given = params.get("epochs"), params.get("steps_per_epoch")
-        has = given[0] * given[1] if all(type(one) is int for one in given) else None
-    else:
-        has = params.get(name, 5 if name == "total_iters" else None)
-    if has == wanted:
-        return None
-    params = params.set(name, wanted)
-    if schedule.choice.name == "OneCycleLR":
-        params = params.without("epochs").without("steps_per_epoch")
-    return replace(schedule, choice=replace(schedule.choice, params=FrozenMap(params)))
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The rate of the main parameter group after each move; `per` is what moves it.
-
-    `words` says why there is none, or why it is not all.
-    """
-
-    rates: tuple[float, ...] = ()
-    per: str = "epoch"
-    words: str = ""
 
 
 def preview(config: TrainingConfig, length: Span) -> Preview:

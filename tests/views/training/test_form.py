@@ -13,14 +13,13 @@ from pytestqt.qtbot import QtBot
 from app.builder.analysis import analyse
 from app.project.document import Document
 from app.project.project import Project
+from app.training.choices import SCHEDULERS
 from app.training.config import Choice, Group, Schedule, TrainingConfig
-from app.training.registry import SCHEDULERS
 from app.training.setup.devices import Device
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.picker import Picker
 from app.views.training.form.settings_form import TrainingForm
-from app.views.ui.background import Background
 from tests.support.builder_nets import net
 
 LAYERS = (("nn.Flatten", "flatten", {}), ("nn.Linear", "fc1", {"out_features": 16}), ("nn.ReLU", "relu", {}),
@@ -35,8 +34,7 @@ def document() -> Document:
 
 @pytest.fixture
 def form(qtbot: QtBot, document: Document, service: EngineService) -> Iterator[TrainingForm]:
-    background = Background()
-    view = TrainingForm(document, service, background)
+    view = TrainingForm(document, service)
     qtbot.addWidget(view)
     view.resize(304, 1600)
     with qtbot.waitExposed(view):
@@ -45,7 +43,6 @@ def form(qtbot: QtBot, document: Document, service: EngineService) -> Iterator[T
     view.set_analysis(analyse(document.project.graph))
     qtbot.waitUntil(lambda: view.optimizer.form is not None)
     yield view
-    background.close()
 
 
 def line(widget: QWidget) -> QLineEdit:

@@ -8,19 +8,21 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.engine.protocol import Request
+from app.training.choices import ChoiceError, Param
 from app.training.config import Choice
-from app.training.registry import ChoiceError, Param
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import same, show
 from app.views.training.form.folding_section import Folding
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Failure
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label
 
 
 class ChoiceSection(Folding):
-    """A class by name, and the form of its parameters, which torch is asked for in the background.
+    """A class by name, and the form of its parameters, which torch is asked for in the engine.
 
     `chosen(Choice, merge)` gives choices that torch accepts: it has made the thing once.
     """
@@ -31,16 +33,16 @@ class ChoiceSection(Folding):
         self,
         title: str,
         names: Sequence[Any],
-        ask_params: Callable[[str], tuple[Param, ...]],
-        check: Callable[[Choice], None],
-        background: Background,
+        ask_params: Callable[[str], Request[tuple[Param, ...]]],
+        check: Callable[[Choice], Request[None]],
+        engine: EngineService,
         parent: QWidget | None = None,
         *,
         opened: bool = True,
         pairs: bool = False,
     ) -> None:
         super().__init__(title, parent, opened=opened)
-        self._ask_params, self._check, self._background = ask_params, check, background
+        self._ask_params, self._check, self._engine = ask_params, check, engine
         self._key = f"training.{title.lower()}"
         self._choice = Choice("")
         self._shown_name = ""
@@ -79,8 +81,8 @@ class ChoiceSection(Folding):
     def _ask(self) -> None:
         if self._loaded and self._shown_name != self._choice.name:
             name = self._choice.name
-            self._background.ask(
-                f"{self._key}.params", self._ask_params, name,
+            self._engine.ask(
+                f"{self._key}.params", self._ask_params(name),
                 on_answer=lambda params: self._make_form(name, params), on_error=self._no_params,
             )  # fmt: skip
 
@@ -122,15 +124,15 @@ class ChoiceSection(Folding):
     def _edited(self, name: str, value: Any, merge: str | None) -> None:
         """Have torch make it; only what it makes goes into the project."""
         choice = self._with(name, value)
-        self._background.ask(
-            f"{self._key}.check", *self._question(choice),
+        self._engine.ask(
+            f"{self._key}.check", self._question(choice),
             on_answer=lambda _none: self._accepted(choice, name, merge),
             on_error=lambda failure: self._refused(name, failure),
         )  # fmt: skip
 
-    def _question(self, choice: Choice) -> tuple[Any, ...]:
-        """What torch is asked of a choice: a function and its arguments."""
-        return self._check, choice
+    def _question(self, choice: Choice) -> Request[None]:
+        """What torch is asked of a choice."""
+        return self._check(choice)
 
     def _accepted(self, choice: Choice, name: str, merge: str | None) -> None:
         if choice.name == self._choice.name:

@@ -16,8 +16,8 @@ from app.data.sources import SOURCES, DataError, default_root, is_present, optio
 from app.data.spec import VALUES, Preview, ReadingStopped, SourceSpec
 from app.data.transform_list import is_random
 from app.preflight import synthetic_data
+from app.training.choices import Param
 from app.training.job import JobError, check_data
-from app.training.registry import Param
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm

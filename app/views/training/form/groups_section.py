@@ -9,18 +9,19 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
+from app.engine.requests.choices import CheckGroup, GroupParams
 from app.project.module_paths import Layer, Layers
-from app.training import registry
+from app.training.choices import ChoiceError, Param
 from app.training.config import Choice, Group, TrainingConfig
-from app.training.registry import ChoiceError, Param
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Picker
 from app.views.inspector.fields.values import same, show
 from app.views.training.form.path_list import PathLine, pick_layer
 from app.views.training.form.settings_fields import NO_DECAY
 from app.views.training.form.settings_section import KnobSection
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Failure
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
@@ -64,9 +65,9 @@ class GroupsSection(KnobSection):
 
     made = Signal(object, str, object)
 
-    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Parameter groups", NO_DECAY, parent)
-        self._background = background
+        self._engine = engine
         self._loaded = False
         self._training = TrainingConfig()
         self._asked: Choice | None = None
@@ -121,8 +122,8 @@ class GroupsSection(KnobSection):
         choice = self._training.optimizer
         if self._loaded and choice != self._asked:
             self._asked = choice
-            self._background.ask(
-                "training.groups.params", registry.group_params, choice,
+            self._engine.ask(
+                "training.groups.params", GroupParams(choice),
                 on_answer=self._take_params, on_error=self._no_groups,
             )  # fmt: skip
 
@@ -205,8 +206,8 @@ class GroupsSection(KnobSection):
         box = self.boxes[path]
         options = box.group.options
         options = FrozenMap(options.without(name) if same(value, box.default(name)) else options.set(name, value))
-        self._background.ask(
-            "training.groups.check", registry.check_group, self._training.optimizer, options,
+        self._engine.ask(
+            "training.groups.check", CheckGroup(self._training.optimizer, options),
             on_answer=lambda _none: self._accepted(path, name, options, merge),
             on_error=lambda failure: self._refused(path, name, failure),
         )  # fmt: skip

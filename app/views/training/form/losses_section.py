@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.data.spec import TargetInfo
+from app.engine.requests.choices import CheckLoss, Params
 from app.preflight.multi_output import target_label, usual_loss
-from app.training import registry
+from app.training.choices import LOSSES, Param
 from app.training.config import INPUT, OutputLoss, TrainingConfig
-from app.training.registry import LOSSES, Param
 from app.training.setup import class_weights as balance
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.form.choice_section import ChoiceSection
-from app.views.ui.background import Background
 from app.views.ui.widgets import Button, ChoiceField
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
@@ -36,8 +37,8 @@ class OutputSection(ChoiceSection):
     removed = Signal(str)
     put_first = Signal(str)
 
-    def __init__(self, row: OutputLoss, targets: Sequence[TargetInfo], background: Background) -> None:
-        super().__init__(row.output, tuple(LOSSES), registry.loss_params, registry.check_loss, background, opened=False)
+    def __init__(self, row: OutputLoss, targets: Sequence[TargetInfo], engine: EngineService) -> None:
+        super().__init__(row.output, tuple(LOSSES), partial(Params, "loss"), CheckLoss, engine, opened=False)
         self._key = f"training.loss of {row.output}"
         self.row = row
         self.target = ChoiceField(_pairs(targets), pairs=True)
@@ -88,8 +89,8 @@ class LossSection(ChoiceSection):
 
     rows_made = Signal(object, str, object)
 
-    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
-        super().__init__("Loss", tuple(LOSSES), registry.loss_params, registry.check_loss, background, parent)
+    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
+        super().__init__("Loss", tuple(LOSSES), partial(Params, "loss"), CheckLoss, engine, parent)
         self._rows: tuple[OutputLoss, ...] = ()
         self._suggested: tuple[OutputLoss, ...] = ()
         self._targets: tuple[TargetInfo, ...] = ()
@@ -163,7 +164,7 @@ class LossSection(ChoiceSection):
         if [row.output for row in self._rows] != list(self.outputs):
             self._drop()
             for row in self._rows if self._targets else ():
-                section = OutputSection(row, self._targets, self._background)
+                section = OutputSection(row, self._targets, self._engine)
                 section.made.connect(self._put)
                 section.removed.connect(self._remove)
                 section.put_first.connect(self._first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -10,17 +11,25 @@ from PySide6.QtWidgets import QWidget
 
 from app.data.config import DataConfig
 from app.data.sample_counts import training_count
-from app.training import registry
+from app.engine.protocol import Request
+from app.engine.requests.choices import (
+    CheckOptimizer,
+    CheckSchedule,
+    FirstSchedule,
+    Params,
+    PreviewRate,
+)
+from app.training.choices import SCHEDULERS, ChoiceError, Param
 from app.training.config import Choice, Schedule, TrainingConfig
-from app.training.registry import SCHEDULERS, ChoiceError, Param
-from app.training.setup import lr_preview
-from app.training.setup.lr_preview import Preview, Span
+from app.training.setup import schedule_length
+from app.training.setup.schedule_length import Preview, Span
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import show
 from app.views.training.charts.small_plot import Line, SmallPlot
 from app.views.training.form.choice_section import ChoiceSection
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Failure
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import label, set_property
 
@@ -35,7 +44,7 @@ _WHEN = (
 
 def length_of(training: TrainingConfig, data: DataConfig) -> Span:
     """How long a run is, as far as is known before the data are read."""
-    return lr_preview.span(training, training_count(data), data.drop_last)
+    return schedule_length.span(training, training_count(data), data.drop_last)
 
 
 class ScheduleSection(ChoiceSection):
@@ -43,10 +52,10 @@ class ScheduleSection(ChoiceSection):
 
     made = Signal(object, str, object)
 
-    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         names = [(NONE, "None: constant rate"), *((name, name) for name in SCHEDULERS)]
         super().__init__(
-            "Schedule", names, registry.scheduler_params, lambda _choice: None, background, parent,
+            "Schedule", names, partial(Params, "schedule"), CheckOptimizer, engine, parent,
             opened=False, pairs=True,
         )  # fmt: skip
         self._training = TrainingConfig()
@@ -106,7 +115,7 @@ class ScheduleSection(ChoiceSection):
         if self._choice.name != NONE:
             super()._ask()
         else:
-            self._background.forget(f"{self._key}.params")
+            self._engine.forget(f"{self._key}.params")
             self._drop_form()
             self.words.hide()
 
@@ -116,8 +125,8 @@ class ScheduleSection(ChoiceSection):
             self.made.emit(None, "Remove the schedule", None)
             return
         optimizer, length = self._training.optimizer, self._length
-        self._background.ask(
-            f"{self._key}.first", lr_preview.first_schedule, name, optimizer, length,
+        self._engine.ask(
+            f"{self._key}.first", FirstSchedule(name, optimizer, length),
             on_answer=lambda made: self._begun(*made), on_error=self._no_params,
         )  # fmt: skip
 
@@ -132,9 +141,9 @@ class ScheduleSection(ChoiceSection):
             return replace(self._choice, params=FrozenMap(self._choice.params.set(name, value)))
         return super()._with(name, value)
 
-    def _question(self, choice: Choice) -> tuple[Any, ...]:
+    def _question(self, choice: Choice) -> Request[None]:
         schedule = replace(self.schedule or Schedule(choice), choice=choice)
-        return registry.check_schedule, schedule, self._training.optimizer
+        return CheckSchedule(schedule, self._training.optimizer)
 
     def _chosen(self, choice: Choice, merge: str | None) -> None:
         if self.schedule is not None:
@@ -145,8 +154,8 @@ class ScheduleSection(ChoiceSection):
         if self.schedule is None:
             return
         schedule = replace(self.schedule, **{name: value})
-        self._background.ask(
-            f"{self._key}.when", registry.check_schedule, schedule, self._training.optimizer,
+        self._engine.ask(
+            f"{self._key}.when", CheckSchedule(schedule, self._training.optimizer),
             on_answer=lambda _none: self._when_accepted(schedule, name, merge),
             on_error=lambda failure: self.when.set_problem(name, str(failure.error)),
         )  # fmt: skip
@@ -158,14 +167,14 @@ class ScheduleSection(ChoiceSection):
     # --- The run
 
     def _offer_fit(self) -> None:
-        fitted = lr_preview.fitted(self.schedule, self._length) if self.schedule else None
+        fitted = schedule_length.fitted(self.schedule, self._length) if self.schedule else None
         self.fit.setVisible(fitted is not None)
         if fitted is not None:
-            name = lr_preview.LENGTHS[fitted.choice.name]
+            name = schedule_length.LENGTHS[fitted.choice.name]
             self.fit.setText(f"Set {name} to the run's {show(fitted.choice.params[name])}")
 
     def _fit_to_run(self) -> None:
-        fitted = lr_preview.fitted(self.schedule, self._length) if self.schedule else None
+        fitted = schedule_length.fitted(self.schedule, self._length) if self.schedule else None
         if fitted is not None:
             self.said.hide()
             self.made.emit(fitted, "Fit the schedule to the run", None)
@@ -176,8 +185,8 @@ class ScheduleSection(ChoiceSection):
         if not self._loaded or question == self._previewed:
             return
         self._previewed = question
-        self._background.ask(
-            f"{self._key}.preview", lr_preview.preview, self._training, self._length,
+        self._engine.ask(
+            f"{self._key}.preview", PreviewRate(self._training, self._length),
             on_answer=self._show_preview, on_error=self._no_preview,
         )  # fmt: skip
 

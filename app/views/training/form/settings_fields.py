@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from app.training.choices import Param
 from app.training.config import TrainingConfig
-from app.training.registry import Param
 from app.views.ui.widgets.numbers import show_number
 
 # None in a field stands for these in the config.

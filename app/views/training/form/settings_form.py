@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,15 @@ from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
+from app.engine.requests.choices import CheckOptimizer, Params
 from app.preflight import multi_output, preflight, synthetic_data
 from app.project.document import Document
 from app.project.module_paths import Layers
 from app.project.project import Project
 from app.source.generated import Source
-from app.training import registry
+from app.training.choices import OPTIMIZERS
 from app.training.config import TrainingConfig
 from app.training.job import Job, JobError, check_numbers
-from app.training.registry import OPTIMIZERS
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.evaluation.metrics_section import MetricsSection
@@ -35,7 +36,6 @@ from app.views.training.form.losses_section import LossSection
 from app.views.training.form.path_list import PathList
 from app.views.training.form.schedule_section import ScheduleSection, length_of
 from app.views.training.form.settings_section import KnobSection
-from app.views.ui.background import Background
 from app.views.ui.widgets import Banner, Button, ChoiceField
 from app.views.ui.widgets.painting import label
 
@@ -125,9 +125,7 @@ class TrainingForm(QWidget):
     download_requested = Signal(str)
     asked = Signal(str)
 
-    def __init__(
-        self, document: Document, engine: EngineService, background: Background, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, document: Document, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._document = document
         reason = "It keeps the settings it was started with. Edits here apply to the next run."
@@ -136,12 +134,12 @@ class TrainingForm(QWidget):
         self._banner = QWidget()
         self.data = DataSection(engine)
         self.run = RunSection()
-        self.loss = LossSection(background)
+        self.loss = LossSection(engine)
         self.optimizer = ChoiceSection(
-            "Optimizer", OPTIMIZERS, registry.optimizer_params, registry.check_optimizer, background
+            "Optimizer", OPTIMIZERS, partial(Params, "optimizer"), CheckOptimizer, engine
         )
-        self.schedule = ScheduleSection(background)
-        self.groups = GroupsSection(background)
+        self.schedule = ScheduleSection(engine)
+        self.groups = GroupsSection(engine)
         self.gradients = KnobSection("Gradients", settings_fields.GRADIENTS)
         self.speed = SpeedSection()
         self.regular = KnobSection("Regularisation", settings_fields.REGULAR)

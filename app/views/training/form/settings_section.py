@@ -8,8 +8,8 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from app.training.choices import Param
 from app.training.config import TrainingConfig
-from app.training.registry import Param
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.form import settings_fields
 from app.views.training.form.folding_section import Folding

@@ -1,0 +1,84 @@
+"""What is asked of losses, optimizers and schedules: their fields, whether torch takes a value, the rate over a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from app.engine.protocol import Request
+from app.training.choices import Param
+from app.training.config import Choice, Schedule, TrainingConfig
+from app.training.setup.schedule_length import Preview, Span
+from app.util.frozen import FrozenMap
+
+LANE = "choices"
+
+
+@dataclass(frozen=True)
+class Params(Request[tuple[Param, ...]]):
+    """The fields of a class."""
+
+    lane: ClassVar[str] = LANE
+    kind: Literal["loss", "optimizer", "schedule"]
+    name: str
+
+
+@dataclass(frozen=True)
+class GroupParams(Request[tuple[Param, ...]]):
+    """The fields of an optimizer that a group of parameters can have of its own."""
+
+    lane: ClassVar[str] = LANE
+    optimizer: Choice
+
+
+@dataclass(frozen=True)
+class CheckLoss(Request[None]):
+    """Raises ChoiceError where torch does not make the loss."""
+
+    lane: ClassVar[str] = LANE
+    choice: Choice
+
+
+@dataclass(frozen=True)
+class CheckOptimizer(Request[None]):
+    """Raises ChoiceError where torch does not make the optimizer."""
+
+    lane: ClassVar[str] = LANE
+    choice: Choice
+
+
+@dataclass(frozen=True)
+class CheckGroup(Request[None]):
+    """Raises ChoiceError where torch does not take the options of a group."""
+
+    lane: ClassVar[str] = LANE
+    optimizer: Choice
+    options: FrozenMap[str, Any]
+
+
+@dataclass(frozen=True)
+class CheckSchedule(Request[None]):
+    """Raises ChoiceError where torch does not make the schedule of an optimizer."""
+
+    lane: ClassVar[str] = LANE
+    schedule: Schedule
+    optimizer: Choice
+
+
+@dataclass(frozen=True)
+class FirstSchedule(Request[tuple[Schedule, str]]):
+    """A schedule whose values suit a run, and the sentence on where they come from."""
+
+    lane: ClassVar[str] = LANE
+    name: str
+    optimizer: Choice
+    length: Span
+
+
+@dataclass(frozen=True)
+class PreviewRate(Request[Preview]):
+    """The learning rate over a run. Raises ChoiceError."""
+
+    lane: ClassVar[str] = LANE
+    training: TrainingConfig
+    length: Span

@@ -1,0 +1,76 @@
+"""The losses, optimizers and schedulers that there are, and what a field of their forms is; torch is not needed for it.
+
+`registry` makes and checks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.util.frozen import FrozenMap
+
+CLASS_IDS = "class ids"
+ONE_HOT = "one-hot"
+
+# What a loss is compared with, for data with classes: the ids (int64), or a 1 for the class and 0 elsewhere (float32).
+LOSSES: FrozenMap[str, str] = FrozenMap(
+    CrossEntropyLoss=CLASS_IDS,
+    NLLLoss=CLASS_IDS,
+    MultiMarginLoss=CLASS_IDS,
+    BCEWithLogitsLoss=ONE_HOT,
+    BCELoss=ONE_HOT,
+    MultiLabelSoftMarginLoss=ONE_HOT,
+    MSELoss=ONE_HOT,
+    L1Loss=ONE_HOT,
+    SmoothL1Loss=ONE_HOT,
+    HuberLoss=ONE_HOT,
+    KLDivLoss=ONE_HOT,
+    PoissonNLLLoss=ONE_HOT,
+)
+
+# SparseAdam wants sparse gradients (Embedding with sparse=True) and Muon matrices alone; LBFGS runs a closure.
+OPTIMIZERS: tuple[str, ...] = (
+    "Adam", "AdamW", "SGD", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "Adafactor", "Rprop", "ASGD",
+    "LBFGS", "Muon", "SparseAdam",
+)  # fmt: skip
+
+# Left out: LambdaLR and MultiplicativeLR take a function, ChainedScheduler and SequentialLR other schedulers (a warmup
+# is a field of every schedule); LRScheduler is their base.
+SCHEDULERS: tuple[str, ...] = (
+    "StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR",
+    "LinearLR", "PolynomialLR", "ConstantLR", "CyclicLR", "ReduceLROnPlateau",
+)  # fmt: skip
+PLATEAU = "ReduceLROnPlateau"
+
+CLOSURE = "LBFGS"
+WARMUP_FROM = 0.01  # of the rate
+NO_WARMUP = {PLATEAU: ", since it depends on the validation loss", "OneCycleLR": ", since it has its own warmup",
+             "CyclicLR": ", since it starts with its own increase"}  # fmt: skip
+
+
+class ChoiceError(ValueError):
+    """Raised for a loss or optimizer that torch rejects; `param` names the offending field, if known."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+@dataclass(frozen=True)
+class Param:
+    """One field of the form; the fields are those of the layer catalog's parameters.
+
+    A "literal" is a number, None, or a tuple of numbers (`count` of them; 0: any).
+    """
+
+    name: str
+    kind: str
+    default: Any
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    auto: bool = False
+    count: int = 0
+    optional: bool = False
+    minimum: float | None = None
+    doc: str = ""

@@ -1,0 +1,78 @@
+"""How long a run and its schedule are, in epochs and in steps of the optimizer, and what the rate is over it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from app.training.config import Schedule, TrainingConfig
+from app.util.frozen import FrozenMap
+
+ONCE_A_STEP = ("OneCycleLR", "CyclicLR")
+# The parameter that says how long a schedule is.
+LENGTHS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """How long a run is: its epochs, and how often the optimizer takes a step, None if the data do not tell yet."""
+
+    epochs: int
+    steps: int | None
+
+    def moves(self, per: str) -> int | None:
+        """How often a schedule moves."""
+        return self.epochs if per == "epoch" else self.steps
+
+
+def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -> Span:
+    """Return the length of a run over so many training samples, ignoring early limits.
+
+    >>> span(TrainingConfig(epochs=3, batch_size=64, accumulate=4), 1438)
+    Span(epochs=3, steps=18)
+    >>> span(TrainingConfig(epochs=30, batch_size=64, max_steps=100), 640)
+    Span(epochs=10, steps=100)
+    """
+    if config.one_batch:
+        samples = config.batch_size
+    if samples is None:
+        return Span(config.epochs, None)
+    batches = max(samples // config.batch_size if drop_last else math.ceil(samples / config.batch_size), 1)
+    updates = math.ceil(batches / config.accumulate)
+    if config.max_steps is None or config.max_steps >= config.epochs * batches:
+        return Span(config.epochs, config.epochs * updates)
+    whole, rest = divmod(config.max_steps, batches)
+    return Span(whole + (rest > 0), whole * updates + math.ceil(rest / config.accumulate))
+
+
+def fitted(schedule: Schedule, length: Span) -> Schedule | None:
+    """Return the schedule fitted to the length of the run; None if it is already, or has no length."""
+    name = LENGTHS.get(schedule.choice.name)
+    moves = length.moves(schedule.per)
+    if name is None or moves is None:
+        return None
+    wanted = max(moves - schedule.warmup, 1)
+    params = schedule.choice.params
+    if schedule.choice.name == "OneCycleLR" and params.get("total_steps") is None:
+        given = params.get("epochs"), params.get("steps_per_epoch")
+        has = given[0] * given[1] if all(type(one) is int for one in given) else None
+    else:
+        has = params.get(name, 5 if name == "total_iters" else None)
+    if has == wanted:
+        return None
+    params = params.set(name, wanted)
+    if schedule.choice.name == "OneCycleLR":
+        params = params.without("epochs").without("steps_per_epoch")
+    return replace(schedule, choice=replace(schedule.choice, params=FrozenMap(params)))
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The rate of the main parameter group after each move; `per` is what moves it.
+
+    `words` says why there is none, or why it is not all.
+    """
+
+    rates: tuple[float, ...] = ()
+    per: str = "epoch"
+    words: str = ""
