@@ -7,13 +7,16 @@ a plain step, measured in turns in the same process, step by step: what the mach
 
 Played are torchvision's resnet152 on two pictures of 32x32 and chains of 5,000 and 20,000 multiplications, by a number
 and by a weight: the CPU time of the whole pass on one thread, every gradient measured, by that of a plain backward.
+Once more in an engine, by the clock, against a thread of this process.
 
     python benchmarks/bench_tape.py [short]
 """
 
 from __future__ import annotations
 
+import queue
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -150,10 +153,64 @@ def played(name: str, rounds: int) -> Figure:
         return Figure(f"{name}: all {len(playback):,} nodes played", "CPU s", ours, theirs)
 
 
+CHAIN = 5_000
+CHAIN_TEXT = f"""import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((4,), 1.0001))
+
+    def forward(self, x):
+        x = x * self.weight
+        for _ in range({CHAIN}):
+            x = x * 1.0001
+        return x
+"""
+
+
+def in_engine(rounds: int) -> Figure:
+    """A chain of multiplications played at full speed in an engine, as the window hears of it, against the same on a
+    thread of this process, which is how it was played before there were engines."""
+    from app.autograd.capture_options import CaptureOptions
+    from app.autograd.playback.steps import Breaks
+    from app.engine.client import Engine
+    from app.engine.requests.capture import CaptureRequest
+    from app.engine.requests.playback import Kept, Play, PlaybackRequest, Steps, Stood
+    from app.engine.tasks.playback import PlaybackSession
+    from app.source.generated import InputSpec, Source
+    from app.training.job import Job
+
+    source = Source(CHAIN_TEXT, (InputSpec("x", (4,)),), ("y",))
+    request = PlaybackRequest(CaptureRequest(Job(source), options=CaptureOptions("random", 2, loss=False)))
+    engine, heard, mine = Engine(), queue.SimpleQueue[Any](), queue.SimpleQueue[Any]()
+    session = PlaybackSession(request, mine.put)
+    threading.Thread(target=session.run, daemon=True).start()
+    question = engine.ask(request, heard.put)
+
+    def play(send: Callable[[Any], None], events: queue.SimpleQueue[Any]) -> float:
+        """Seconds of the clock until the last step is there as an object."""
+        started, steps = time.perf_counter(), 0
+        send(Play(Breaks(), again=True))
+        while not isinstance(event := events.get(), Stood):
+            steps += len(event.records) if isinstance(event, Steps) else 0
+        assert steps >= CHAIN
+        return time.perf_counter() - started
+
+    for events in (heard, mine):
+        while not isinstance(events.get(), Kept):
+            pass
+    ours, theirs = in_turns(lambda: play(question.send, heard), lambda: play(session.ask, mine), rounds)
+    engine.close()
+    return Figure(f"chain of {CHAIN:,}: played in an engine, against a thread of this process", "s", ours, theirs)
+
+
 def main(arguments: list[str]) -> None:
     rounds = 3 if "short" in arguments else ROUNDS
     recorded = [figure for name in NETS for figure in measured(name, rounds)]
-    publish("tape", recorded + [played(name, min(rounds, 3)) for name in PLAYED])
+    publish("tape", [*recorded, *(played(name, min(rounds, 3)) for name in PLAYED), in_engine(rounds)])
 
 
 if __name__ == "__main__":

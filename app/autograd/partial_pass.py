@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace as with_values
 
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
 from app.autograd.playback.steps import FanIn, PassResult, Share, StepRecord
@@ -22,10 +23,10 @@ def part_of(passed: PassResult, number: Mapping[int, int], part: Tape) -> PassRe
             continue
         place = len(records)
         leaving = tuple(
-            replace(edge, source=number[edge.source], target=number[edge.target]) for edge in record.leaving
+            with_values(edge, source=number[edge.source], target=number[edge.target]) for edge in record.leaving
         )
         records.append(
-            replace(
+            with_values(
                 record, position=place, node=number[record.node], leaving=leaving,
                 fan_ins=tuple(_fan_in(one, number) for one in record.fan_ins), released=released[place],
                 held=held[place + 1],
@@ -37,10 +38,10 @@ def part_of(passed: PassResult, number: Mapping[int, int], part: Tape) -> PassRe
 
 def _fan_in(fan_in: FanIn, number: Mapping[int, int]) -> FanIn:
     shares = tuple(_share(share, number) for share in fan_in.shares)
-    return replace(fan_in, node=number[fan_in.node], shares=shares)
+    return with_values(fan_in, node=number[fan_in.node], shares=shares)
 
 
 def _share(share: Share, number: Mapping[int, int]) -> Share:
     if share.source in number:
-        return replace(share, source=number[share.source])
-    return replace(share, source=-1, slot=-1)
+        return with_values(share, source=number[share.source])
+    return with_values(share, source=-1, slot=-1)

@@ -30,7 +30,7 @@ class Label:
     kind: str = ""
 
 
-class Saved(msgspec.Struct, frozen=True):
+class Saved(msgspec.Struct, frozen=True, array_like=True):
     """A tensor that a backward node keeps.
 
     `bytes` is what its elements take, `storage` the number of the memory block behind it in `Tape.storages` (several
@@ -49,7 +49,7 @@ class Saved(msgspec.Struct, frozen=True):
     version_now: int | None = None
 
 
-class Storage(msgspec.Struct, frozen=True):
+class Storage(msgspec.Struct, frozen=True, array_like=True):
     """A memory block that backward needs: `holders` are node ids, the last of which in execution order frees it."""
 
     id: int
@@ -59,7 +59,7 @@ class Storage(msgspec.Struct, frozen=True):
     freed_by: int
 
 
-class TapeNode(msgspec.Struct, frozen=True):
+class TapeNode(msgspec.Struct, frozen=True, array_like=True):
     """One autograd node, named as torch names it ("ConvolutionBackward0").
 
     `layer` is the path of the innermost module that made it ("" for the net's own operations and for the loss),
@@ -90,7 +90,7 @@ class TapeNode(msgspec.Struct, frozen=True):
         return self.name == ACCUMULATE
 
 
-class TapeEdge(msgspec.Struct, frozen=True):
+class TapeEdge(msgspec.Struct, frozen=True, array_like=True):
     """A gradient's way from input `slot` of the forward op of `source` to output `output_nr` of that of `target`.
 
     `shape` is the shape of the gradient that arrives; None where torch does not tell.

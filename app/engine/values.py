@@ -26,6 +26,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.literals import AUTO
 from app.builder.results import Analysis
 from app.builder.results import known as known_values
+from app.util import gc_pause
 from app.util.frozen import FrozenMap
 
 # Whose dataclasses, msgspec structs, enums and exceptions may travel: modules of values, none of which imports torch.
@@ -220,7 +221,7 @@ class Codec:
 
     def _sequence(self, value: tuple[Any, ...] | list[Any]) -> Any:
         kind: Any = type(value[0]) if value else None
-        if len(value) > BULK and _alike_structs(kind, value):
+        if len(value) >= LONG and _alike_structs(kind, value):
             parts = (value[start : start + BULK] for start in range(0, len(value), BULK))
             data = [msgspec.msgpack.encode(part, enc_hook=_as_dict) for part in parts]
             return ["bulk", _name(kind), *data]
@@ -252,7 +253,8 @@ class Codec:
                 self._renew(generation)
         table = self._table if generation == self.generation else self._before
         try:
-            return self._value(data, table)
+            with gc_pause.put_off():
+                return self._value(data, table)
         except NotAValue:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, msgspec.DecodeError) as error:

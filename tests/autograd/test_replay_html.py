@@ -164,7 +164,8 @@ def test_names_are_words_and_run_nowhere(name: str) -> None:
 def test_numbers_that_json_has_not_are_told_all_the_same() -> None:
     tape, result = played(Residual())
     record = result.records[1]
-    bad = replace(record, arriving=tuple(replace(s, norm=math.nan, mean=math.inf) for s in record.arriving if s))
+    arriving = tuple(with_values(stats, norm=math.nan, mean=math.inf) for stats in record.arriving if stats)
+    bad = with_values(record, arriving=arriving)
     page, _ = page_of(tape, PassResult((result.records[0], bad)), failed="stopped there")
     assert len(page.data["steps"]) == 2 and page.data["steps"][1]["norm"] == "nan"
     assert page.data["steps"][1]["arriving"][0]["mean"] == "inf" and "stopped there" in page.words

@@ -195,7 +195,7 @@ def test_a_killed_engine_takes_the_graph_along_and_another_is_asked(engine, play
 
 def test_a_capture_asked_again_has_the_same_batch_and_the_same_weights(engine, request_) -> None:
     first = engine.ask(request_).result(PATIENCE)
-    assert first.weights == "weights untrained, drawn with seed 0" and first.batch.weights == InitialWeights()
+    assert first.weights.startswith("weights untrained") and first.batch.weights == InitialWeights()
     assert engine.ask(first.batch).result(PATIENCE).tape == first.tape == batch_of(request_).capture()
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from app.autograd.grouping import group_by_layer, node_keys
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Tape
+from app.util import gc_pause
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ def _once(tape: Tape, name: str, make: Callable[[Tape], T]) -> T:
 
 def prepare(tape: Tape) -> Tape:
     """Work everything here out, where nobody waits for it; returns the tape."""
-    stretches(tape), held_by_step(tape), categories(tape)
+    with gc_pause.put_off():
+        stretches(tape), held_by_step(tape), categories(tape)
     return tape
 
 

@@ -1,4 +1,7 @@
-"""What playing a backward pass tells, as frozen plain data that holds no tensor and no autograd node."""
+"""The steps of a played backward pass, as frozen plain data that holds no tensor and no autograd node.
+
+Of what there can be tens of thousands is a `msgspec.Struct`, as in `app.autograd.tape`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
+
 from app.autograd.grouping import node_keys
 from app.autograd.tape import Tape
 
 
-@dataclass(frozen=True, slots=True)
-class GradStats:
+class GradStats(msgspec.Struct, frozen=True, array_like=True):
     """A gradient in numbers. `norm` is the L2 norm, `zeros` the share of elements that are exactly 0.
 
     NaN and Inf show in `norm`, `absmax` and `mean` as they are, and are counted in `nonfinite`. Of complex gradients
@@ -29,8 +33,7 @@ class GradStats:
     unscaled: float
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeGrad:
+class EdgeGrad(msgspec.Struct, frozen=True, array_like=True):
     """The gradient that leaves node `source` by `slot`: summed down to a shape that was broadcast and cast, which is
     part of the node's turn, and not yet added to what other edges bring. `stats` is None where there is no gradient."""
 
@@ -41,8 +44,7 @@ class EdgeGrad:
     stats: GradStats | None
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True, array_like=True):
     """What one edge brings to a sum. `source` and `slot` are -1 for the given seed or an edited gradient.
 
     `projection` is the signed part of the sum that points its way: those of a sum add up to 1, and a negative one works
@@ -55,8 +57,7 @@ class Share:
     projection: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class FanIn:
+class FanIn(msgspec.Struct, frozen=True, array_like=True):
     """Several gradients added up before output `output_nr` of `node`. `cosines[i][j]` is between shares i and j, None
     where one of them is 0 or not finite. `shares` and `cosines` are empty where too many edges meet to keep them."""
 
@@ -68,8 +69,7 @@ class FanIn:
     edges: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(msgspec.Struct, frozen=True, array_like=True):
     """One node's turn. `position` is its place in the order, from 0.
 
     `arriving` is by output number, as the node received it: after all sums, edits and hooks. `leaving` has an entry for

@@ -40,7 +40,7 @@ class PlaybackClient(QObject):
         super().__init__(parent)
         self._engine, self._request = engine, request
         self._turn = 0
-        self._steps: deque[Steps | Back] = deque()
+        self._steps: deque[StepRecord | Back] = deque()
 
     def start(self) -> None:
         self._question = self._engine.ask(self._request, self._take)
@@ -48,7 +48,9 @@ class PlaybackClient(QObject):
 
     def _take(self, event: Event) -> None:
         """On the thread that reads."""
-        if isinstance(event, Steps | Back):
+        if isinstance(event, Steps):
+            self._steps.extend(event.records)
+        elif isinstance(event, Back):
             self._steps.append(event)
         else:
             self._tell(event)
@@ -87,8 +89,4 @@ class PlaybackClient(QObject):
 
     def drain(self) -> list[StepRecord | Back]:
         """What was played since the last call, in order."""
-        found: list[StepRecord | Back] = []
-        while self._steps:
-            event = self._steps.popleft()
-            found += [event] if isinstance(event, Back) else event.records
-        return found
+        return [self._steps.popleft() for _ in range(len(self._steps))]

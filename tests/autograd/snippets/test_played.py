@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as with_values
 
 from app.autograd.codec import packed, unpacked
 from app.autograd.snippets.snippet import SnippetAnswer, ready
@@ -21,7 +22,7 @@ loss = y.pow(2).mean()
 
 
 def timeless(result):
-    return [replace(record, seconds=0.0) for record in result.records]
+    return [with_values(record, seconds=0.0) for record in result.records]
 
 
 def test_the_pass_that_torch_ran_tells_what_a_replay_of_the_same_graph_tells() -> None:
