@@ -15,14 +15,14 @@ from app.data.config import DataConfig
 from app.export.script.script import training_script
 from app.export.weights import load_weights
 from app.training.choices import ChoiceError
-from app.training.config import Choice, Schedule
+from app.training.config import Choice, OutputLoss, Schedule
 from app.training.control import Control
 from app.training.events import to_json
 from app.training.job import Job, JobError
 from app.training.loop import train
 from app.util.frozen import FrozenMap
 from tests.data.test_mnist import files, put
-from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, adam, job, net
+from tests.support.training_jobs import BAD_NET, CONV_NET, SETTINGS, SMALL_NET, TWO_OUTPUTS, adam, job, net
 
 
 def write(folder, a_job):
@@ -274,6 +274,19 @@ def test_without_json_it_speaks_to_a_person(tmp_path, run_script):
 def test_no_text_of_a_project_reaches_the_script_unchecked(a_job, error):
     with pytest.raises(error):
         training_script(a_job)
+
+
+def test_names_of_a_persons_own_data_are_texts_in_the_script(tmp_path):
+    """A file may be called what it likes, and so may a column: neither ends a text of the script."""
+    path, column = tmp_path / 'a"""\\N + print(1) + """.csv', "k\"] or print('x')  #"
+    quoted = '"' + column.replace('"', '""') + '"'
+    path.write_text(f"a,{quoted},s\n" + "".join(f"{i / 7},{i % 2},{i % 3}\n" for i in range(30)))
+    data = DataConfig("file.csv", path=str(path), options=FrozenMap(target=column, more_targets=("s",)))
+    losses = (OutputLoss("digit", Choice("CrossEntropyLoss"), 1.0, column),)
+    tree = ast.parse(training_script(job(TWO_OUTPUTS, data=data, losses=losses)))
+    assert path.name in ast.get_docstring(tree)
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert column in texts and "x" not in texts
 
 
 @pytest.mark.parametrize("name", ["a b", "", "1x", "os\n", "class"])

@@ -16,7 +16,7 @@ from app.data.sources import look, options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import alone, calls, is_random
 from app.export.script import launch
-from app.export.script.reading import Function, is_streamed, reading_of
+from app.export.script.reading import Function, is_streamed, quoted, reading_of
 from app.training import multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
 from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, PLATEAU
@@ -131,7 +131,7 @@ def _in_order(spec: SourceSpec) -> bool:
 
 def _labels(spec: SourceSpec, target: str, of: str = "labels") -> str:
     """The labels of a target as an expression; those of an only target have no name."""
-    return f'{of}["{target}"]' if spec.targets else of
+    return f"{of}[{quoted(target)}]" if spec.targets else of
 
 
 def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any
     training, chief = job.training, _chief(spec, rows[0]) if rows else spec
     has_ids = LOSSES.get(training.loss.name) == CLASS_IDS
     one_hot = not rows and chief.task != VALUES and not has_ids
-    answer = f'named(output, FORMS)["{rows[0].given.output}"]' if rows else "output"
+    answer = f"named(output, FORMS)[{quoted(rows[0].given.output)}]" if rows else "output"
     known = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[chief.task]
 

@@ -68,8 +68,13 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"repr": repr, "quoted": quoted, "pretty": _pretty, "source": _source}
+    environment.filters |= {"repr": repr, "quoted": quoted, "escaped": _escaped, "pretty": _pretty, "source": _source}
     return environment.get_template("train.py.jinja")
+
+
+def _escaped(text: str) -> str:
+    """A text as it may stand in a docstring, such as the name of a file, which can have quotes in it."""
+    return "".join('\\"' if char == '"' else repr(char)[1:-1] for char in text)
 
 
 def _pretty(value: Any) -> str:
