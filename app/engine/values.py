@@ -41,7 +41,7 @@ MODULES = """
     builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field
     source.generated source.layer_files project.project data.config training.config training.job training.setup.devices
     engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
-    training.setup.schedule_length
+    training.setup.schedule_length engine.requests.trials training.trials.results training.events
 """
 
 # What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.

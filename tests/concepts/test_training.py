@@ -22,7 +22,8 @@ from app.training.loop import train
 from app.training.setup.initial_weights import initial_module
 from app.training.stepper import Stepper
 from app.training.task import Task
-from app.training.trials.dry_run import DryRun, dry_run
+from app.training.trials.dry_run import dry_run
+from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, net, run
 

@@ -28,7 +28,8 @@ from app.training.multi_output import SeveralLosses
 from app.training.script_recipes import mixed
 from app.training.setup import class_weights
 from app.training.setup.prepare import set_up
-from app.training.trials.dry_run import DryRun, dry_run
+from app.training.trials.dry_run import dry_run
+from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
 from tests.export.test_script import app_lines, run_script  # noqa: F401
 from tests.support.training_jobs import TWO_LOSSES, TWO_OUTPUTS, job, losses, net, run

@@ -21,8 +21,9 @@ from app.training.registry import check_schedule
 from app.training.run_requests import SetRate
 from app.training.setup.lr_preview import first_schedule, preview
 from app.training.setup.schedule_length import Span, fitted, span
-from app.training.trials.dry_run import DryRun, dry_run
+from app.training.trials.dry_run import dry_run
 from app.training.trials.lr_range_test import rate_test
+from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
 from tests.support.training_jobs import SETTINGS, SMALL_NET, adam, job, losses, net, run
 

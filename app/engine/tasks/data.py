@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from time import monotonic
-
 from app.data.own_files import cache
 from app.data.preview import preview
 from app.data.spec import DataError, ReadingStopped
 from app.engine.requests.data import Read, ReadData, Reading
 from app.engine.server import Context, handles
-
-OFTEN = 0.1  # seconds between two words on how far it is
+from app.util.pace import Pace
 
 
 @handles(ReadData)
 def read_data(request: ReadData, context: Context) -> Read:
-    said = 0.0
+    pace = Pace()
 
     def watch(done: int, total: int, name: str) -> None:
-        nonlocal said
         if context.cancelled():
             raise ReadingStopped
-        if monotonic() - said > OFTEN:
-            said = monotonic()
+        if pace.due():
             context.progress(Reading(done, total, name))
 
     try:

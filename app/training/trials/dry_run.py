@@ -6,7 +6,7 @@ It says whether net, loss, optimizer and settings go together on the device, how
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from app.training.objectives import info_of, wants_input
 from app.training.setup.devices import resolve
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.trials.isolated import aside, stepper_of
+from app.training.trials.results import DryRun
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,25 +29,6 @@ if TYPE_CHECKING:
     from app.training.stepper import Stepper
 
 STEPS = 2
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """What was measured. Seconds are of the first step, which makes the optimizer's state and warms up, and the second.
-
-    `memory` is in bytes: with `scope` "device" the most that torch had allocated there at once, with "process" how much
-    the process has grown at the most; None where the device does not tell.
-    """
-
-    device: str
-    note: str
-    batch_size: int
-    input_shape: tuple[int, ...]
-    losses: tuple[float, ...]
-    seconds: tuple[float, ...]
-    validation_seconds: float
-    memory: int | None
-    scope: str
 
 
 def dry_run(job: Job) -> DryRun | Failed:

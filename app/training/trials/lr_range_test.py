@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.data.sources import load
@@ -15,29 +15,14 @@ from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.objectives import prepared
 from app.training.setup.devices import resolve
 from app.training.trials.isolated import aside, stepper_of
+from app.training.trials.results import BATCHES, HIGHEST, LOWEST, RateTest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LOWEST, HIGHEST, BATCHES = 1e-6, 1.0, 100
 PAST = 0.85  # of the smoothed loss
 TOO_HIGH = 4.0  # times the best smoothed loss: there is nothing to learn beyond
 BEGINNING = 5  # batches whose mean is not settled yet
-
-
-@dataclass(frozen=True)
-class RateTest:
-    """`losses` is the loss of the batch that was taken with each of `rates`, `smoothed` its moving average.
-
-    `suggested` is the rate at which the smoothed loss falls most steeply, None where it does not fall. `ended` says why
-    there are fewer rates than were asked for.
-    """
-
-    rates: tuple[float, ...]
-    losses: tuple[float, ...]
-    smoothed: tuple[float, ...]
-    suggested: float | None
-    ended: str = ""
 
 
 def rate_test(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +14,12 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
+from app.engine.client import shared
+from app.engine.requests.trials import RangeTest
 from app.project import file as project_file
 from app.training.config import Choice, Group
+from app.training.trials.lr_range_test import rate_test
+from app.training.trials.results import RateTest
 from app.util.frozen import FrozenMap
 from app.views.main_window import MainWindow
 from app.views.training.trials.dry_run_dialog import DryRunDialog
@@ -108,9 +114,27 @@ def test_closing_the_range_test_ends_it(qtbot: QtBot, window: MainWindow) -> Non
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(100_000)
     dialog.start()
-    errand = dialog._errand
-    with qtbot.waitSignal(errand.finished):
-        qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    job = dialog._job
+    qtbot.waitUntil(lambda: dialog.words.text().startswith("Batch "))
+    qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    answers: list[RateTest] = []
+    window.engine.ask("next", RangeTest(job, 1e-5, 1.0, 12), on_answer=answers.append)
+    qtbot.waitUntil(lambda: bool(answers))  # else the one that was closed would still go on
+    assert answers[0] == rate_test(job, 1e-5, 1.0, 12)
+
+
+def test_an_engine_that_ends_in_a_range_test_is_said_and_the_next_tests(qtbot: QtBot, window: MainWindow) -> None:
+    window.actions_by_key["find-rate"].trigger()
+    dialog = window.findChild(FindRateDialog)
+    dialog.batches.set_value(100_000)
+    qtbot.mouseClick(dialog.start_button, LEFT)
+    qtbot.waitUntil(lambda: dialog.words.text().startswith("Batch "))
+    os.kill(shared().pid, signal.SIGKILL)
+    qtbot.waitUntil(lambda: not dialog.going_on)
+    assert "SIGKILL" in dialog.words.text() and dialog.words.text().count(".") == 1
+    dialog.batches.set_value(20)
+    qtbot.mouseClick(dialog.start_button, LEFT)
+    qtbot.waitUntil(lambda: dialog.result_shown is not None)
 
 
 def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: MainWindow) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.diagram.diagram import bytes_text
-from app.training.trials.dry_run import DryRun
+from app.training.trials.results import DryRun
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.figures import figure
 from app.views.ui.widgets.painting import label

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QCloseEvent
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QWidget
 
+from app.engine.requests.trials import RangeTest
 from app.training.job import Job
-from app.training.trials.lr_range_test import BATCHES, HIGHEST, LOWEST, RateTest, rate_test
+from app.training.trials.results import BATCHES, HIGHEST, LOWEST, RateTest
+from app.views.engine_service import EngineService
 from app.views.training.charts.small_plot import Line, SmallPlot
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.figures import figure
-from app.views.ui.thread_task import Errand
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.painting import label, set_property
 
-LOOK = 80  # ms between two looks at the progress
+KEY = "rate test"
 WORDS = (
     "Trains a copy of the network on a few batches with a learning rate that grows from batch to batch. A good rate "
     "is where the loss falls most steeply, well before it diverges. The project does not change."
@@ -34,13 +32,11 @@ class FindRateDialog(Dialog):
 
     chosen = Signal(float)
 
-    def __init__(self, job: Job, parent: QWidget | None = None) -> None:
+    def __init__(self, job: Job, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Find a learning rate", parent, icon="curves")
         self.setMinimumWidth(560)
-        self._job = job
-        self._errand: Errand | None = None
-        self._stop = threading.Event()
-        self._done = (0, 0)
+        self._job, self._engine = job, engine
+        self.going_on = False
         self.result_shown: RateTest | None = None
         self.lowest, self.highest = NumberField(LOWEST, "float", 0), NumberField(HIGHEST, "float", 0)
         self.batches = NumberField(BATCHES, "int", 10, 100_000)
@@ -62,7 +58,6 @@ class FindRateDialog(Dialog):
         self.use_button = self.add_button("Use it", "primary")
         self.use_button.clicked.connect(self._use)
         self.use_button.hide()
-        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
 
     def _lay_out(self) -> None:
         own = any("lr" in group.options for group in self._job.training.groups)
@@ -90,45 +85,32 @@ class FindRateDialog(Dialog):
         for part in (self.bar, self.plot, self._use_row):
             part.hide()
 
-    @property
-    def going_on(self) -> bool:
-        return self._errand is not None
-
     def start(self) -> None:
-        """Begin the test, on a thread of its own."""
-        if self._errand is not None:
+        """Begin the test, in the engine."""
+        if self.going_on:
             return
         lowest, highest, batches = self.lowest.value(), self.highest.value(), self.batches.value()
-        self._stop.clear()
-        self._done = (0, batches)
         self.bar.setRange(0, batches)
         self.bar.setValue(0)
         self.bar.show()
         self.start_button.setEnabled(False)
         self._update_text("Reading the data…")
-        self._errand = Errand(
-            lambda _tell: rate_test(self._job, lowest, highest, batches, self._tell, self._stop.is_set)
-        )
-        self._errand.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
-        self._errand.begin()
-        self._timer.start()
+        self.going_on = True
+        self._engine.ask(
+            KEY, RangeTest(self._job, lowest, highest, batches),
+            on_answer=self._ended, on_error=self._ended, on_progress=self._look,
+        )  # fmt: skip
 
-    def _tell(self, done: int, total: int) -> None:
-        self._done = (done, total)  # one assignment: the window looks at it whenever it likes
-
-    def _look(self) -> None:
-        done, total = self._done
+    def _look(self, done: int) -> None:
         self.bar.setValue(done)
-        if done:
-            self._update_text(f"Batch {done} of {total}")
+        self._update_text(f"Batch {done} of {self.bar.maximum()}")
 
     def _update_text(self, text: str, tone: str = "text2") -> None:
         self.words.setText(text)
         set_property(self.words, "tone", tone)
 
     def _ended(self, answer: RateTest | Failure) -> None:
-        self._timer.stop()
-        self._errand = None
+        self.going_on = False
         self.bar.hide()
         self.start_button.setEnabled(True)
         self.start_button.setText("Again")
@@ -179,12 +161,5 @@ class FindRateDialog(Dialog):
 
     def done(self, result: int) -> None:
         """End a test that goes on; it hears of it at its next batch."""
-        self._stop.set()
-        self._timer.stop()
-        if self._errand is not None:
-            self._errand.cancel()
+        self._engine.forget(KEY)
         super().done(result)
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        self._stop.set()
-        super().closeEvent(event)

@@ -7,25 +7,20 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt
 
+from app.data.own_files import cache
+from app.engine.requests.trials import TryOnMadeData
 from app.preflight import preflight
 from app.training.events import Failed
 from app.training.job import Job
+from app.training.trials.results import DryRun
 from app.views.training.runs.run_control import CANNOT_START
 from app.views.ui.background import Failure
-from app.views.ui.thread_task import Errand
 
 if TYPE_CHECKING:
-    from app.training.trials.dry_run import DryRun
     from app.views.main_window import MainWindow
     from app.views.training.trials.lr_finder_dialog import FindRateDialog
 
 UNDER_WAY = "A run is in progress. Stop it first: both would compete for processor and memory"
-
-
-def _tried(job: Job) -> DryRun | Failed:
-    from app.training.trials.dry_run import dry_run
-
-    return dry_run(job)
 
 
 class TrialControl(QObject):
@@ -34,7 +29,7 @@ class TrialControl(QObject):
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
-        self._errand: Errand | None = None
+        self._trying = False
         window.run_control.blocked_changed.connect(self._settle)
         window.session.stateChanged.connect(self._settle)
 
@@ -64,7 +59,7 @@ class TrialControl(QObject):
         job = self._job("The learning rate finder")
         if job is None:
             return None
-        dialog = FindRateDialog(job, self._window)
+        dialog = FindRateDialog(job, self._window.engine, self._window)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(self.use_rate)
         dialog.open()
@@ -81,17 +76,17 @@ class TrialControl(QObject):
     def dry_run(self) -> None:
         """Two steps and a batch of validation on made data, on a thread of its own."""
         job = self._job("The dry run")
-        if job is None or self._errand is not None:
+        if job is None or self._trying:
             return
         self._window.say("Dry run", "Two steps on synthetic data…")
-        self._errand = Errand(lambda _tell: _tried(job))
-        self._errand.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
-        self._errand.begin()
+        self._trying = True
+        request = TryOnMadeData(job, cache.fact(job.data))
+        self._window.engine.ask("dry run", request, on_answer=self._ended, on_error=self._ended)
 
     def _ended(self, answer: DryRun | Failed | Failure) -> None:
         from app.views.training.trials.dry_run_dialog import DryRunDialog
 
-        self._errand = None
+        self._trying = False
         window = self._window
         window.toasts.clear()
         if isinstance(answer, Failure):

@@ -1,0 +1,32 @@
+"""What is asked before a run: a dry run on made data, and a learning rate range test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from app.data.own_files.cache import Fact
+from app.engine.protocol import Request
+from app.training.events import Failed
+from app.training.job import Job
+from app.training.trials.results import DryRun, RateTest
+
+
+@dataclass(frozen=True)
+class TryOnMadeData(Request[DryRun | Failed]):
+    """Two steps and a batch of validation on made data; `fact` is what is known of the job's files."""
+
+    lane: ClassVar[str] = "trials"
+    job: Job
+    fact: Fact | None
+
+
+@dataclass(frozen=True)
+class RangeTest(Request[RateTest]):
+    """A learning rate range test, see `app.training.trials.lr_range_test`. Says how many batches are done."""
+
+    lane: ClassVar[str] = "trials"
+    job: Job
+    lowest: float
+    highest: float
+    batches: int

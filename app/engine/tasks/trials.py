@@ -1,0 +1,29 @@
+"""Try things before a run: see `app.engine.requests.trials`."""
+
+from __future__ import annotations
+
+from app.data.own_files import cache
+from app.engine.requests.trials import RangeTest, TryOnMadeData
+from app.engine.server import Context, handles
+from app.training.events import Failed
+from app.training.trials.dry_run import dry_run
+from app.training.trials.lr_range_test import rate_test
+from app.training.trials.results import DryRun, RateTest
+from app.util.pace import Pace
+
+
+@handles(TryOnMadeData)
+def try_on_made_data(request: TryOnMadeData, _context: Context) -> DryRun | Failed:
+    cache.learn(request.fact)
+    return dry_run(request.job)
+
+
+@handles(RangeTest)
+def range_test(request: RangeTest, context: Context) -> RateTest:
+    pace = Pace()
+
+    def tell(done: int, _total: int) -> None:
+        if pace.due():
+            context.progress(done)
+
+    return rate_test(request.job, request.lowest, request.highest, request.batches, tell, context.cancelled)
