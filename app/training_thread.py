@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -119,9 +119,13 @@ class TrainingThread(QThread):
         """
         return self.control.call(request)
 
-    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+    def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         """A copy of the weights on the CPU, while the run goes on, stands, or has ended."""
         return self.control.weights(timeout)
+
+    def write_weights(self, path: Path, timeout: float | None = None) -> None:
+        """Leave that copy in a file, as `torch.save` writes it. Raises NoWeights, OSError."""
+        self.control.write_weights(path, timeout)
 
     @property
     def leaves_room(self) -> bool:

@@ -12,7 +12,7 @@ import queue
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, TypeVar
 from app.engine import child_process, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.placement import Place
-from app.engine.run_process import LOOK, STOP, Elsewhere, loaded
+from app.engine.run_process import LOOK, STOP, Elsewhere, copy_weights
 from app.export.script.launch import on_loopback
 from app.training.control import Control, NoWeights, Result
 from app.training.events import Event, Failed, Finished, Started
 from app.training.job import Job, JobError
 from app.training.setup.batch_order import batch_count
 from app.util.leftovers import TemporaryFolder
+from app.util.tensor_files import TensorsOnDisk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,10 +74,13 @@ class LineControl(Control):
         future.set_exception(Elsewhere("This run is a script on several processes, which cannot be asked for that."))
         return future
 
-    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+    def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         if self._result is None or self._result.state_dict is None:
             raise NoWeights("A run on several processes hands over its weights when it has ended.")
         return self._result.state_dict
+
+    def write_weights(self, path: Path, timeout: float | None = None) -> None:
+        copy_weights(self.weights(timeout), path)
 
     def connect(self, say: Callable[[str], None]) -> None:
         """From here on there is somebody who listens, and hears what was said before."""
@@ -292,7 +296,7 @@ class _Group:
 
     def _hand_over(self, ending: Finished) -> None:
         path = self._home / "trained" / "weights.pt"
-        weights = loaded(path) if path.exists() else None
+        weights = TensorsOnDisk(path, copy=True) if path.exists() else None
         self.control.finish(Result(ending.reason, ending.epoch, ending.steps, weights))
 
     def _failed(self, reader: Reader) -> Failed:

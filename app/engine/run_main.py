@@ -6,7 +6,7 @@ import faulthandler
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -123,10 +123,10 @@ def _answer(pipe: Pipe, number: int, done: Future[Any]) -> None:
     pipe.send("answer", number, value, problem, isinstance(error, RunEnded))
 
 
-def _write(weights: dict[str, Tensor], path: str) -> None:
+def _write(weights: Mapping[str, Tensor], path: str) -> None:
     import torch
 
-    torch.save(weights, path)
+    torch.save(dict(weights), path)
 
 
 class _Outbox:

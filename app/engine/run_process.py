@@ -6,9 +6,10 @@ import itertools
 import os
 import queue
 import re
+import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from app.training.job import Job
 from app.training.monitoring.watch_points import WatchPoints
 from app.util import tensor_files
 from app.util.leftovers import TemporaryFolder
+from app.util.tensor_files import TensorsOnDisk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,17 +100,33 @@ class ChildControl(Control):
             return future
         return self._ask("order", encode(function))
 
-    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+    def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         if self._result is None and self._folder is not None:
             path = self._folder / f"weights-{uuid4().hex}.pt"
             try:
-                self._ask("weights", str(path)).result(timeout)
-                return loaded(path)
-            except RunEnded:  # between the question and the answer; what it leaves is on its way
-                with self._condition:
-                    self._condition.wait_for(lambda: self._result is not None, timeout)
+                if self._written(path, timeout):
+                    return loaded(path)
             finally:
                 path.unlink(missing_ok=True)
+        return self._left()
+
+    def write_weights(self, path: Path, timeout: float | None = None) -> None:
+        """As of any run; the process of this one writes them, so nothing is loaded here."""
+        if self._result is None and self._folder is not None and self._written(path, timeout):
+            return
+        copy_weights(self._left(), path)
+
+    def _written(self, path: Path, timeout: float | None) -> bool:
+        """Have the process leave a copy in a file; False where it ended meanwhile."""
+        try:
+            self._ask("weights", str(path)).result(timeout)
+        except RunEnded:  # between the question and the answer; what it leaves is on its way
+            with self._condition:
+                self._condition.wait_for(lambda: self._result is not None, timeout)
+            return False
+        return True
+
+    def _left(self) -> Mapping[str, Tensor]:
         if self._result is None or self._result.state_dict is None:
             raise NoWeights("The run has no weights to give: it has not begun, or its process is gone.")
         return self._result.state_dict
@@ -178,6 +196,12 @@ class ChildControl(Control):
             pipe.send(*words)
         except (OSError, ValueError):
             return  # it is gone, which its reader finds out and tells
+
+
+def copy_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write what a run left into a file, without loading it. Raises OSError."""
+    assert isinstance(weights, TensorsOnDisk)
+    shutil.copyfile(weights.path, path)
 
 
 def loaded(path: Path) -> dict[str, Tensor]:
@@ -312,7 +336,7 @@ class _Child:
             self._silence = f"had not stopped {self._grace:.0f} seconds after it was told to, and was ended"
 
     def _hand_over(self, ending: Any, epoch: int, step: int, path: str) -> None:
-        self.control.ended(Result(ending, epoch, step, loaded(Path(path)) if path else None))
+        self.control.ended(Result(ending, epoch, step, TensorsOnDisk(Path(path)) if path else None))
 
     def _follow(self, event: Event) -> None:
         if isinstance(event, Started):

@@ -52,11 +52,6 @@ def failure(file: LayerFile) -> str:
     return _failed.get((file.module, file.sha256), "")
 
 
-def has_run(sha256: str) -> bool:
-    """Whether the text of this hash was run to its end in this process."""
-    return any(key[1] == sha256 for key in _modules)
-
-
 def load(file: LayerFile) -> types.ModuleType:
     """The module of a file, run once a version. Raises Untrusted, or LayerFileError if it does not run to its end."""
     if not layer_files.allowed(file.sha256):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.training.monitoring.watch_points import WatchPoints
@@ -35,7 +36,7 @@ class Result:
     ending: Ending
     epoch: int
     step: int
-    state_dict: dict[str, Tensor] | None = field(repr=False, default=None)
+    state_dict: Mapping[str, Tensor] | None = field(repr=False, default=None)
 
 
 class Control:
@@ -112,7 +113,7 @@ class Control:
             self.run_calls()
         return future
 
-    def weights(self, timeout: float | None = None) -> dict[str, Tensor]:
+    def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         """Return a copy of the state_dict on the CPU: of the live model between two steps, or of a finished run.
 
         Raises NoWeights if there never was a model, TimeoutError if the step under way takes longer than `timeout`.
@@ -128,6 +129,12 @@ class Control:
         if self._result.state_dict is None:
             raise NoWeights("The run ended before it had a model.")
         return self._result.state_dict
+
+    def write_weights(self, path: Path, timeout: float | None = None) -> None:
+        """Leave that copy in a new file, as `torch.save` writes it. Raises as `weights` does, and OSError."""
+        import torch
+
+        torch.save(dict(self.weights(timeout)), path)
 
     # What follows is for the loop alone.
 

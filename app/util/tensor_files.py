@@ -6,11 +6,15 @@ torch's own messages advise `weights_only=False`, which runs whatever a file say
 from __future__ import annotations
 
 import re
+import shutil
 import warnings
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.util import regular_files
+from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +63,36 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
     except Exception as error:  # a damaged file: its reader raises what it pleases
         reason = (str(error).strip() or type(error).__name__).split("\n")[0].rstrip(".")
         raise UnreadableTensors(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
+
+
+class TensorsOnDisk(Mapping[str, "Tensor"]):
+    """The state_dict in a file that `torch.save` wrote, loaded when somebody looks at one of its tensors.
+
+    The file is moved, or with `copy` copied, to a temporary folder that goes with this object. Making it and
+    looking at it raise OSError.
+    """
+
+    def __init__(self, path: Path, copy: bool = False) -> None:
+        self._folder = TemporaryFolder()
+        self.path = Path(self._folder.name) / "weights.pt"
+        (shutil.copyfile if copy else shutil.move)(path, self.path)
+
+    @cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        try:
+            tensors: dict[str, Tensor] = load(self.path)
+        except UnreadableTensors as error:
+            raise OSError(str(error)) from error
+        return tensors
+
+    def __getitem__(self, key: str) -> Tensor:
+        return self._tensors[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
 
 
 def _check(path: str | Path) -> None:

@@ -145,7 +145,7 @@ class MainWindow(QMainWindow):
 
     def _make_controls(self) -> None:
         self.files = Files(self.document, self.settings, self)
-        self.layers = LayersControl(self.document, self.catalog, self.settings, self)
+        self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
         self.block_control, self.cures = BlockControl(self), CureControl(self)
         self.library_control = LibraryControl(self)
         self.import_control = ImportControl(self)

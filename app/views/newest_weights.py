@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from PySide6.QtCore import QObject
 
+from app.engine.requests.capture import NewestWeights as NewestKept
+from app.engine.requests.capture import WeightsChoice, WeightsFile
 from app.project.document import Document
 from app.source.generated import Source
 from app.views.training.runs.keeper import RunsKeeper
 from app.views.training.runs.session import Run, RunSession
 
 if TYPE_CHECKING:
-    from app.engine.requests.capture import WeightsChoice
     from app.export.weights_choice import ExportWeights
     from app.training_thread import TrainingThread
 
@@ -40,15 +41,15 @@ class NewestWeights(QObject):
         return run if run is not self._before else None
 
     def choice(self, source: Source, folder: Path) -> Callable[[], WeightsChoice]:
-        """Return how to come by the same as a value for an engine, on a worker.
+        """Return how to come by the newest weights of a net as a value for an engine, on a worker.
 
         Those of a run in this window are written into a file in `folder`, so that what is asked later has the same
         ones as the run goes on. What is returned raises OSError.
         """
         run, thread = self.run, self._session.thread
         if run is None or thread is None or run.state == "starting" or not run.job.source.same_net(source):
-            return partial(_newest_kept, self._keeper.folder)
-        return partial(_written, partial(_newest, run, thread, self._keeper.folder, source), folder)
+            return partial(NewestKept, str(self._keeper.folder))
+        return partial(_written, run, thread, self._keeper.folder, folder)
 
     def of(self, source: Source) -> Callable[[], ExportWeights | None]:
         """Return how to come by the newest weights of a net, on a worker; it gives None where no run trained it.
@@ -78,24 +79,21 @@ def _newest(run: Run, thread: TrainingThread, folder: Path, source: Source) -> E
     return ExportWeights(result.state_dict, f"of Run {run.kept_number} at step {result.step:,}")
 
 
-def _newest_kept(folder: Path) -> WeightsChoice:
-    from app.engine.requests import capture
+def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> WeightsChoice:
+    """Have the run leave its weights in a file of their own."""
+    from app.training.control import NoWeights
 
-    return capture.NewestWeights(str(folder))
-
-
-def _written(newest: Callable[[], ExportWeights | None], folder: Path) -> WeightsChoice:
-    """Leave weights in a file of their own."""
-    import torch
-
-    from app.engine.requests.capture import InitialWeights, WeightsFile
-
-    found = newest()
-    if found is None:
-        return InitialWeights()
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".pt", delete=False) as file:
-        torch.save(dict(found.state_dict), file)
-    return WeightsFile(file.name, found.words, is_checkpoint=False)
+    result, recorder = thread.result, run.recorder
+    gone = recorder is not None and not run.active and not recorder.kept.folder.exists()
+    path = folder / f"{uuid4().hex}.pt"
+    try:
+        if gone:
+            raise NoWeights
+        thread.write_weights(path)
+    except NoWeights:
+        return NewestKept(str(kept))
+    words = "under way" if result is None else f"at step {result.step:,}"
+    return WeightsFile(str(path), f"of Run {run.kept_number}{', ' if result is None else ' '}{words}", False)
 
 
 def _kept(folder: Path, source: Source) -> ExportWeights | None:

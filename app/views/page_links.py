@@ -158,6 +158,11 @@ class PageLinks(QObject):
         window.curves.set_run(run)
         window.curves.room = window.session.room
         window.console.begin(run)
+        if run.job.training.start is not None:
+            window.weights_control.tell_start(
+                "weights.console", run.job.training.start, run.job.source,
+                lambda words, _whole: window.console.log(f"{words}.", "text3"),
+            )  # fmt: skip
         window.show_page("curves")
         window.canvas.set_running(True)
         window.training_form.set_running(True)

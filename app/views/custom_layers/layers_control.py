@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +11,20 @@ from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.builder.catalog.custom import CustomFile, module_name, read_file, read_files, used_in
+from app.engine.requests.custom_layers import RunLayerFiles
 from app.project.document import Document
 from app.project.project import Project
-from app.source import layer_files, layer_modules
+from app.source import layer_files
+from app.source.layer_files import LayerFile
 from app.source.trust import FILE, Trust
+from app.views.engine_service import EngineService
 from app.views.project_catalog import LiveCatalog
 from app.views.settings import Settings
 
 if TYPE_CHECKING:
     from app.views.custom_layers.trust_dialog import TrustDialog
 
+TRIED = "layers.tried"
 FILTER = "Python file (*.py)"
 SETTLED = 150  # ms: who saves a file may write it in several steps
 
@@ -37,9 +41,11 @@ class LayersControl(QObject):
     refused = Signal(str, str)
     said = Signal(str, str)
 
-    def __init__(self, document: Document, catalog: LiveCatalog, settings: Settings, window: QWidget) -> None:
+    def __init__(
+        self, document: Document, catalog: LiveCatalog, engine: EngineService, settings: Settings, window: QWidget
+    ) -> None:
         super().__init__(window)
-        self._document, self._catalog, self._window = document, catalog, window
+        self._document, self._catalog, self._engine, self._window = document, catalog, engine, window
         self.trust = Trust(settings.file.with_name(FILE))
         self.trust.admit()
         self.files: tuple[CustomFile, ...] = ()
@@ -112,11 +118,21 @@ class LayersControl(QObject):
         self.asked_about = one.module
         self.waiting.emit(title, reason, action)
 
-    def note_tried(self) -> None:
-        """Remember which files have run to their end here: the next start need not try them in a child process."""
-        for one in self.files:
-            if one.trusted and one.file is not None and layer_modules.has_run(one.file.sha256):
-                self._kept(lambda sha256=one.file.sha256: self.trust.mark_tried(sha256))
+    def note_tried(self, used: Iterable[LayerFile]) -> None:
+        """Remember which of the files that a net uses run to their end: the next engine need not try them first."""
+        new = tuple(file for file in used if layer_files.allowed(file.sha256) and not self._is_tried(file.sha256))
+        if new:
+            self._engine.ask(TRIED, RunLayerFiles(new), on_answer=self._tried)
+
+    def _is_tried(self, sha256: str) -> bool:
+        entry = self.trust.entry(sha256)
+        return entry.tried if entry is not None else layer_files.tried(sha256)
+
+    def _tried(self, reasons: Mapping[str, str]) -> None:
+        for sha256, reason in reasons.items():
+            if not reason:
+                layer_files.note_tried(sha256)
+                self._kept(lambda sha256=sha256: self.trust.mark_tried(sha256))
 
     # -- what a person does -------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class LayerLinks(QObject):
         layers.said.connect(window.say)
         layers.changed.connect(self._settled)
         window.banner.acted.connect(self._acted)
-        window.live.analysed.connect(lambda _analysis: layers.note_tried())
+        window.live.analysed.connect(lambda analysis: layers.note_tried(analysis.source.files))
         rows.set_files(layers.files)
 
     def _wait(self, title: str, reason: str, action: str) -> None:

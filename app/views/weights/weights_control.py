@@ -9,38 +9,25 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app.engine.requests.weights import CountStart, SaveWeights
 from app.engine.tasks.model_inits import missing, taken_over
 from app.project.file import with_start
 from app.project.weights.start_weights import random_start
 from app.project.weights.state_dict_diff import SUFFIXES
 from app.source.generated import Source
 from app.training.config import StartWeights
+from app.util.leftovers import TemporaryFolder
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.export.weights_choice import ExportWeights
+    from app.engine.requests.capture import WeightsChoice
     from app.views.main_window import MainWindow
     from app.views.weights.weights_dialog import WeightsDialog
 
 PATTERNS = " ".join(f"*{suffix}" for suffix in SUFFIXES)
+SAVE, STATUS = "weights.save", "weights.status"
 WAITING = "The network is still being checked, so only the file is shown. Open it again in a moment."
-
-
-def write_weights(
-    path: Path,
-    source: Source,
-    seed: int,
-    trained: Callable[[], ExportWeights | None] | None,
-    start: StartWeights | None,
-) -> str:
-    """Write weights; returns in words which. Raises WeightsError, StartError."""
-    from app.export.weights import save_pt, save_safetensors
-    from app.export.weights_choice import weights_to_export
-
-    chosen = weights_to_export(source, seed, trained, start)
-    (save_safetensors if path.suffix == ".safetensors" else save_pt)(chosen.state_dict, path)
-    return chosen.words
 
 
 class WeightsControl(QObject):
@@ -67,7 +54,7 @@ class WeightsControl(QObject):
         from app.views.weights.weights_dialog import WeightsDialog
 
         source, trouble = self._net()
-        dialog = WeightsDialog(path, source, self.load, trouble, self._window)
+        dialog = WeightsDialog(self._window.engine, path, source, self.load, trouble, self._window)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
@@ -130,18 +117,25 @@ class WeightsControl(QObject):
             self.save(path if path.suffix in (".safetensors", ".pt") else Path(f"{path}{_suffix(chosen)}"))
 
     def save(self, path: Path) -> None:
-        """Write in the background; between two steps if a run goes on."""
+        """Have the engine write them; those of a run under way as they are between two steps."""
         window, (source, trouble) = self._window, self._net()
         if source is None:
             window.refuse("No weights were saved", trouble)
             return
-        training = window.document.project.training
-        trained = window.newest_weights.of(source)
-        window.background.ask(
-            "weights.save", write_weights, path, source, training.seed, trained, training.start,
-            on_answer=lambda words: window.say(f"Saved {path.name}", f"{path.parent} · weights {words}"),
-            on_error=self._not_saved,
-        )  # fmt: skip
+        training, folder = window.document.project.training, TemporaryFolder()
+
+        def ask(weights: WeightsChoice) -> None:
+            window.engine.ask(
+                SAVE, SaveWeights(path, source, training.seed, training.start, weights),
+                on_answer=saved, on_error=self._not_saved,
+            )  # fmt: skip
+
+        def saved(words: str) -> None:
+            folder.cleanup()
+            window.say(f"Saved {path.name}", f"{path.parent} · weights {words}")
+
+        choice = window.newest_weights.choice(source, Path(folder.name))
+        window.background.ask(SAVE, choice, on_answer=ask, on_error=self._not_saved)
 
     def _not_saved(self, failure: Failure) -> None:
         self._window.refuse("No weights were saved", str(failure.error))
@@ -155,6 +149,7 @@ class WeightsControl(QObject):
         lost = missing(project, project.origin.inits) if project.origin is not None else ()
         self._window.actions_by_key["take-inits"].setEnabled(bool(lost))
         if start is None:
+            self._window.engine.forget(STATUS)
             self._window.status.set_start("")
 
     def _tell(self, analysis: Analysis) -> None:
@@ -162,23 +157,24 @@ class WeightsControl(QObject):
         self._enable()
         start = self._window.document.project.training.start
         if start is not None and self._window.live.net_runs:
-            self._window.status.set_start(*start_words(start, analysis.source))
+            self.tell_start(STATUS, start, analysis.source, self._window.status.set_start)
+
+    def tell_start(self, key: str, start: StartWeights, source: Source, then: Callable[[str, str], object]) -> None:
+        """Have `then` told what a run starts from, short and whole, once the engine has counted it."""
+        name = start.name or Path(start.path).name
+        self._window.engine.ask(
+            key, CountStart(start, source),
+            on_answer=lambda counts: then(*start_words(start, *counts)),
+            on_error=lambda failure: then(f"Start weights: {name} cannot be used", str(failure.error)),
+        )  # fmt: skip
 
 
-def start_words(start: StartWeights, source: Source) -> tuple[str, str]:
+def start_words(start: StartWeights, taken: int, whole: int) -> tuple[str, str]:
     """What a run starts from, short and whole."""
-    from app.project.weights.start_weights import counted, words
-    from app.training.setup.weights_header import StartError
-
-    name = start.name or Path(start.path).name
-    try:
-        taken, whole = counted(start, source)
-    except StartError as error:
-        return f"Start weights: {name} cannot be used", str(error)
-    rest = whole - taken
+    name, rest = start.name or Path(start.path).name, whole - taken
     more = f"; the other {rest:,} are initialised from the seed" if rest > 0 else ""
     return (
-        words(start, source),
+        f"Starts from {taken:,} of {whole:,} tensors of {name}",
         f"A run starts from {taken:,} tensors of {name}{more}. They are in {start.path}.",
     )
 

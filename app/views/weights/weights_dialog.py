@@ -4,53 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.project.weights import start_weights, state_dict_diff, state_dicts
-from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, Suggestion
-from app.project.weights.state_dicts import StateDict
+from app.engine.protocol import Request
+from app.engine.requests.weights import KeepWeights, ReadWeights, WeightsBeside
+from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, diff
 from app.source.generated import Source
 from app.training.config import StartWeights
+from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.thread_task import Errand, Tell
 from app.views.ui.widgets import Button, SearchField, Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
 from app.views.weights.weights_table import WeightsModel, WeightsTable
 
 LOOK = 100  # ms between two looks at the progress
 FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the file", UNEXPECTED: "Not in the net"}
-
-
-@dataclass(frozen=True)
-class Held:
-    """A file that was read, and what the net has. No net, if it cannot be made yet."""
-
-    state: StateDict
-    ours: Infos | None
-    offers: tuple[Suggestion, ...] = ()
-
-
-def read_beside(path: Path, source: Source | None, tell: Tell) -> Held:
-    """Read a file and hold it against a net. Raises WeightsError."""
-    state = state_dicts.read(path, tell)
-    if source is None:
-        return Held(state, None)
-    tell(f"Comparing {len(state.infos):,} tensors with the net")
-    ours = state_dicts.net_infos(source)
-    return Held(state, ours, state_dict_diff.suggestions(state.infos, ours))
-
-
-def keep(held: Held, found: Diff, keys: tuple[str, ...], source: Source, tell: Tell) -> StartWeights:
-    """Keep what is taken; what could be wrong with it is asked here already. Raises WeightsError, OSError."""
-    tell(f"Keeping {len(keys):,} tensors")
-    start = start_weights.chosen(held.state, found, keys)
-    start_weights.problems(start, source)  # remembered, so that the window need not wait for it
-    return start
 
 
 class WeightsDialog(Dialog):
@@ -61,6 +36,7 @@ class WeightsDialog(Dialog):
 
     def __init__(
         self,
+        engine: EngineService,
         path: Path,
         source: Source | None,
         load: Callable[[StartWeights], None],
@@ -69,9 +45,10 @@ class WeightsDialog(Dialog):
     ) -> None:
         super().__init__(f"Load weights of {path.name}", parent)
         self._path, self._source, self._load, self._trouble = path, source, load, trouble
-        self._errand: Errand | None = None
+        self._engine, self._key = engine, f"weights {id(self)}"
+        self._progress: str | None = None  # None where nothing is going on
         self._began = 0.0
-        self.held: Held | None = None
+        self.held: WeightsBeside | None = None
         self.model = WeightsModel(self)
         self.table = WeightsTable(self.model)
         self.notes = label("", "label", "text3", wrap=True)
@@ -85,7 +62,7 @@ class WeightsDialog(Dialog):
         self.setMinimumSize(620, 420)
         self.resize(min(940, room.width() - 60) if room else 940, min(640, room.height() - 60) if room else 640)
         self._timer = QTimer(self, interval=LOOK, timeout=self._tell_progress)
-        self._run(lambda tell: read_beside(path, source, tell), self._read)
+        self._run(ReadWeights(path, source), self._read)
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()
@@ -129,32 +106,31 @@ class WeightsDialog(Dialog):
 
     # --- Reading
 
-    def _run(self, function: Callable[[Tell], object], done: Callable[[object], None]) -> None:
-        """Do something in a thread, which goes on to its end where the dialog is closed before."""
-        self._began = time.monotonic()
-        self._then = done
-        self._errand = Errand(function)
-        self._errand.ended.connect(self._answered, Qt.ConnectionType.QueuedConnection)
+    def _run(self, request: Request[Any], done: Callable[[Any], None]) -> None:
+        """Have the engine do something; nobody hears of its end where the dialog is closed before."""
+        self._began, self._progress = time.monotonic(), ""
         self._busy(True)
-        self._errand.begin()
         self._timer.start()
         self._tell_progress()
+        self._engine.ask(
+            self._key, request, on_progress=self._heard,
+            on_answer=lambda answer: self._answered(partial(done, answer)),
+            on_error=lambda failure: self._answered(partial(self._refuse, failure)),
+        )  # fmt: skip
 
-    def _answered(self, answer: object) -> None:
-        if self._errand is None:
-            return
-        self._errand = None
+    def _heard(self, words: str) -> None:
+        self._progress = words
+
+    def _answered(self, then: Callable[[], None]) -> None:
+        self._progress = None
         self._timer.stop()
         self._busy(False)
-        if isinstance(answer, Failure):
-            self._refuse(answer)
-        else:
-            self._say("")
-            self._then(answer)
+        self._say("")
+        then()
 
     @property
     def running(self) -> bool:
-        return self._errand is not None
+        return self._progress is not None
 
     def _busy(self, on: bool) -> None:
         for part in (self.table, self.search, self.all_button, self.none_button, *self.follow):
@@ -164,14 +140,13 @@ class WeightsDialog(Dialog):
             self.some_button.setEnabled(False)
 
     def _tell_progress(self) -> None:
-        if self._errand is not None:
-            self._say(f"{self._errand.progress or 'Starting'} …  {time.monotonic() - self._began:.0f} s", "text2")
+        if self.running:
+            self._say(f"{self._progress or 'Starting'} …  {time.monotonic() - self._began:.0f} s", "text2")
 
     def _forget(self) -> None:
-        if self._errand is not None:
-            self._errand.cancel()
-            self._errand = None
-            self._timer.stop()
+        self._engine.forget(self._key)
+        self._progress = None
+        self._timer.stop()
 
     def _refuse(self, failure: Failure) -> None:
         words = str(failure.error).strip() or type(failure.error).__name__
@@ -187,12 +162,11 @@ class WeightsDialog(Dialog):
 
     # --- What is shown
 
-    def _read(self, held: object) -> None:
-        assert isinstance(held, Held)
+    def _read(self, held: WeightsBeside) -> None:
         self.held = held
-        total = sum(info.bytes for info in held.state.infos.values())
-        told = f"{len(held.state.infos):,} tensors, {total:,} bytes, in {self._path.parent}."
-        self.notes.setText(" ".join((told, *held.state.notes)))
+        total = sum(info.bytes for info in held.infos.values())
+        told = f"{len(held.infos):,} tensors, {total:,} bytes, in {self._path.parent}."
+        self.notes.setText(" ".join((told, *held.notes)))
         for box, offer in zip(self.follow, held.offers, strict=False):
             box.setText(f"Suggestion: {offer.text}")
             box.show()
@@ -217,14 +191,20 @@ class WeightsDialog(Dialog):
         if held is None:
             return
         if held.ours is None:
-            self.model.set_infos(held.state.infos)
+            self.model.set_infos(held.infos)
             self._say(self._trouble, "warn")
         else:
-            names = [offer.names for box, offer in zip(self.follow, held.offers, strict=False) if box.isChecked()]
-            self.model.set_diff(state_dict_diff.diff(held.state.infos, held.ours, names[-1] if names else None))
+            self.model.set_diff(diff(held.infos, held.ours, self._names()))
         self._make_filters()
         self._filter()
         self.table.fit()
+
+    def _names(self) -> FrozenMap[str, str]:
+        """The other names for keys of the file that are followed."""
+        assert self.held is not None
+        offers = zip(self.follow, self.held.offers, strict=False)
+        names = [offer.names for box, offer in offers if box.isChecked()]
+        return FrozenMap(names[-1] if names else {})
 
     def _make_filters(self) -> None:
         """A choice for each kind of row that there is, with how many."""
@@ -279,12 +259,10 @@ class WeightsDialog(Dialog):
             self._keep()
 
     def _keep(self) -> None:
-        held, found, source = self.held, self.model.found, self._source
-        keys = tuple(key for key in found.fitting if key in self.model.taken)
-        assert held is not None and source is not None
-        self._run(lambda tell: keep(held, found, keys, source, tell), self._kept)
+        assert self._source is not None
+        keys = tuple(key for key in self.model.found.fitting if key in self.model.taken)
+        self._run(KeepWeights(self._path, self._source, keys, self._names()), self._kept)
 
-    def _kept(self, start: object) -> None:
-        assert isinstance(start, StartWeights)
+    def _kept(self, start: StartWeights) -> None:
         self.accept()
         self._load(start)

@@ -85,9 +85,10 @@ def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marke
     qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=90_000)
     assert marker.exists() and not window.banner.isVisible()
     assert shown(window) == [("my_layers.py", "2 layers")]
-    again = Trust(window.layers.trust.file)
     (sha256,) = {one.file.sha256 for one in window.layers.files}
-    assert again.is_trusted(sha256) and again.entry(sha256).tried
+    again = Trust(window.layers.trust.file)
+    assert again.is_trusted(sha256)
+    qtbot.waitUntil(lambda: Trust(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
     window.layers.look("my_layers")
     dialog(window).revoke_button.click()
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)

@@ -111,10 +111,6 @@ class Console(QWidget):
         self._epochs = run.job.training.epochs
         self._standing = False
         self.log(f"Run {run.kept_number} {'resumes' if len(run.history.steps) else 'starts'}.", "text3")
-        if run.job.training.start is not None:
-            from app.views.weights.weights_control import start_words
-
-            self.log(f"{start_words(run.job.training.start, run.job.source)[0]}.", "text3")
 
     @Slot(object)
     def tell(self, events: list[Event]) -> None:

@@ -1,0 +1,67 @@
+"""What is asked of files of weights: what one holds beside a net, to keep some of it, to write those of a net."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from app.engine.protocol import Request
+from app.engine.requests.capture import WeightsChoice
+from app.project.weights.state_dict_diff import Infos, Suggestion
+from app.source.generated import Source
+from app.training.config import StartWeights
+from app.util.frozen import FrozenMap
+
+
+@dataclass(frozen=True)
+class WeightsBeside:
+    """What a file holds, and what the net has; None, if it cannot be made yet. `notes` say how tensors were found."""
+
+    infos: Infos
+    notes: tuple[str, ...] = ()
+    ours: Infos | None = None
+    offers: tuple[Suggestion, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadWeights(Request[WeightsBeside]):
+    """Read a state_dict file and compare it with a net, if there is one. Progress is words."""
+
+    lane: ClassVar[str] = "weights"
+    path: Path
+    source: Source | None
+
+
+@dataclass(frozen=True)
+class KeepWeights(Request[StartWeights]):
+    """Keep tensors of a file as start weights of a net, by the net's `keys`; `names` gives keys of the file that are
+    taken for others."""
+
+    lane: ClassVar[str] = "weights"
+    path: Path
+    source: Source
+    keys: tuple[str, ...]
+    names: FrozenMap[str, str] = FrozenMap()
+
+
+@dataclass(frozen=True)
+class SaveWeights(Request[str]):
+    """Write weights of a net to a `.pt` or `.safetensors` file: initial ones where no run has any. Answers which, in
+    words that follow "weights"."""
+
+    lane: ClassVar[str] = "weights"
+    path: Path
+    source: Source
+    seed: int
+    start: StartWeights | None
+    weights: WeightsChoice
+
+
+@dataclass(frozen=True)
+class CountStart(Request[tuple[int, int]]):
+    """How many tensors of a net start from a file, and how many it has."""
+
+    lane: ClassVar[str] = "shapes"
+    start: StartWeights
+    source: Source

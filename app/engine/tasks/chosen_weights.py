@@ -1,0 +1,31 @@
+"""The tensors of weights that a window names by value: those of a run, or those that a run begins with."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from app.engine.requests.capture import NewestWeights, WeightsChoice, WeightsFile
+from app.export.errors import WeightsError
+from app.export.weights_choice import ExportWeights, weights_to_export
+from app.runs.newest import newest_of, weights_in
+from app.source.generated import Source
+from app.training.config import StartWeights
+from app.util import tensor_files
+
+
+def chosen(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> ExportWeights:
+    """Return the weights that were chosen. Raises WeightsError, StartError, CheckpointError and OSError."""
+    return weights_to_export(source, seed, partial(_of_a_run, weights, source), start)
+
+
+def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
+    if isinstance(weights, NewestWeights):
+        return newest_of(Path(weights.folder), source)
+    if not isinstance(weights, WeightsFile):
+        return None
+    try:
+        path = Path(weights.path)
+        return ExportWeights(weights_in(path) if weights.is_checkpoint else tensor_files.load(path), weights.words)
+    except tensor_files.UnreadableTensors as error:
+        raise WeightsError(str(error)) from error

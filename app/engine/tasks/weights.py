@@ -1,0 +1,48 @@
+"""Read, keep and write files of weights: see `app.engine.requests.weights`."""
+
+from __future__ import annotations
+
+from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights, WeightsBeside
+from app.engine.server import Context, handles
+from app.engine.tasks.chosen_weights import chosen
+from app.export.weights import save_pt, save_safetensors
+from app.project.weights import start_weights, state_dicts
+from app.project.weights.state_dict_diff import diff, suggestions
+from app.training.config import StartWeights
+
+
+@handles(ReadWeights)
+def read_weights(request: ReadWeights, context: Context) -> WeightsBeside:
+    """Raises WeightsError."""
+    state = state_dicts.read(request.path, context.progress)
+    if request.source is None or context.cancelled():
+        return WeightsBeside(state.infos, state.notes)
+    context.progress(f"Comparing {len(state.infos):,} tensors with the net")
+    ours = state_dicts.net_infos(request.source)
+    return WeightsBeside(state.infos, state.notes, ours, suggestions(state.infos, ours))
+
+
+@handles(KeepWeights)
+def keep_weights(request: KeepWeights, context: Context) -> StartWeights:
+    """The file is read again: meanwhile it may be another, which is refused where it does not fit.
+
+    Raises WeightsError, OSError.
+    """
+    state = state_dicts.read(request.path, context.progress)
+    found = diff(state.infos, state_dicts.net_infos(request.source), request.names)
+    context.progress(f"Keeping {len(request.keys):,} tensors")
+    return start_weights.chosen(state, found, request.keys)
+
+
+@handles(SaveWeights)
+def save_weights(request: SaveWeights, _context: Context) -> str:
+    """Raises WeightsError, StartError, OSError."""
+    found = chosen(request.weights, request.source, request.seed, request.start)
+    (save_safetensors if request.path.suffix == ".safetensors" else save_pt)(found.state_dict, request.path)
+    return found.words
+
+
+@handles(CountStart)
+def count_start(request: CountStart, _context: Context) -> tuple[int, int]:
+    """Raises StartError."""
+    return start_weights.counted(request.start, request.source)
