@@ -14,6 +14,28 @@ from functools import cache
 SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward", "unpacked", "base64", "zlib"})
 
 
+# `dir(nn.Module())`, so that a form can name a layer as its code will without torch; a test holds it against torch's.
+_MODULE = frozenset(dir(object)) | frozenset(
+    """
+    T_destination __annotations__ __call__ __dict__ __getattr__ __module__ __setstate__ __weakref__ _apply
+    _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl _forward_hooks
+    _forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks _forward_pre_hooks_with_kwargs
+    _get_backward_hooks _get_backward_pre_hooks _get_name _is_full_backward_hook _load_from_state_dict
+    _load_state_dict_post_hooks _load_state_dict_pre_hooks _maybe_warn_non_full_backward_hook _modules
+    _named_members _non_persistent_buffers_set _parameters _register_load_state_dict_pre_hook
+    _register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict _slow_forward _state_dict_hooks
+    _state_dict_pre_hooks _version _wrapped_call_impl add_module apply bfloat16 buffers call_super_init children
+    compile cpu cuda double dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter
+    get_submodule half ipu load_state_dict modules mtia named_buffers named_children named_modules
+    named_parameters parameters register_backward_hook register_buffer register_forward_hook
+    register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
+    register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule
+    share_memory state_dict to to_empty train training type xpu zero_grad
+    """.split()
+)
+
+
 @cache
 def module_attributes() -> frozenset[str]:
     """Names that `nn.Module` has already; a layer of that name would hide one of them."""
@@ -40,12 +62,9 @@ def identifier(text: str, fallback: str = "layer") -> str:
     return word + "_" if keyword.iskeyword(word) else word
 
 
-@cache
 def container_attributes() -> frozenset[str]:
     """What every module has, so that none in it can be called so."""
-    from torch import nn
-
-    return frozenset(dir(nn.Module()))
+    return _MODULE
 
 
 class Names:

@@ -31,7 +31,7 @@ from app.util.frozen import FrozenMap
 
 # Whose dataclasses, msgspec structs, enums and exceptions may travel: modules of values, none of which imports torch.
 MODULES = """
-    engine.protocol engine.requests.documentation engine.requests.measure engine.requests.shapes
+    engine.protocol engine.requests.documentation engine.requests.layer engine.requests.measure engine.requests.shapes
     engine.requests.capture engine.requests.playback engine.requests.findings engine.requests.gradcheck
     autograd.tape autograd.capture_options autograd.errors autograd.source_locations autograd.playback.steps
     autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
@@ -39,7 +39,7 @@ MODULES = """
     engine.requests.weights engine.requests.custom_layers export.errors project.weights.state_dict_diff
     builder.graph builder.blocks builder.sheet builder.plan builder.results builder.value_types builder.literals
     builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
-    builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field
+    builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes
     source.generated source.layer_files project.project data.config training.config training.job training.setup.devices
     engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events

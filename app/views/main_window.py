@@ -134,7 +134,7 @@ class MainWindow(QMainWindow):
         self.palette_view = Palette(self.catalog)
         self.own_files = OwnFiles()
         self.palette_view.layout().addWidget(self.own_files)
-        self.inspector = Inspector(self.sheet, self.selection, self.catalog, self.background, self.engine)
+        self.inspector = Inspector(self.sheet, self.selection, self.catalog, self.engine)
         self.inspectors = QStackedWidget()
         self.inspectors.addWidget(self.inspector)
         self.problems_panel = ProblemsPanel(self.catalog, self.network_selection)

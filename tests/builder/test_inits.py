@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from app.builder.analysis import analyse
-from app.builder.catalog import inits
+from app.builder.catalog import init_checks, inits
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Init
 from app.builder.params import ParamError
@@ -82,6 +82,6 @@ def test_nothing_else_gets_into_the_source(name: str, init: Init) -> None:
 
 def test_parameters_by_name() -> None:
     spec = catalog()["nn.LSTM"]
-    shapes = inits.parameter_shapes(spec, FrozenMap(input_size=3, hidden_size=5))
+    shapes = init_checks.parameter_shapes(spec, FrozenMap(input_size=3, hidden_size=5))
     assert shapes["weight_ih_l0"] == (20, 3) and len(shapes) == 4
-    assert inits.parameter_shapes(catalog()["nn.ReLU"], FrozenMap()) == {}
+    assert init_checks.parameter_shapes(catalog()["nn.ReLU"], FrozenMap()) == {}

@@ -9,6 +9,7 @@ import keyword
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from app.builder.analysis import analyse
 from app.builder.names import Names, identifier, module_attributes, path_parts, reserved_variables
@@ -64,6 +65,7 @@ def test_thousands_of_equal_names_are_no_burden() -> None:
 
 def test_what_a_module_has_already_is_not_hidden() -> None:
     assert {"training", "parameters", "_modules", "forward", "state_dict"} <= module_attributes()
+    assert set(dir(nn.Module())) <= module_attributes()
     assert {"print", "torch", "self"} <= reserved_variables() and set(dir(builtins)) <= reserved_variables()
 
 

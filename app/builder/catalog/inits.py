@@ -5,17 +5,13 @@ The table stands here so that a form can show it before torch is loaded; a test 
 
 from __future__ import annotations
 
-import inspect
 import keyword
-import math
-import threading
 from collections.abc import Mapping
 from typing import Any
 
-from app.builder.catalog.catalog import OpSpec, Param
+from app.builder.catalog.catalog import Param
 from app.builder.graph import Init
 from app.builder.params import ParamError, check_param
-from app.util.frozen import FrozenMap
 
 
 def _number(name: str, default: float | None = None, **more: Any) -> Param:
@@ -58,7 +54,7 @@ def check_inits(inits: Mapping[str, Init]) -> None:
     parameter itself), and every function one of the table with arguments that it takes. What passes can be written into
     source."""
     for name, init in inits.items():
-        if name and (not name.replace(".", "_").isidentifier() or not all(map(_is_name, name.split(".")))):
+        if name and (not name.replace(".", "_").isidentifier() or not all(map(is_name, name.split(".")))):
             raise ParamError(f"{name!r:.60} is not a parameter name")
         if init.name not in FUNCTIONS:
             raise ParamError(f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}")
@@ -72,63 +68,7 @@ def check_inits(inits: Mapping[str, Init]) -> None:
             raise ParamError(f"{init.name} expects {' and '.join(absent)}")
 
 
-def _is_name(part: str) -> bool:
+def is_name(part: str) -> bool:
+    """Whether a part of a parameter's path can be written behind a dot."""
     # A number is an item of a Sequential or a ModuleList, which `self.x.0` could not be written for.
     return part.isidentifier() and not keyword.iskeyword(part)
-
-
-_LARGEST = 1 << 20
-_memo: dict[tuple[Any, ...], str] = {}
-_lock = threading.Lock()
-
-
-def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The parameters of a layer that can be initialised by name, with their shapes; none for what owns none."""
-    if spec.kind not in ("module", "parameter"):
-        return {}
-    import torch
-
-    from app.builder.shapes.meta_calls import Call
-
-    if spec.kind == "parameter":
-        shape = resolved.get("shape")
-        return {"": tuple(shape) if isinstance(shape, tuple) else ()}
-    with torch.device("meta"):
-        module = Call.of(spec, resolved).target
-    return {name: tuple(p.shape) for name, p in module.named_parameters() if all(map(_is_name, name.split(".")))}
-
-
-def refusal(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -> str:
-    """Why an initialisation cannot be, in torch's words; "" if it can."""
-    key = (spec.key, spec.target, resolved, name, init)
-    with _lock:
-        if key in _memo:
-            return _memo[key]
-    words = _tried(spec, resolved, name, init)
-    with _lock:
-        if len(_memo) > 4096:
-            _memo.clear()
-        _memo[key] = words
-    return words
-
-
-def _tried(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -> str:
-    import torch
-
-    try:
-        check_inits({name or "weight": init})
-    except ParamError as error:
-        return str(error)
-    shapes = parameter_shapes(spec, resolved)
-    if name not in shapes:
-        return f"there is no parameter {name}; there are {', '.join(shapes) or 'none'}"
-    function = getattr(torch.nn.init, init.name)
-    shape = shapes[name]
-    sizes = shape if math.prod(shape) <= _LARGEST else tuple(min(size, 64) for size in shape)
-    # A generator of its own: the numbers of a run that goes on beside it are not touched.
-    own = {"generator": torch.Generator()} if "generator" in inspect.signature(function).parameters else {}
-    try:
-        function(torch.empty(sizes), **init.params, **own)
-    except Exception as error:  # torch's words are the answer
-        return str(error).partition("\n")[0] or type(error).__name__
-    return ""

@@ -49,7 +49,7 @@ def place_of(module: str, path: str) -> str:
 
 def shape_of(step: Step, result: StepResult, path: str) -> Shape | None:
     """The shape of a parameter that the modules of a step have under this name; None if they have none."""
-    from app.builder.catalog.inits import parameter_shapes
+    from app.builder.catalog.init_checks import parameter_shapes
 
     kind, resolved = step.spec.kind, result.resolved
     number, _, rest = path.partition(".") if step.node.repeat > 1 else ("0", "", path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.builder.catalog import custom, inits
+from app.builder.catalog import custom, init_checks
 from app.builder.codegen.tied_parameters import shape_of
 from app.builder.diagnostics.context import Findings
 from app.builder.diagnostics.problems import (
@@ -160,7 +160,7 @@ def _init_problems(step: Step, result: StepResult) -> list[Problem]:
     """Initialisations that torch refuses, or of parameters that the layer does not have."""
     found = []
     for name, init in step.node.inits.items():
-        words = inits.refusal(step.spec, result.resolved, name, init)
+        words = init_checks.refusal(step.spec, result.resolved, name, init)
         if words:
             message = f"{init.name} cannot initialise {name} of {step.node.name}"
             cure = Cure(f"Initialise {name} as PyTorch does", (DropInit(step.id, name),))

@@ -7,11 +7,7 @@ about the drawing, not a part of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-
-from app.builder.catalog.catalog import Catalog
-from app.builder.graph import Graph
+from dataclasses import dataclass
 
 Shape = tuple[int, ...]
 
@@ -75,27 +71,3 @@ def usual(shape: Shape) -> tuple[Shape, ...]:
     if not shape:
         return ()
     return tuple(dict.fromkeys((n, *shape[1:]) for n in (shape[0] // 2, shape[0] * 2) if n and n != shape[0]))
-
-
-def tried(graph: Graph, ops: Catalog, node: str, shapes: Iterable[Shape]) -> tuple[Tried, ...]:
-    """Each of the shapes given to the input `node`, which must be in the graph. Imports torch; raises nothing else."""
-    return tuple(_tried(graph, ops, node, shape) for shape in shapes)
-
-
-def _tried(graph: Graph, ops: Catalog, node: str, shape: Shape) -> Tried:
-    from app.builder.analysis import shapes_first
-    from app.builder.shapes.cost import cost
-
-    given = replace(graph.nodes[node], params=graph.nodes[node].params.set("shape", shape))
-    candidate = graph.with_node(given)
-    analysis = shapes_first(candidate, ops)
-    if analysis.errors:
-        first = next((problem for problem in analysis.errors if problem.node is not None), analysis.errors[0])
-        at = graph.nodes.get(first.node or "")
-        return Tried(shape, False, (), at.id if at else None, at.name if at else "", first.message)
-    outputs = []
-    for end in graph.nodes.values():
-        for edge in graph.into(end.id) if end.op == "output" else ():
-            outputs.append((end.name, str(analysis.values.get((edge.source, edge.output), "unknown"))))
-    return Tried(shape, True, tuple(outputs), parameters=analysis.total_parameters,
-                 multiply_adds=cost(candidate, ops).multiply_adds)  # fmt: skip

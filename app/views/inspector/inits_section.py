@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -12,12 +12,14 @@ from app.builder.catalog import inits
 from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Init
 from app.builder.literals import AUTO
+from app.engine.requests.layer import Initialisable, Initialisations
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import computes, same
 from app.views.inspector.sections import emptied
 from app.views.ui import theme
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Failure
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label
 
@@ -25,21 +27,6 @@ KEY = "inspector.inits"
 AS_MADE = "PyTorch's default"
 _FEW = 4
 _NAME_MOST, _LINE_MOST = 104, 200  # widths of a name beside its field, and above it, px
-
-
-@dataclass(frozen=True)
-class Known:
-    """The parameters of a layer with their shapes, and why an initialisation of one cannot be, in torch's words."""
-
-    shapes: FrozenMap[str, tuple[int, ...]]
-    refusals: FrozenMap[str, str]
-
-
-def ask(spec: OpSpec, resolved: FrozenMap[str, Any], wanted: FrozenMap[str, Init]) -> Known:
-    """What a layer has to initialise. Imports torch."""
-    shapes = inits.parameter_shapes(spec, resolved)
-    refusals = {name: inits.refusal(spec, resolved, name, init) for name, init in wanted.items()}
-    return Known(FrozenMap(shapes), FrozenMap({name: words for name, words in refusals.items() if words}))
 
 
 class InitLine(QWidget):
@@ -135,12 +122,12 @@ class InitsSection(Section):
 
     initialise_requested = Signal(str, object, object)
 
-    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Initialisation", parent=parent, opened=False)
-        self._background = background
+        self._engine = engine
         self._question: tuple[OpSpec, FrozenMap[str, Any], FrozenMap[str, Init]] | None = None
         self._answered: object = None
-        self._known: Known | None = None
+        self._known: Initialisable | None = None
         self._torch = self._all = False
         self._node = ""
         self._shown: object = None
@@ -172,12 +159,12 @@ class InitsSection(Section):
         if self._torch and made and self._answered != self._question:
             self._answered = self._question
             question = self._question
-            self._background.ask(
-                KEY, ask, *question, on_answer=lambda known: self._learn(question, known), on_error=self._failed
+            self._engine.ask(
+                KEY, Initialisations(*question), on_answer=partial(self._learn, question), on_error=self._failed
             )
         self._write(made)
 
-    def _learn(self, question: object, known: Known) -> None:
+    def _learn(self, question: object, known: Initialisable) -> None:
         if question == self._question:
             self._known = known
             self._write(True)

@@ -20,7 +20,6 @@ from app.views.inspector.edit_target import Front
 from app.views.inspector.multi_selection import SeveralPage
 from app.views.inspector.pages import OverviewPage
 from app.views.selection import Selection
-from app.views.ui.background import Background
 from app.views.ui.number_text import counted
 
 if TYPE_CHECKING:
@@ -43,13 +42,12 @@ class Inspector(QWidget):
         document: Document,
         selection: Selection,
         catalog: Catalog,
-        background: Background,
         engine: EngineService,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._document, self._selection = document, selection
-        self._catalog, self._background, self._engine = catalog, background, engine
+        self._catalog, self._engine = catalog, engine
         self._node_page: NodePage | None = None
         self._known: tuple[Analysis, tuple[Problem, ...]] | None = None
         self._torch = False
@@ -81,7 +79,7 @@ class Inspector(QWidget):
         if self._node_page is None:
             from app.views.inspector.node_page import NodePage
 
-            page = self._node_page = NodePage(self._document, self._catalog, self._background, self._engine)
+            page = self._node_page = NodePage(self._document, self._catalog, self._engine)
             page.cure_requested.connect(self.cure_requested)
             page.frame_requested.connect(self.frame_requested)
             page.select_requested.connect(lambda node: self._selection.set({node}))

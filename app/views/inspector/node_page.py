@@ -33,7 +33,6 @@ from app.views.inspector.module_section import ModuleSection, names
 from app.views.inspector.node_edits import NodeEdits
 from app.views.inspector.sections import CostSection, ProblemsSection, Shown
 from app.views.project_catalog import LiveCatalog
-from app.views.ui.background import Background
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
@@ -54,14 +53,14 @@ class NodePage(TabDown):
     select_requested = Signal(str)
 
     def __init__(
-        self, document: Document, catalog: Catalog, background: Background, engine: EngineService,
+        self, document: Document, catalog: Catalog, engine: EngineService,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._document, self._catalog = document, catalog
         self.front = Front(document, catalog)
         self.edits = NodeEdits(self.front)
-        self.tools = FieldTools(self.edits, background, self)
+        self.tools = FieldTools(self.edits, engine, self)
         self._node_id = ""
         self._spec: OpSpec | None = None
         self._scope: Scope | None = None
@@ -80,9 +79,9 @@ class NodePage(TabDown):
         for words in (self.owned, self.nothing):
             self.parameters.body_layout.addWidget(words)
         self.module = ModuleSection()
-        self.inits = InitsSection(background)
+        self.inits = InitsSection(engine)
         self.shape = ExplainSection()
-        self.sizes = CandidatesSection(background)
+        self.sizes = CandidatesSection(engine)
         self.cost = CostSection()
         self.problems = ProblemsSection()
         self.documentation = DocumentationSection(engine)

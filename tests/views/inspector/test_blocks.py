@@ -69,7 +69,7 @@ class Desk:
         self.place = Place(self.document)
         self.sheet = SheetDocument(self.document, self.place, self.ops)
         self.selection = Selection()
-        self.inspector = Inspector(self.sheet, self.selection, self.ops, background, EngineService(background))  # type: ignore[arg-type]
+        self.inspector = Inspector(self.sheet, self.selection, self.ops, EngineService(background))  # type: ignore[arg-type]
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 900)
         with qtbot.waitExposed(self.inspector):

@@ -13,10 +13,10 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.project.document import Document
 from app.project.project import Project
+from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.explain.input_sizes import CandidatesSection
 from app.views.selection import Selection
-from app.views.ui.background import Background
 from app.views.ui.widgets import Button
 from tests.support.builder_nets import net
 
@@ -29,9 +29,9 @@ ROWS = [
 class Window:
     """An inspector on a net, with an Input selected."""
 
-    def __init__(self, worker: Background) -> None:
+    def __init__(self, engine: EngineService) -> None:
         self.document, self.selection = Document(Project("net", net(ROWS))), Selection()
-        self.inspector = Inspector(self.document, self.selection, catalog(), worker)
+        self.inspector = Inspector(self.document, self.selection, catalog(), engine)
         self.analyse()
         self.document.changed.connect(lambda before, after: self.analyse())
         self.selection.set({"x"})
@@ -50,15 +50,15 @@ class Window:
 
 @pytest.fixture
 def window(qtbot: QtBot) -> Iterator[Window]:
-    worker = Background()
-    made = Window(worker)
+    engine = EngineService()
+    made = Window(engine)
     qtbot.addWidget(made.inspector)
     made.inspector.resize(304, 900)
     with qtbot.waitExposed(made.inspector):
         made.inspector.show()
     answered(qtbot, made)
     yield made
-    worker.close()
+    engine.close()
 
 
 def answered(qtbot: QtBot, window: Window) -> None:

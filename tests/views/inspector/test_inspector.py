@@ -70,7 +70,7 @@ def background() -> Iterator[Background]:
 
 @pytest.fixture
 def inspector(qtbot: QtBot, document: Document, selection: Selection, background: Background) -> Inspector:
-    view = Inspector(document, selection, catalog(), background, EngineService(background))
+    view = Inspector(document, selection, catalog(), EngineService(background))
     qtbot.addWidget(view)
     view.resize(304, 900)
     with qtbot.waitExposed(view):

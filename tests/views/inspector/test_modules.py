@@ -53,7 +53,7 @@ class Desk:
 
     def __init__(self, qtbot: QtBot, background: Background) -> None:
         self.qtbot, self.document, self.selection = qtbot, Document(NET), Selection()
-        self.inspector = Inspector(self.document, self.selection, catalog(), background, EngineService(background))
+        self.inspector = Inspector(self.document, self.selection, catalog(), EngineService(background))
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 900)
         with qtbot.waitExposed(self.inspector):

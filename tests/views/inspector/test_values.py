@@ -47,7 +47,7 @@ class Form:
         self.qtbot, self.spec = qtbot, catalog()[key]
         node = Node("n", key, "node1", self.spec.starting_params())
         self.document, selection = Document(Project(graph=Graph(FrozenMap({"n": node})))), Selection()
-        self.inspector = Inspector(self.document, selection, catalog(), background, EngineService(background))
+        self.inspector = Inspector(self.document, selection, catalog(), EngineService(background))
         qtbot.addWidget(self.inspector)
         self.inspector.resize(304, 1400)
         with qtbot.waitExposed(self.inspector):

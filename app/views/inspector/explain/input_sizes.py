@@ -10,8 +10,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
-from app.builder.shapes.input_sizes import Shape, ShapeError, Tried, read_shape, tried, usual
-from app.views.ui.background import Background, Failure
+from app.builder.shapes.input_sizes import Shape, ShapeError, Tried, read_shape, usual
+from app.engine.requests.layer import TrySizes
+from app.views.engine_service import EngineService
+from app.views.ui.background import Failure
 from app.views.ui.number_text import grouped_digits
 from app.views.ui.widgets import Button, Chip, Section
 from app.views.ui.widgets.button import icon_button
@@ -43,9 +45,9 @@ class CandidatesSection(Section):
     taken = Signal(object)
     select_requested = Signal(str)
 
-    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
         super().__init__("Other sizes", parent=parent, opened=False)
-        self._background = background
+        self._engine = engine
         self._listed: dict[str, tuple[Shape, ...]] = {}
         self._question: Question | None = None
         self._asked: tuple[Question, tuple[Shape, ...]] | None = None
@@ -109,7 +111,7 @@ class CandidatesSection(Section):
         if question is None or not self.is_open():
             return
         self._asked = (question, shapes)
-        self._background.ask(KEY, tried, question.graph, question.catalog, question.node, shapes,
+        self._engine.ask(KEY, TrySizes(question.graph, question.catalog, question.node, shapes),
                              on_answer=self._answered, on_error=self._failed)  # fmt: skip
 
     def _answered(self, answers: tuple[Tried, ...]) -> None:

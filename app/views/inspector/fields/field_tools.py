@@ -9,15 +9,15 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMenu, QWidget
 
 from app.builder.catalog.catalog import OpSpec
-from app.builder.diagnostics import torch_errors
 from app.builder.rules import ConnectError
 from app.builder.value_types import ValueType
+from app.engine.requests.layer import ConstructorError
 from app.util.frozen import FrozenMap
+from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Pick, Picker
 from app.views.inspector.fields.values import Scope, computes, show
 from app.views.inspector.node_edits import NodeEdits
-from app.views.ui.background import Background
 
 KEY = "inspector.words"
 _NOTHING = "No node gives a matching value. A Number, Tensor.size or Tensor.shape gives numbers."
@@ -29,9 +29,9 @@ class FieldTools(QObject):
     `form` and `resolved` are those of the node that is shown, `values` what is known of all wires.
     """
 
-    def __init__(self, edits: NodeEdits, background: Background, parent: QWidget) -> None:
+    def __init__(self, edits: NodeEdits, engine: EngineService, parent: QWidget) -> None:
         super().__init__(parent)
-        self._edits, self._background = edits, background
+        self._edits, self._engine = edits, engine
         self.form: ParamForm | None = None
         self._torch = False
         self.resolved: FrozenMap[str, Any] = FrozenMap()
@@ -116,7 +116,7 @@ class FieldTools(QObject):
             return
         params = {**self._edits.owner.params, **self.resolved}
         row = form.rows[name]
-        self._background.ask(
-            KEY, torch_errors.torch_words, self._edits.spec, FrozenMap(params), name, text,
+        self._engine.ask(
+            KEY, ConstructorError(self._edits.spec, FrozenMap(params), name, text),
             on_answer=lambda words: self.form is form and row.add_words(words, text),
         )  # fmt: skip

@@ -1,0 +1,52 @@
+"""What is asked of one layer while its form is filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from app.builder.catalog.catalog import Catalog, OpSpec
+from app.builder.graph import Graph, Init
+from app.builder.shapes.input_sizes import Shape, Tried
+from app.engine.protocol import Request
+from app.util.frozen import FrozenMap
+
+
+@dataclass(frozen=True)
+class Initialisable:
+    """The parameters of a layer with their shapes, and why an initialisation of one cannot be, in torch's words."""
+
+    shapes: FrozenMap[str, tuple[int, ...]]
+    refusals: FrozenMap[str, str]
+
+
+@dataclass(frozen=True)
+class Initialisations(Request[Initialisable]):
+    """What a layer has to initialise, and which of `wanted` torch refuses."""
+
+    lane: ClassVar[str] = "layer"
+    spec: OpSpec
+    resolved: FrozenMap[str, Any]
+    wanted: FrozenMap[str, Init]
+
+
+@dataclass(frozen=True)
+class ConstructorError(Request[str]):
+    """The error with which torch refuses a layer whose argument `name` is what `text` says, "" if it takes it."""
+
+    lane: ClassVar[str] = "layer"
+    spec: OpSpec
+    params: FrozenMap[str, Any]
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TrySizes(Request[tuple[Tried, ...]]):
+    """Each of the shapes given to the input `node` of a graph."""
+
+    lane: ClassVar[str] = "layer"
+    graph: Graph
+    catalog: Catalog
+    node: str
+    shapes: tuple[Shape, ...]
