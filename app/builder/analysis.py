@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from dataclasses import replace
 
 from app.builder.blocks import Block
@@ -19,6 +17,7 @@ from app.builder.graph import Graph
 from app.builder.plan import Step
 from app.builder.results import Analysis, Inside, Ran, StepResult, known
 from app.source.generated import Path
+from app.util.lru import LruCache, Same
 
 _CURES_TRIED = 16
 
@@ -135,23 +134,12 @@ def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> 
     return problems
 
 
-_inner: OrderedDict[int, tuple[Inside, list[Problem]]] = OrderedDict()
-_inner_lock = threading.Lock()
-_KEPT = 4096
+_inner: LruCache[list[Problem]] = LruCache(4096)
 
 
 def _told(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
     """What is wrong inside; an inside is looked through once, however many instances and edits show it."""
-    with _inner_lock:
-        kept = _inner.get(id(inside))
-    if kept is not None and kept[0] is inside:
-        return kept[1]
-    found = _problems(Findings.block(block, inside, ops), cured=False)
-    with _inner_lock:
-        _inner[id(inside)] = inside, found
-        if len(_inner) > _KEPT:
-            _inner.popitem(last=False)
-    return found
+    return _inner.get_or_compute(Same(inside), lambda: _problems(Findings.block(block, inside, ops), cured=False))
 
 
 def _unknown(result: StepResult | None) -> bool:

@@ -9,8 +9,6 @@ estimates, and a call of which nothing is counted has no count, not 0. One multi
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -38,6 +36,7 @@ from app.builder.shapes.receptive_field import Receptive, field_after
 from app.builder.shapes.shapes import infer
 from app.builder.value_types import NumberType, TensorType, TupleType, ValueType, sizes_at
 from app.util.frozen import FrozenMap
+from app.util.lru import LruCache, Same
 
 _KEPT = 8192
 # Calls that put values elsewhere and compute none; views are known by their schema.
@@ -50,8 +49,7 @@ _MOVES = frozenset(
 )  # fmt: skip
 
 
-_memo: OrderedDict[tuple[Any, ...], CallCost] = OrderedDict()
-_memo_lock = threading.Lock()
+_memo: LruCache[CallCost] = LruCache(_KEPT)
 
 
 def cost(graph: Graph, ops: Catalog | None = None) -> NetworkCost:
@@ -113,22 +111,13 @@ def _cost_of_turns(
     return _summed(step, result.outcome, parts, arriving[0] if arriving else None), arriving[0] if arriving else None
 
 
-_insides: OrderedDict[tuple[Any, ...], tuple[Inside, dict[str, NodeCost], _Fields]] = OrderedDict()
+_insides: LruCache[tuple[dict[str, NodeCost], _Fields]] = LruCache(_KEPT)
 
 
 def _inside(inside: Inside, inputs: Mapping[str, Receptive | None]) -> tuple[dict[str, NodeCost], _Fields]:
     """The costs of the inside of a block, counted once however often it stands there."""
-    key = (id(inside), *inputs.items())
-    with _memo_lock:
-        kept = _insides.get(key)
-    if kept is not None and kept[0] is inside:
-        return kept[1], kept[2]
-    costs, fields = _costs(inside.plan, inside.results, inputs)
-    with _memo_lock:
-        _insides[key] = inside, costs, fields
-        if len(_insides) > _KEPT:
-            _insides.popitem(last=False)
-    return costs, fields
+    key = (Same(inside), *inputs.items())
+    return _insides.get_or_compute(key, lambda: _costs(inside.plan, inside.results, inputs))
 
 
 def _summed(step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptive | None) -> NodeCost:
@@ -192,17 +181,7 @@ def _bytes(value: ValueType, fixed_batch: int) -> int:
 
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], fixed: int) -> CallCost:
     key = (spec.key, spec.target, params, inputs)
-    with _memo_lock:
-        kept = _memo.get(key)
-        if kept is not None:
-            _memo.move_to_end(key)
-            return kept
-    found = _counted(spec, params, inputs, fixed)
-    with _memo_lock:
-        _memo[key] = found
-        if len(_memo) > _KEPT:
-            _memo.popitem(last=False)
-    return found
+    return _memo.get_or_compute(key, lambda: _counted(spec, params, inputs, fixed))
 
 
 def _counted(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +22,7 @@ from app.builder.results import Failed, Inputs, Inside, Ran, StepResult, Turn
 from app.builder.shapes.meta_calls import held, run
 from app.builder.value_types import TensorType, ValueType, kind_of, kinds_fit
 from app.util.frozen import FrozenMap
+from app.util.lru import LruCache
 
 _KEPT = 8192
 
@@ -174,17 +173,13 @@ def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Tu
     if not able:
         return Turn(None, resolved, known)
     key = (block, step.spec.contains, resolved, known)
-    with _memo_lock:
-        kept = _insides.get(key)
+    kept = _insides.get(key)
     if kept is not None and kept[0] is catalog:
         return kept[1]
     walk = computed_plan(plan(block.graph, catalog), resolved)
     results = infer(walk, {node.id: known[node.name][0] for node in block.inputs if node.name in known})
     turn = Turn(_given_back(walk, results), resolved, known, Inside(walk, results, resolved))
-    with _memo_lock:
-        _insides[key] = (catalog, turn)
-        if len(_insides) > _KEPT:
-            _insides.popitem(last=False)
+    _insides.put(key, (catalog, turn))
     return turn
 
 
@@ -276,22 +271,13 @@ def _arriving(key: str, param: str, inputs: FrozenMap[str, tuple[ValueType, ...]
     return sizes if sizes and all(isinstance(size, int) for size in sizes) else AUTO
 
 
-_memo: OrderedDict[tuple[Any, ...], Ran | Failed] = OrderedDict()
-_insides: OrderedDict[tuple[Any, ...], tuple[Catalog, Turn]] = OrderedDict()
-_memo_lock = threading.Lock()
+_memo: LruCache[Ran | Failed] = LruCache(_KEPT)
+_insides: LruCache[tuple[Catalog, Turn]] = LruCache(_KEPT)
 
 
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | Failed:
     """What a call gives, or with no inputs what is held by a module that nobody calls."""
     key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
-    with _memo_lock:
-        kept = _memo.get(key)
-        if kept is not None:
-            _memo.move_to_end(key)
-            return kept
-    outcome = run(spec, params, inputs) if inputs is not None else held(spec, params)
-    with _memo_lock:
-        _memo[key] = outcome
-        if len(_memo) > _KEPT:
-            _memo.popitem(last=False)
-    return outcome
+    return _memo.get_or_compute(
+        key, lambda: run(spec, params, inputs) if inputs is not None else held(spec, params)
+    )

@@ -7,18 +7,15 @@ found out goes to the window as a Fact.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.data.config import DataConfig
 from app.data.spec import DataError, SourceSpec
+from app.util.lru import LruCache
 
-REMEMBERED = 32
-_LOCK = threading.Lock()
-_facts: OrderedDict[Hashable, SourceSpec | DataError] = OrderedDict()
+_facts: LruCache[SourceSpec | DataError] = LruCache(32)
 
 
 def key_of(config: DataConfig) -> Hashable:
@@ -29,15 +26,11 @@ def key_of(config: DataConfig) -> Hashable:
 
 def recall(config: DataConfig) -> SourceSpec | DataError | None:
     """Return the cached result or error for the current files; None if not cached."""
-    with _LOCK:
-        return _facts.get(key_of(config))
+    return _facts.get(key_of(config))
 
 
 def remember(key: Hashable, found: SourceSpec | DataError) -> None:
-    with _LOCK:
-        _facts[key] = found
-        while len(_facts) > REMEMBERED:
-            _facts.popitem(last=False)
+    _facts.put(key, found)
 
 
 @dataclass(frozen=True)
@@ -51,8 +44,8 @@ class Fact:
 def fact(config: DataConfig) -> Fact | None:
     """What is known here of the files of a config as they are now."""
     key = key_of(config)
-    with _LOCK:
-        return Fact(key, _facts[key]) if key in _facts else None
+    found = _facts.get(key)
+    return Fact(key, found) if found is not None else None
 
 
 def learn(fact: Fact | None) -> None:

@@ -15,6 +15,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.util.lru import LruCache
 from app.views.canvas.scene import CanvasScene
 from app.views.ui import theme
 
@@ -26,9 +27,8 @@ BUDGET = 4.0  # ms of a turn of the event loop; a piece that has begun is finish
 SHARP = 2.0  # painted so much larger than shown, and made smaller by the screen: thin lines stay smooth
 MARGIN = 28.0
 LARGEST = 1.3
-_KEPT = 64
 
-_cache: OrderedDict[Hashable, QPixmap] = OrderedDict()
+_cache: LruCache[QPixmap] = LruCache(64)
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ class Thumbnails(QObject):
         picture.setDevicePixelRatio(SHARP)
         picture.fill(Qt.GlobalColor.transparent)
         paint(scene, picture, QRectF(0, 0, self._size.width(), self._size.height()))
-        _cache[self._place(wanted)] = picture
-        while len(_cache) > _KEPT:
-            _cache.popitem(last=False)
+        _cache.put(self._place(wanted), picture)
         scene.deleteLater()
         self.made.emit(wanted.key, picture)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -13,10 +13,11 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Edge, Graph
 from app.builder.summary import compact, detail_line, has_detail, summary_line
 from app.util.frozen import FrozenMap
+from app.util.lru import LruCache, Same
 from app.views.canvas.difference import differing
 
 if TYPE_CHECKING:
-    from app.builder.results import Analysis, Inside
+    from app.builder.results import Analysis
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -95,10 +96,9 @@ class Inner:
 
 
 Problems = dict[str, tuple[Problem, ...]]
-_KEPT = 512
-_drawn: OrderedDict[int, tuple[tuple[object, ...], Drawn]] = OrderedDict()
-_ops: OrderedDict[int, tuple[Block, tuple[str, ...]]] = OrderedDict()
-_inner: OrderedDict[tuple[int, int], tuple[Drawn, Inside | None, Inner]] = OrderedDict()
+_drawn: LruCache[tuple[tuple[object, ...], Drawn]] = LruCache(512)
+_ops: LruCache[tuple[str, ...]] = LruCache(512)
+_inner: LruCache[Inner] = LruCache(512)
 
 
 def problems_by_node(analysis: Analysis | None) -> Problems:
@@ -164,19 +164,17 @@ def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | No
     block = drawn.block
     result = analysis.results.get(node) if analysis else None
     inside = result.turns[0].inside if result is not None and result.turns else None
-    key = (id(drawn), id(inside))
-    kept = _inner.get(key)
-    if kept is not None and kept[0] is drawn and kept[1] is inside:
-        return kept[2]
-    inner = Inner(drawn, drawn.faces)
-    if inside is not None:
+
+    def made() -> Inner:
+        if inside is None:
+            return Inner(drawn, drawn.faces)
         from app.builder.results import known
 
         here = known(block.graph, inside.plan, inside.results)
         carried = FrozenMap({end: str(value) for end, value in here.values.items()})
-        inner = Inner(drawn, _faces(block, catalog, here), carried)
-    _keep(_inner, key, (drawn, inside, inner))
-    return inner
+        return Inner(drawn, _faces(block, catalog, here), carried)
+
+    return _inner.get_or_compute(Same(drawn, inside), made)
 
 
 def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:
@@ -186,33 +184,22 @@ def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:
     inside = (block, *spec.contains)
     ops = dict.fromkeys(op for one in inside for op in _ops_in(one))
     stands_on = (*inside, *(catalog.get(op) for op in ops))
-    kept = _drawn.get(id(block))
+    kept = _drawn.get(Same(block))
     if kept is None or kept[0] != stands_on:
         kept = stands_on, Drawn(block, _faces(block, catalog, None))
-        _keep(_drawn, id(block), kept)
+        _drawn.put(Same(block), kept)
     return kept[1]
 
 
 def _ops_in(block: Block) -> tuple[str, ...]:
     """The ops in a block that are no blocks, each once."""
-    kept = _ops.get(id(block))
-    if kept is None or kept[0] is not block:
-        ops = dict.fromkeys(node.op for node in block.graph.nodes.values() if not block_of(node.op))
-        kept = block, tuple(ops)
-        _keep(_ops, id(block), kept)
-    return kept[1]
+    ops = (node.op for node in block.graph.nodes.values() if not block_of(node.op))
+    return _ops.get_or_compute(Same(block), lambda: tuple(dict.fromkeys(ops)))
 
 
 def _faces(block: Block, catalog: Catalog, known: Analysis | None) -> FrozenMap[str, Face]:
     nodes = block.graph.nodes
     return FrozenMap({node: face_of(block.graph, node, catalog, known, {}, node in block.unfolded) for node in nodes})
-
-
-def _keep(memory: OrderedDict[K, T], key: K, value: T) -> None:
-    memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > _KEPT:
-        memory.popitem(last=False)
 
 
 def _arriving(node_id: str, analysis: Analysis | None) -> str:

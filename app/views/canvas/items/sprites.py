@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPixmap
+
+from app.util.lru import LruCache
 
 KEPT = 48 * 1024 * 1024  # bytes
 AT_ONCE = 0.003  # seconds of a frame that may go into making sharp what is there at another zoom
@@ -73,14 +75,12 @@ class Sprites:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Sprite] = OrderedDict()
-        self._bytes = 0
+        self._kept: LruCache[Sprite] = LruCache(KEPT, lambda sprite: sprite.bytes)
         self._cost = FIRST_GUESS
 
     def clear(self) -> None:
         """Fonts or colours are others: every picture is out of date."""
         self._kept.clear()
-        self._bytes = 0
 
     def draw(
         self, painter: QPainter, things: Sequence[SpriteRequest], scale: Scale, hurry: bool, most: int | None = None
@@ -113,8 +113,6 @@ class Sprites:
             if sprite.scale != scale and left > 0:
                 sprite = self._make(thing, scale)
                 left -= self._cost
-            elif thing.key in self._kept:  # not let go for those that were missing
-                self._kept.move_to_end(thing.key)
             if sprite.scale == scale:
                 painter.drawPixmap(_whole(thing.at, scale[1]) + sprite.corner, sprite.pixmap)
             else:
@@ -156,17 +154,9 @@ class Sprites:
         painter.end()
         pixmap.setDevicePixelRatio(ratio)
         sprite = Sprite(thing.version, scale, pixmap, QPointF(left / ratio, top / ratio))
-        self._keep(thing.key, sprite)
+        self._kept.put(thing.key, sprite)
         self._cost += 0.1 * (min(perf_counter() - began, 10 * FIRST_GUESS) - self._cost)
         return sprite
-
-    def _keep(self, key: Hashable, sprite: Sprite) -> None:
-        before = self._kept.pop(key, None)
-        self._bytes += sprite.bytes - (before.bytes if before is not None else 0)
-        self._kept[key] = sprite
-        while self._bytes > KEPT and len(self._kept) > 1:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= oldest.bytes
 
 
 def _whole(at: QPointF, ratio: float) -> QPointF:

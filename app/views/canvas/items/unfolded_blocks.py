@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from app.builder.blocks import Block
 from app.builder.graph import Edge
 from app.builder.layout.arrange import complete
 from app.builder.sheet import FRAME, Point
+from app.util.lru import LruCache, Same
 from app.views.canvas.items.faces import Drawn, Face, Inner
 from app.views.canvas.items.geometry import (
     HEADER,
@@ -39,7 +39,6 @@ from app.views.ui import theme
 BESIDE = 56.0  # between the frame's sides and what is in it: room for a wire to turn
 ABOVE, BELOW = 22.0, 18.0  # between the header or the lower edge and what is in it
 LEAST = (160.0, 64.0)
-_KEPT = 512
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,8 @@ class Plan:
     frames: tuple[tuple[QRectF, str, str], ...]
 
 
-_plans: OrderedDict[int, tuple[Drawn, Plan]] = OrderedDict()
-_looks: OrderedDict[int, tuple[Inner, InnerLook]] = OrderedDict()
+_plans: LruCache[Plan] = LruCache(512)
+_looks: LruCache[InnerLook] = LruCache(512)
 
 
 def forget() -> None:
@@ -82,24 +81,12 @@ def frame_shape(face: Face, strip: bool) -> Shape:
 
 def plan_of(drawn: Drawn) -> Plan:
     """Where everything is in the frame of a block that is drawn so."""
-    kept = _plans.get(id(drawn))
-    if kept is None or kept[0] is not drawn:
-        kept = drawn, _plan(drawn)
-        _plans[id(drawn)] = kept
-        if len(_plans) > _KEPT:
-            _plans.popitem(last=False)
-    return kept[1]
+    return _plans.get_or_compute(Same(drawn), lambda: _plan(drawn))
 
 
 def look_of(inner: Inner) -> InnerLook:
     """What is painted inside an instance; instances of which the same is seen share it."""
-    kept = _looks.get(id(inner))
-    if kept is None or kept[0] is not inner:
-        kept = inner, InnerLook(inner)
-        _looks[id(inner)] = kept
-        if len(_looks) > _KEPT:
-            _looks.popitem(last=False)
-    return kept[1]
+    return _looks.get_or_compute(Same(inner), lambda: InnerLook(inner))
 
 
 # --- Where things are ---------------------------------------------------------------------------------------------
