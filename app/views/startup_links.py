@@ -162,6 +162,9 @@ class Links(QObject):
         self._window.refuse("PyTorch cannot be loaded", reason)
 
     def _engine_ended(self, words: str) -> None:
+        room = getattr(self._window, "room", None)  # its page is made late
+        if room is not None and room.isVisible() and words in room.banner.reason():
+            return  # it is said there, with the graph that went along
         self._window.refuse("The engine was started again", f"{words} Nothing of the project is lost.")
 
     def _shapes_ready(self, shapes: Analysis) -> None:

@@ -327,6 +327,7 @@ def test_an_engine_that_ends_takes_the_graph_along_and_nothing_else(window, qtbo
     qtbot.waitUntil(lambda: player.state == READY, timeout=60_000)
     assert room.banner.title() == "The captured graph is gone" and "SIGKILL" in room.banner.reason()
     assert room.tape is not None and window.document.project is project
+    assert window.status.text("kept") == "Inspection keeps 0 B alive" and not window.banner.isVisible()
     capture(qtbot, window)
     deck(window, "step")
     stands(qtbot, window, 1)

@@ -68,6 +68,7 @@ class Player(QObject):
         self.batch: CaptureRequest | None = None  # what its tape is the graph of
         self._client: PlaybackClient | None = None
         self._leaving: list[PlaybackClient] = []
+        self._alive = 0  # bytes that were not freed with the last graph
         self._timer = QTimer(self, interval=EVERY, timeout=self._drain)
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -194,6 +195,7 @@ class Player(QObject):
             client.told.connect(self._told)
             client.ended.connect(self._ended)
             client.start()
+            self._alive = 0
             self._set_state(LOADING)
         elif self.state != LOADING:
             self._set_state(state)
@@ -224,6 +226,7 @@ class Player(QObject):
             self._client = None
             self.let_go()
             self._set_state(READY if self.tape is not None else EMPTY)
+            self.let_go_of.emit(self._alive)
         if client is not None:
             client.deleteLater()
 
@@ -249,6 +252,7 @@ class Player(QObject):
     @Slot(object)
     def _told(self, what: object) -> None:
         if isinstance(what, LetGo):
+            self._alive = what.alive
             self.let_go_of.emit(what.alive)
         if self.sender() is not self._client:
             return
