@@ -48,7 +48,7 @@ ARROWS = {
     "training": "data telemetry",
     "data": "",
     "telemetry": "",
-    "autograd": "telemetry.histogram",  # how values are spread is counted in one place
+    "autograd": "telemetry.histogram telemetry.histogram_of",  # how values are spread is counted in one place
     "autograd.pictures": "diagram",
     "autograd.diagnostics.results": "diagram",  # how bytes are written
     "builder": "",

@@ -5,46 +5,18 @@ from __future__ import annotations
 import linecache
 import sys
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from app.autograd.layers import OriginRecorder
+from app.autograd.place import Place
 from app.autograd.walk import LEAF_SEQUENCE
 from app.source.generated import Source
 
 if TYPE_CHECKING:
     from torch import nn
-
-
-@dataclass(frozen=True)
-class Place:
-    """`op` is torch's name of the operation ("detach"); `layer` the innermost module's path, `call` counts its calls.
-
-    `node` is the drawing's node. `line` is that of the generated text, or of `file` where there is one; `code` is the
-    line less its indentation. `in_loss` says that the net had answered already.
-    """
-
-    op: str = ""
-    layer: str = ""
-    call: int = 0
-    node: str | None = None
-    line: int | None = None
-    code: str = ""
-    file: str = ""
-    in_loss: bool = False
-
-    @property
-    def where(self) -> str:
-        """For a sentence: "at line 12" or "in layer conv1" or "in the loss"."""
-        if self.line is not None:
-            named = self.file and not self.file.startswith("<")  # lines that a person typed stand in no file
-            return f"at line {self.line}" + (f" of {Path(self.file).name}" if named else "")
-        if self.layer:
-            return f"in layer {self.layer}"
-        return "in the loss" if self.in_loss else "in the net"
 
 
 class Places:

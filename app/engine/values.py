@@ -33,7 +33,7 @@ from app.util.frozen import FrozenMap
 MODULES = """
     engine.protocol engine.requests.documentation engine.requests.layer engine.requests.measure engine.requests.shapes
     engine.requests.capture engine.requests.playback engine.requests.findings engine.requests.gradcheck
-    autograd.tape autograd.capture_options autograd.errors autograd.source_locations autograd.playback.steps
+    autograd.tape autograd.capture_options autograd.errors autograd.place autograd.playback.steps
     autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
     autograd.gradcheck.report telemetry.histogram data.sources training.setup.weights_header
     engine.requests.weights engine.requests.custom_layers export.errors project.weights.state_dict_diff

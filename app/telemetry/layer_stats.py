@@ -13,9 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.source.generated import Source
-from app.telemetry.gradient_gains import GainProbe, Gains
+from app.telemetry.gain_probe import GainProbe
+from app.telemetry.gradient_gains import Gains
 from app.telemetry.gradients import GradientSampler
-from app.telemetry.histogram import Histogram, histogram
+from app.telemetry.histogram import Histogram
+from app.telemetry.histogram_of import histogram
 from app.telemetry.throttle import Meter
 
 if TYPE_CHECKING:

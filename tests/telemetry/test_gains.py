@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from app.telemetry.gradient_gains import GainProbe, path_of
+from app.telemetry.gain_probe import GainProbe
+from app.telemetry.gradient_gains import path_of
 from app.telemetry.throttle import Meter
 from app.training.events import GainFigures
 from app.training.history import History

@@ -7,7 +7,7 @@ import copy
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.autograd.source_locations import Place
+from app.autograd.place import Place
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from app.autograd.diagnostics.results import Cut, Link
-from app.autograd.source_locations import Place, Places
+from app.autograd.place import Place
+from app.autograd.source_locations import Places
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
 

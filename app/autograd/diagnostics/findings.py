@@ -13,9 +13,9 @@ from app.autograd.diagnostics.inplace_changes import Broken, Mutations, find_bro
 from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite, first_backward
 from app.autograd.diagnostics.results import Finding, Findings, GradAnswer, GradientPaths, by_module, first_nodes
 from app.autograd.errors import CaptureError, ForwardFailed
+from app.autograd.place import Place
 from app.autograd.playback.playback import Playback, StepFailed
 from app.autograd.playback.recording import record
-from app.autograd.source_locations import Place
 from app.autograd.tape import Tape
 from app.autograd.walk import is_accumulate
 

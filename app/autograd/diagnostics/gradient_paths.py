@@ -11,7 +11,7 @@ from app.autograd.diagnostics.detached_text import cure_of, end_of_way, sentence
 from app.autograd.diagnostics.results import Cut, GradAnswer, GradientPaths, Link
 from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, measure, stop_of
 from app.autograd.errors import NoGraph
-from app.autograd.source_locations import Place
+from app.autograd.place import Place
 from app.autograd.tape import Tape
 from app.util.frozen import FrozenMap
 

@@ -26,7 +26,8 @@ from app.autograd.batch import TrainingBatch, gradients_kept, run_backward
 from app.autograd.diagnostics.clone_placement import Cure, cure_of
 from app.autograd.diagnostics.detached_paths import custom_node
 from app.autograd.memory import raw_saved
-from app.autograd.source_locations import Place, Places
+from app.autograd.place import Place
+from app.autograd.source_locations import Places
 from app.autograd.sparse import parts_of
 from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name

@@ -10,7 +10,7 @@ from msgspec.structs import replace as with_values
 
 from app.autograd.diagnostics.gradient_gain import Ladder
 from app.autograd.grouping import group_by_layer
-from app.autograd.source_locations import Place
+from app.autograd.place import Place
 from app.autograd.tape import Tape
 from app.diagram.diagram import bytes_text
 from app.util.frozen import FrozenMap

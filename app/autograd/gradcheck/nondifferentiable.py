@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from app.autograd.source_locations import Place, Places
+from app.autograd.place import Place
+from app.autograd.source_locations import Places
 
 _AT_ZERO = frozenset(
     "relu relu_ leaky_relu leaky_relu_ prelu abs abs_ absolute threshold threshold_ rrelu elu elu_ celu hardshrink "

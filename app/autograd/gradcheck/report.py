@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.autograd.source_locations import Place
+from app.autograd.place import Place
 
 
 @dataclass(frozen=True)

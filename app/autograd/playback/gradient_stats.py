@@ -8,7 +8,7 @@ import torch
 
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.gradient_look import GradientLook, Picture
-from app.telemetry.histogram import histogram
+from app.telemetry.histogram_of import histogram
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -226,6 +226,7 @@ class Player(QObject):
             self._client = None
             self.let_go()
             self._set_state(READY if self.tape is not None else EMPTY)
+            self.changed.emit()
             self.let_go_of.emit(self._alive)
         if client is not None:
             client.deleteLater()

@@ -1,0 +1,34 @@
+"""Where an operation was called, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Place:
+    """`op` is torch's name of the operation ("detach"); `layer` the innermost module's path, `call` counts its calls.
+
+    `node` is the drawing's node. `line` is that of the generated text, or of `file` where there is one; `code` is the
+    line less its indentation. `in_loss` says that the net had answered already.
+    """
+
+    op: str = ""
+    layer: str = ""
+    call: int = 0
+    node: str | None = None
+    line: int | None = None
+    code: str = ""
+    file: str = ""
+    in_loss: bool = False
+
+    @property
+    def where(self) -> str:
+        """For a sentence: "at line 12" or "in layer conv1" or "in the loss"."""
+        if self.line is not None:
+            named = self.file and not self.file.startswith("<")  # lines that a person typed stand in no file
+            return f"at line {self.line}" + (f" of {Path(self.file).name}" if named else "")
+        if self.layer:
+            return f"in layer {self.layer}"
+        return "in the loss" if self.in_loss else "in the net"
