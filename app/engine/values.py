@@ -43,6 +43,7 @@ MODULES = """
     source.generated source.layer_files project.project data.config training.config training.job training.setup.devices
     engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
+    engine.requests.evaluation training.evaluation.result training.evaluation.trying
 """
 
 # What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.

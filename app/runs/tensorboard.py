@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.runs import resume, store
+from app.runs import checkpoint_files, store
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.telemetry.histogram import Histogram
@@ -197,7 +197,7 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
         try:
             begin(out, job)
             events.tell(list(_stored_events(kept)))
-            for checkpoint in reversed(resume.checkpoints(kept)):
+            for checkpoint in reversed(checkpoint_files.checkpoints(kept)):
                 events.weights(checkpoint.path)
         finally:
             events.close()

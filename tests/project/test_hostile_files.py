@@ -18,8 +18,8 @@ from app.builder.analysis import analyse
 from app.builder.catalog import custom
 from app.project import custom_layers, file
 from app.project.project import Project
+from app.runs import checkpoint_files, store, tables
 from app.runs import record as records
-from app.runs import resume, store, tables
 from app.source.layer_files import LayerFileError
 from app.training.columns import Columns
 from app.training.history import History
@@ -103,7 +103,7 @@ def looked_at(folder: Path) -> None:
     """What the list of runs does with a folder."""
     for kept in store.listed(folder):
         assert kept.state and kept.record.title
-        resume.checkpoints(kept)
+        checkpoint_files.checkpoints(kept)
         assert store.runs_unsaved(folder, kept.record.project).parent == folder
         try:
             store.history_of(kept).to_csv()
@@ -146,7 +146,7 @@ def test_a_record_of_a_run_that_says_anything_is_read_or_left_out(run: store.Kep
 def test_a_checkpoint_of_any_name_is_listed(run: store.Kept, name: str) -> None:
     run.checkpoints.mkdir()
     (run.checkpoints / f"{name}.pt").touch()
-    (found,) = resume.checkpoints(run)
+    (found,) = checkpoint_files.checkpoints(run)
     assert found.path.stem == name
 
 

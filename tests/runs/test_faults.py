@@ -15,7 +15,7 @@ import pytest
 
 from app.data.config import DataConfig
 from app.project.project import Project
-from app.runs import resume, store
+from app.runs import checkpoint_files, resume, store
 from app.runs.recorder import Recorder
 from app.source.generated import Source
 from app.training.checkpoints import checkpoint
@@ -50,7 +50,7 @@ def test_an_exception_at_a_step_is_told_and_the_run_goes_on_from_its_checkpoint(
     kept, told = failed(source, tmp_path, save_every=5)
     assert told.message == "Step 8 failed with ValueError: seven is enough" and "seven is enough" in told.traceback
     assert told.cure == "The weights of the last completed step are kept."
-    assert [each.step for each in resume.checkpoints(kept)] == [5]
+    assert [each.step for each in checkpoint_files.checkpoints(kept)] == [5]
     # From there on the 8th forward is that of step 13.
     again, events = kept_run(tmp_path, job(source, epochs=2, save_every=5), go_on=kept)
     assert [event.step for event in events if isinstance(event, StepDone)] == list(range(6, 13))
@@ -63,7 +63,7 @@ def test_out_of_memory_says_how_to_do_with_less(tmp_path: Path) -> None:
     kept, told = failed(failing(error), tmp_path, save_every=3)
     assert told.kind == "memory" and "Step 8 ran out of memory: CUDA out of memory" in told.message
     assert told.cure == "Reduce batch_size: it is 64, try 32."
-    assert [each.step for each in resume.checkpoints(kept)] == [6, 3]
+    assert [each.step for each in checkpoint_files.checkpoints(kept)] == [6, 3]
 
 
 def test_data_that_are_removed_do_not_disturb_a_run_and_are_asked_for_by_the_next(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QImage
 
 from app.data.config import DataConfig
 from app.training.evaluation.evaluator import Evaluator
-from app.training.evaluation.predict import as_digit, as_input, shown, survey, try_input
+from app.training.evaluation.predict import shown, survey, try_input
+from app.training.evaluation.trying import as_digit, as_input, resized
 from app.views.training.evaluation.drawing_pad import Pad, read_picture
 from app.views.training.evaluation.page import EvaluationPage
 from app.views.training.evaluation.predict import TryPage
@@ -138,6 +141,17 @@ def test_a_drawing_is_put_where_mnist_puts_its_digits(qtbot):
     assert not as_digit(pad.ink(), (28, 28)).any()
 
 
+@given(st.tuples(*[st.integers(2, 40)] * 4), st.integers(0, 2**32 - 1))
+def test_pictures_are_resized_as_torch_does(sides, seed):
+    """From 2 pixels on: torch does not agree with itself on a width of 1."""
+    import torch
+    from torch.nn import functional as F
+
+    values = np.random.default_rng(seed).random((2, *sides[:2]), np.float32)
+    there = F.interpolate(torch.from_numpy(values)[None], sides[2:], mode="bilinear", antialias=True)[0]
+    assert resized(values, sides[2:]) == pytest.approx(there.numpy(), abs=1e-5)
+
+
 def test_a_drawing_is_answered_while_it_is_drawn(qtbot, evaluator):
     page = TryPage()
     qtbot.addWidget(page)
@@ -175,7 +189,7 @@ def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_d
 
 
 def test_a_colour_net_gets_three_channels_each_in_its_own_range():
-    from app.training.evaluation.predict import Survey
+    from app.training.evaluation.trying import Survey
 
     low, high = np.array([-1, -2, 0], np.float32), np.array([1, 2, 4], np.float32)
     taken = Survey((3, 4, 4), ("a",), low, high, (low + high) / 2, (), True, "w")

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.data.dataset import Dataset
+from app.data.sources import Watch as Reading
 from app.data.sources import load
 from app.source.compiled import make_module
-from app.training.evaluation.result import Evaluation
+from app.training.evaluation.result import AUGMENTATIONS, FLIP, SHIFT, Evaluation
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.metrics import Gathered, fitting, probabilities
 from app.training.objectives import prepared, task_of
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from app.data.samples import Samples
     from app.training.stepper import Stepper
 
-PARTS = ("validation", "test", "training")
-FLIP, SHIFT = "flip", "shift"
-AUGMENTATIONS = {FLIP: "flipped horizontally", SHIFT: "shifted up, down, left and right"}
 TOP = 5  # of the likeliest classes that are kept of a sample
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # names of classes that nobody would see
 MOST_CLASSES = 10_000  # whose pairs are counted: 800 MB
@@ -61,7 +59,13 @@ class Evaluator:
     same data. Raises JobError, DataError.
     """
 
-    def __init__(self, job: Job, weights: Mapping[str, Tensor] | None = None, data: Dataset | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        weights: Mapping[str, Tensor] | None = None,
+        data: Dataset | None = None,
+        reading: Reading = lambda done, total, name: None,
+    ) -> None:
         from app.training.setup.devices import resolve
 
         check_numbers(job)
@@ -70,7 +74,7 @@ class Evaluator:
             set_cpu_threads(job.training.threads)
         # Training samples too are looked at as a net is validated: nothing is drawn for them.
         seen = replace(job.data, train_transforms=job.data.eval_transforms)
-        self.data = data or prepared(job, load(seen, job.data_root))
+        self.data = data or prepared(job, load(seen, job.data_root, reading))
         info = self.data.info
         check_input(job, info)
         self.data = self.data.to(device)

@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.data.sources import spec_of
 from app.data.spec import CLASSES, TOKENS
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.result import Evaluation
+from app.training.evaluation.trying import Answer, Image, Picture, Shown, Survey, is_picture
 from app.training.metrics import PLAIN, probabilities, reading
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Picture = NDArray[np.uint8]
-Image = NDArray[np.float32]
 SURVEYED = 512  # training samples that the range of the data is read off
-MNIST_BOX = 20 / 28  # of the side: what a digit of MNIST fills
-SMALL = 12  # pixels; below that a digit fills the whole picture, as in scikit-learn's
 MAPS = 8  # channels of a layer that are shown
 LAYERS = 6
-GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue, as PIL weighs them (ITU-R 601)
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """One sample: `picture` (H, W, 3) bytes, or `text`; what it is and what it is called, in words."""
-
-    number: int
-    picture: Picture | None
-    text: str
-    title: str
-    detail: str
-    right: bool | None
-    tip: str
 
 
 def shown(evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]) -> tuple[Shown, ...]:
@@ -96,11 +76,6 @@ def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
     return ", ".join(values)
 
 
-def is_picture(shape: Sequence[int]) -> bool:
-    """Return whether a sample can be displayed: grey or colour, (C, H, W) or (H, W)."""
-    return (len(shape) == 3 and shape[0] in (1, 3)) or (len(shape) == 2 and min(shape) > 3)
-
-
 def picture(sample: Tensor) -> Picture:
     """Return a sample as bytes (H, W, 3), rescaled if it exceeds 0 to 1."""
     values = sample.double()
@@ -113,22 +88,6 @@ def picture(sample: Tensor) -> Picture:
 
 
 # --- Inputs that a person makes
-
-
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the
-    columns.
-    """
-
-    shape: tuple[int, ...]
-    classes: tuple[str, ...]
-    low: NDArray[np.float32]
-    high: NDArray[np.float32]
-    mean: NDArray[np.float32]
-    columns: tuple[str, ...]
-    unit: bool  # the net's answers are probabilities
-    weights: str
 
 
 def survey(evaluator: Evaluator, weights: str) -> Survey:
@@ -146,15 +105,6 @@ def survey(evaluator: Evaluator, weights: str) -> Survey:
         shape, tuple(data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
         values.mean(axes).numpy(), spec.columns, unit, weights,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What the net makes of an input: a number a class (or output), the input as a picture, and layers as pictures."""
-
-    values: NDArray[np.float32]
-    seen: Picture | None
-    layers: tuple[tuple[str, tuple[Picture, ...]], ...] = field(repr=False, default=())
 
 
 def try_input(evaluator: Evaluator, sample: Image, layers: bool = False) -> Answer:
@@ -195,60 +145,3 @@ def _hooked(model: Any, maps: list[tuple[str, Any]]) -> list[Any]:
 def _map(values: Tensor) -> Picture:
     low, high = float(values.min()), float(values.max())
     return picture((values - low) / max(high - low, 1e-12))
-
-
-def as_digit(ink: Image, side: tuple[int, int]) -> Image:
-    """Convert an ink drawing, 0 to 1, (H, W), to an image of (height, width) preprocessed like a digit of a dataset.
-
-    As in MNIST the drawing is scaled to 20/28 of the height, shape kept, and its centre of mass put into the middle.
-    Pictures below 12 pixels are filled to their edge, as scikit-learn's digits are.
-    """
-    height, width = side
-    found = np.zeros(side, np.float32)
-    rows, columns = np.nonzero(ink.max(1) > 0)[0], np.nonzero(ink.max(0) > 0)[0]
-    if not len(rows):
-        return found
-    drawn = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    small = min(side) < SMALL
-    box = min(side) if small else max(round(min(side) * MNIST_BOX), 1)
-    scale = box / max(drawn.shape)
-    size = (max(round(drawn.shape[0] * scale), 1), max(round(drawn.shape[1] * scale), 1))
-    fitted = resized(drawn[None], size)[0]
-    if fitted.max() > 0:
-        fitted = fitted / fitted.max()
-    if small:
-        top, left = (height - size[0]) // 2, (width - size[1]) // 2
-    else:
-        total = float(fitted.sum()) or 1.0
-        down = float((fitted.sum(1) * (np.arange(size[0]) + 0.5)).sum()) / total
-        along = float((fitted.sum(0) * (np.arange(size[1]) + 0.5)).sum()) / total
-        top = min(max(math.floor(height / 2 - down + 0.5), 0), height - size[0])
-        left = min(max(math.floor(width / 2 - along + 0.5), 0), width - size[1])
-    found[top : top + size[0], left : left + size[1]] = fitted
-    return found
-
-
-def resized(values: Image, side: tuple[int, int]) -> Image:
-    """Resize images (C, H, W), antialiased."""
-    import torch
-    from torch.nn import functional as F
-
-    given = torch.from_numpy(np.ascontiguousarray(values, np.float32)).unsqueeze(0)
-    small: Image = F.interpolate(given, side, mode="bilinear", antialias=True, align_corners=False)[0].numpy()
-    return small
-
-
-def as_input(values: Image, survey: Survey) -> Image:
-    """A picture of 0 to 1, (C, H, W), in the net's size, channels and range of numbers: black is the least of the
-    training samples, white the greatest."""
-    channels, height, width = (1, *survey.shape)[-3:]
-    if values.shape[0] != channels:
-        grey = np.tensordot(GREY, values, 1)[None] if len(values) == 3 else values
-        values = grey if channels == 1 else np.repeat(grey, channels, 0)
-    if values.shape[1:] != (height, width):
-        values = resized(values, (height, width))
-    low, high = survey.low.reshape(-1, 1, 1), survey.high.reshape(-1, 1, 1)
-    if len(survey.shape) == 2:
-        low, high = low.min(), high.max()
-    fitted: Image = (low + values * (high - low)).astype(np.float32).reshape(survey.shape)
-    return fitted

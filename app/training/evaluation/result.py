@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from app.training.task import CLASSES
 
 Numbers = NDArray[np.int64]
+PARTS = ("validation", "test", "training")
+FLIP, SHIFT = "flip", "shift"
+AUGMENTATIONS = {FLIP: "flipped horizontally", SHIFT: "shifted up, down, left and right"}
 
 
 @dataclass(frozen=True)

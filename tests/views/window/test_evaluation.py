@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QPointF
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from app.engine.client import shared
+from app.engine.requests.measure import Measure
 from app.main import main
 from app.project import file as project_file
+from app.training.evaluation.evaluator import Evaluator
 from app.views.main_window import MainWindow
 from app.views.training.runs.session import Run
 from app.views.ui import theme
@@ -90,6 +96,42 @@ def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(qtbo
     page.run.click()
     qtbot.waitUntil(page.banner.isVisible, timeout=60_000)
     assert "test_fraction" in page.banner.reason()
+
+
+def test_the_engine_finds_what_an_evaluation_here_finds(qtbot: QtBot, window: MainWindow) -> None:
+    page = window.evaluation
+    evaluated(qtbot, window)
+    here = Evaluator(window.evaluation_control._source()[0]).evaluate()
+    assert (page.found.loss, page.found.accuracy, page.found.metrics) == (here.loss, here.accuracy, here.metrics)
+    assert np.array_equal(page.found.confusion, here.confusion) and page.found.classes == here.classes
+    assert all(np.array_equal(page.found.columns[name], here.columns[name], equal_nan=True) for name in here.columns)
+
+
+def test_an_engine_that_ends_is_said_and_the_next_evaluates(qtbot: QtBot, window: MainWindow) -> None:
+    page = window.evaluation
+    evaluated(qtbot, window)
+    os.kill(shared().pid, signal.SIGSTOP)  # so that the question is still open when it ends
+    page.run.click()
+    os.kill(shared().pid, signal.SIGKILL)
+    qtbot.waitUntil(page.banner.isVisible)
+    assert "SIGKILL" in page.banner.reason() and page.banner.reason().count(".") == 1 and page.run.isVisible()
+    page.wanted.emit([0])  # of the evaluation that is still shown
+    qtbot.waitUntil(lambda: page.banner.reason().endswith("has ended. Evaluate again."))
+    page.view.set_value("try")
+    page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))  # the net is made ready again for it
+    qtbot.waitUntil(lambda: page.trying.bars.called != "")
+    page.view.set_value("results")
+    evaluated(qtbot, window)
+    qtbot.waitUntil(lambda: bool(page.samples.samples))
+
+
+def test_what_is_shown_no_more_is_let_go(qtbot: QtBot, window: MainWindow) -> None:
+    kept: list[int] = []
+    for _ in range(2):
+        evaluated(qtbot, window)
+        window.engine.ask("measure", Measure(), on_answer=lambda vitals: kept.append(vitals.kept))
+        qtbot.waitUntil(lambda: bool(kept))
+    assert kept[0] == kept[-1]
 
 
 def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> None:

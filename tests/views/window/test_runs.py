@@ -11,7 +11,7 @@ import pytest
 
 from app.project import file as project_file
 from app.project.project import Project
-from app.runs import compare, resume, store
+from app.runs import checkpoint_files, compare, store
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
@@ -122,7 +122,7 @@ def test_a_fork_begins_with_the_weights_of_a_checkpoint_and_the_settings_of_now(
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
     window.runs.choose(first)
-    best = next(each for each in resume.checkpoints(first) if each.path.name == "best.pt")
+    best = next(each for each in checkpoint_files.checkpoints(first) if each.path.name == "best.pt")
     before = window.document.project
     other = replace(before, training=replace(before.training, optimizer=Choice("SGD", FrozenMap(lr=0.0)), epochs=1))
     window.document.apply("Another optimizer", other)
@@ -225,7 +225,7 @@ def test_settings_that_a_file_does_not_state_are_dashes(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtbot, window: MainWindow) -> None:
     run(qtbot, window)
     (first,) = listed(qtbot, window, 1)
-    last = next(each for each in resume.checkpoints(first) if each.path.name == "last.pt")
+    last = next(each for each in checkpoint_files.checkpoints(first) if each.path.name == "last.pt")
     last.path.write_bytes(b"")
     window.runs.forked.emit(first, last)
     qtbot.waitUntil(lambda: window.banner.title() == "Run 1 cannot be forked")

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.main import main
 from app.project import file as project_file
-from app.runs import resume, store
+from app.runs import checkpoint_files, resume, store
 from app.views.main_window import MainWindow
 from app.views.ui import theme
 from tests.support.windows import messages
@@ -50,8 +50,8 @@ def test_runs_are_found_from_the_new_file_and_stay_with_the_old_one(
     (copy,) = listed(qtbot, window, 1)
     assert copy.folder.parent == store.runs_beside(other) and records(other) == records(path)
     assert store.history_of(copy).steps["loss"].tolist() == store.history_of(first).steps["loss"].tolist()
-    names = [(each.path.name, each.step) for each in resume.checkpoints(copy)]
-    assert names == [(each.path.name, each.step) for each in resume.checkpoints(first)] and names
+    names = [(each.path.name, each.step) for each in checkpoint_files.checkpoints(copy)]
+    assert names == [(each.path.name, each.step) for each in checkpoint_files.checkpoints(first)] and names
     assert os.path.samefile(copy.checkpoints / "last.pt", first.checkpoints / "last.pt"), "not twice on the disk"
     assert main(["evaluate", str(other)]) == 0 and "newest weights, of Run 1" in capsys.readouterr().out
     run(qtbot, window)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.training.evaluation.predict import Picture
+from app.training.evaluation.trying import Picture
 from app.views.training.evaluation.samples import image_of
 from app.views.ui import theme
 from app.views.ui.widgets.painting import announce, start

@@ -2,61 +2,59 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app.engine.protocol import Handle, HandleLost
+from app.engine.requests.evaluation import (
+    InitialWeights,
+    NewestKept,
+    Prepare,
+    Prepared,
+    ReadSample,
+    Scope,
+    ShowSamples,
+    TryInput,
+    Weights,
+    WeightsFile,
+)
 from app.preflight import preflight
-from app.runs import resume, store
-from app.training.evaluation.evaluator import Cancelled, Evaluator, checkpoint_weights
-from app.training.evaluation.predict import Answer, Survey, shown, survey, try_input
-from app.training.evaluation.result import Evaluation
+from app.runs import store
+from app.runs.checkpoint_files import checkpoints
+from app.training.evaluation.trying import Answer, Image
 from app.training.job import Job
-from app.util import atomic
+from app.training_thread import TrainingThread
+from app.util import atomic, leftovers
 from app.views.training.evaluation.page import EvaluationPage
 from app.views.ui.background import Failure
-from app.views.ui.thread_task import Errand, Tell
 
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
 
-POLL = 100  # milliseconds between two looks at how far it is
+KEY = "evaluation"
 SHOWN = 60  # samples that are shown at once
 RUNS = 5  # whose checkpoints are offered
 NEWEST, START, FILE = "newest", "start", "file"
 FILTER = "Weights (*.safetensors *.pt);;All files (*)"
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A net that is ready, what its data are like, and what was found, if it was asked."""
-
-    evaluator: Evaluator
-    survey: Survey
-    found: Evaluation | None = None
-
-
 class EvaluationControl(QObject):
-    """One evaluation at a time, on a thread of its own; a run that goes on does not notice it."""
+    """One evaluation at a time, in the engine; a run that goes on does not notice it."""
 
     def __init__(self, page: EvaluationPage, window: MainWindow) -> None:
         super().__init__(window)
         self._page, self._window = page, window
-        self._errand: Errand | None = None
-        self._stop = threading.Event()
-        self._evaluator: Evaluator | None = None
+        self._busy = False
+        self._net: Handle | None = None  # that is tried
+        self._evaluated: Handle | None = None  # whose evaluation is shown
+        self._folder = leftovers.TemporaryFolder()  # weights of a run, as they were for an evaluation
         self._key = NEWEST
         self._path: Path | None = None  # of the weights that a person chose
         self._name = ""
-        self._timer = QTimer(self)
-        self._timer.setInterval(POLL)
-        self._timer.timeout.connect(self._look)
         page.evaluateRequested.connect(self.evaluate)
         page.preparationRequested.connect(self.prepare)
         page.cancelRequested.connect(self.cancel)
@@ -74,7 +72,7 @@ class EvaluationControl(QObject):
     def _list_weights(self) -> None:
         choices = [(NEWEST, "Newest weights"), (START, "Start weights")]
         for kept in store.listed(self._window.runs_keeper.folder)[:RUNS]:
-            found = resume.checkpoints(kept)
+            found = checkpoints(kept)
             if found:
                 choices.append(("", ""))
             choices += [(str(each.path), f"{kept.record.title}: {each.label}") for each in found]
@@ -99,14 +97,16 @@ class EvaluationControl(QObject):
         if self._page.view.value() == "try":
             self.prepare()
 
-    def _source(self) -> tuple[Job, Callable[[], tuple[Any, str]]]:
-        """The job, and how to come by the weights and what they are called. Raises LookupError with words."""
+    def _source(self) -> tuple[Job, Weights | TrainingThread, str]:
+        """Return the job, and its weights or the run that has them, and what these are called.
+
+        Raises LookupError with words.
+        """
         window = self._window
         run, thread = window.newest_weights.run, window.session.thread
         if self._key == NEWEST and run is not None and thread is not None:
-            result, name = thread.result, f"newest weights of run {run.kept_number}"
-            if result is None or result.state_dict is not None:
-                return run.job, lambda: (thread.weights(), name)
+            if thread.result is None or thread.result.state_dict is not None:
+                return run.job, thread, f"newest weights of run {run.kept_number}"
         analysis = window.live.analysis
         if analysis is None or not window.live.up_to_date:
             raise LookupError("The network is still being checked. Try again in a moment.")
@@ -115,132 +115,119 @@ class EvaluationControl(QObject):
             raise LookupError(f"The network cannot run yet: {first.message}. {first.reason}")
         job = preflight.job(window.document.project, analysis, str(window.settings.data_folder))
         if self._path is not None:
-            path, name = self._path, self._name
-            return job, lambda: (_read_weights(path), name)
-        if self._key != NEWEST:
-            return job, lambda: (None, "start weights")
-        folder = window.runs_keeper.folder
-        return job, lambda: _newest_kept(folder)
+            return job, WeightsFile(self._path, self._name), self._name
+        newest = self._key == NEWEST
+        return job, NewestKept(window.runs_keeper.folder) if newest else InitialWeights(), ""
 
     # --- An evaluation
 
     def evaluate(self) -> None:
         """Hold the net against the samples that are chosen."""
-        page = self._page
-        part, augment = page.part.value(), page.augmented
-
-        def work(evaluator: Evaluator, name: str, tell: Tell, stop: threading.Event) -> tuple[Any, ...]:
-            def watch(done: int, total: int) -> None:
-                tell(f"{done:,} of {total:,} samples")
-
-            return (evaluator.evaluate(part, augment, watch, stop.is_set, name),)
-
-        self._begin(work)
+        self._begin(Scope(self._page.part.value(), tuple(self._page.augmented)))
 
     def prepare(self) -> None:
         """Make the net ready to be tried."""
-        self._begin(lambda evaluator, name, tell, stop: ())
+        self._begin(None)
 
-    def _begin(self, work: Callable[[Evaluator, str, Tell, threading.Event], tuple[Any, ...]]) -> None:
-        if self._errand is not None:
+    def _begin(self, scope: Scope | None) -> None:
+        if self._busy:
             return
         try:
-            job, weights = self._source()
+            job, weights, name = self._source()
         except LookupError as error:
             self._page.refuse("Nothing to evaluate yet", str(error))
             return
-        stop = self._stop = threading.Event()
-        old, threads = self._evaluator, _threads()
-
-        def run(tell: Tell) -> Prepared:
-            import torch
-
-            if threads:
-                torch.set_num_threads(threads)
-            tell("Reading weights and data…")
-            given, name = weights()
-            same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
-            evaluator = Evaluator(job, given, old.data if old is not None and same else None)
-            if stop.is_set():
-                raise Cancelled
-            return Prepared(evaluator, survey(evaluator, name), *work(evaluator, name, tell, stop))
-
         self._page.banner.hide()
-        self._errand = Errand(run)
-        self._errand.ended.connect(self._ended)
-        self._errand.begin()
+        self._busy = True
         self._page.set_busy("Reading weights and data…")
-        self._timer.start()
+        if not isinstance(weights, TrainingThread):
+            self._ask(Prepare(job, weights, scope))
+            return
+        # A run under way is asked between two of its steps, and leaves its weights as they are then.
+        file = Path(self._folder.name) / f"{uuid4().hex}.pt"
+        self._window.background.ask(
+            KEY, weights.write_weights, file,
+            on_answer=lambda _none: self._ask(Prepare(job, WeightsFile(file, name), scope)), on_error=self._failed,
+        )  # fmt: skip
 
-    def _look(self) -> None:
-        if self._errand is not None:
-            self._page.set_busy(self._errand.progress or "Reading weights and data…")
+    def _ask(self, request: Prepare) -> None:
+        self._window.engine.ask(
+            KEY, request, on_answer=self._prepared, on_error=self._failed, on_progress=self._page.set_busy
+        )
 
     def cancel(self) -> None:
         """Break off after the batch under way."""
-        self._stop.set()
-        if self._errand is not None:
-            self._errand.cancel()
+        self._window.background.forget(KEY)
+        self._window.engine.forget(KEY)
         self._settle()
 
     def _settle(self) -> None:
-        self._errand = None
-        self._timer.stop()
+        self._busy = False
         self._page.set_busy("")
+        for file in Path(self._folder.name).iterdir():
+            file.unlink(missing_ok=True)
 
-    def _ended(self, answer: Prepared | Failure) -> None:
+    def _failed(self, failure: Failure) -> None:
         self._settle()
-        if isinstance(answer, Failure):
-            if not isinstance(answer.error, Cancelled):
-                self._page.refuse("Evaluation failed", str(answer.error))
-            return
-        self._evaluator = answer.evaluator
+        self._page.refuse("Evaluation failed", str(failure.error))
+
+    def _prepared(self, answer: Prepared) -> None:
+        self._settle()
+        self._keep(answer.net, self._evaluated if answer.found is None else answer.net)
         self._page.trying.set_survey(answer.survey)
         if answer.found is not None:
             self._page.set_found(answer.found)
 
+    def _keep(self, net: Handle | None, evaluated: Handle | None) -> None:
+        """The net that is tried, and the one whose evaluation is shown; others are let go."""
+        before = {self._net, self._evaluated}
+        self._net, self._evaluated = net, evaluated
+        for handle in before - {net, evaluated, None}:
+            assert handle is not None
+            self._window.engine.release(handle)
+
     # --- Samples
 
     def _read(self, numbers: list[int]) -> None:
-        evaluator, found = self._evaluator, self._page.found
-        if evaluator is None or found is None:
-            return
-        self._window.background.ask(
-            "evaluation.samples", shown, evaluator, found, tuple(numbers[:SHOWN]),
-            on_answer=self._page.show_samples, on_error=self._not_read,
-        )  # fmt: skip
+        if self._evaluated is not None:
+            self._window.engine.ask(
+                "evaluation.samples", ShowSamples(self._evaluated, tuple(numbers[:SHOWN])),
+                on_answer=self._page.show_samples, on_error=self._not_read,
+            )  # fmt: skip
 
     def _not_read(self, failure: Failure) -> None:
-        self._page.refuse("The samples cannot be shown", str(failure.error))
+        cure = " Evaluate again." * isinstance(failure.error, HandleLost)
+        self._page.refuse("The samples cannot be shown", f"{failure.error}{cure}")
 
     def try_sample(self, number: int) -> None:
         """Give a sample of the evaluation to the net again, to see all of its answer."""
-        evaluator, found = self._evaluator, self._page.found
-        if evaluator is None or found is None:
+        found = self._page.found
+        if self._evaluated is None or found is None:
             return
         name = f"{found.part.capitalize()} sample {number}"
 
-        def read() -> Any:
-            return evaluator.read(found.part, [number])[0][0].float().numpy()
-
-        def take(values: Any) -> None:
+        def take(values: Image) -> None:
             self._page.view.set_value("try")
             self._page.trying.show_sample(values, name)
 
-        self._window.background.ask("evaluation.sample", read, on_answer=take, on_error=self._not_read)
+        request = ReadSample(self._evaluated, number)
+        self._window.engine.ask("evaluation.sample", request, on_answer=take, on_error=self._not_read)
 
-    def _try(self, sample: Any) -> None:
-        if self._evaluator is not None:
-            self._window.background.ask(
-                "evaluation.try", try_input, self._evaluator, sample, True,
-                on_answer=self._answered, on_error=self._not_tried,
-            )  # fmt: skip
+    def _try(self, sample: Image) -> None:
+        if self._net is not None:
+            self._window.engine.ask(
+                "evaluation.try", TryInput(self._net, sample), on_answer=self._answered, on_error=self._not_tried
+            )
 
     def _answered(self, answer: Answer) -> None:
         if self._page.trying.survey is not None:
             self._page.trying.show_answer(answer)
 
     def _not_tried(self, failure: Failure) -> None:
+        if isinstance(failure.error, HandleLost):  # another engine makes the net ready, and is asked the same then
+            self._net = None
+            self.prepare()
+            return
         self._page.refuse("The network rejected this input", str(failure.error))
 
     # --- Out
@@ -269,36 +256,8 @@ class EvaluationControl(QObject):
     def _project_replaced(self, _project: object) -> None:
         """What was found is of another project, and so are the runs of this window so far."""
         self.cancel()
-        self._evaluator = None
+        self._keep(None, None)
         self._page.view.set_value("results")
         self._page.trying.set_survey(None)
         self._page.set_found(None)
         self.choose(NEWEST)
-
-
-def _newest_kept(folder: Path) -> tuple[Any, str]:
-    """The weights of the newest run in a folder of runs, and what they are called. Raises CheckpointError, OSError."""
-    newest = resume.newest_weights(folder)
-    if newest is None:
-        return None, "start weights, since there is no run yet"
-    return checkpoint_weights(newest[0]), newest[1]
-
-
-def _read_weights(path: Path) -> Any:
-    """The weights of a checkpoint, or of a file of them. Raises CheckpointError, WeightsError."""
-    from app.export.weights import load_weights
-    from app.training.checkpoints.checkpoint import CheckpointError
-
-    if path.suffix == ".pt":
-        try:
-            return checkpoint_weights(path)
-        except CheckpointError as error:
-            if "is not a checkpoint of a run" not in str(error):
-                raise
-    return load_weights(path)
-
-
-def _threads() -> int | None:
-    """As many as a run has, so that its numbers are the same."""
-    count = getattr(sys.modules.get("torch"), "get_num_threads", None)
-    return count() if count else None

@@ -47,7 +47,7 @@ class MetricsSection(KnobSection):
         self._make()
         super().show_config(training)
 
-    def told(self, training: TrainingConfig) -> list[str]:
+    def summary_texts(self, training: TrainingConfig) -> list[str]:
         return [SCORES[name].label if name in SCORES else name for name in training.metrics]
 
     def _make(self) -> None:

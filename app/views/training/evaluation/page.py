@@ -6,9 +6,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenu, QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
-from app.training.evaluation.evaluator import AUGMENTATIONS, PARTS
-from app.training.evaluation.predict import Shown
-from app.training.evaluation.result import Evaluation
+from app.training.evaluation.result import AUGMENTATIONS, PARTS, Evaluation
+from app.training.evaluation.trying import Shown
 from app.training.metrics import SCORES
 from app.views.training.evaluation.classes import ClassTable
 from app.views.training.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QHBoxLayout, QScrollArea, QStackedLayout, QVBoxLayout, QWidget
 
-from app.training.evaluation.predict import SMALL, Answer, Survey, as_digit, as_input, is_picture
+from app.training.evaluation.trying import SMALL, Answer, Survey, as_digit, as_input, is_picture
 from app.views.training.evaluation.bars import Bars, Layers, Seen
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
 from app.views.ui.widgets.button import Button

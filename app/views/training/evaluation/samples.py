@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QHelpEvent, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
 
-from app.training.evaluation.predict import Picture, Shown
+from app.training.evaluation.trying import Picture, Shown
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 

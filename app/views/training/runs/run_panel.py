@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.runs.checkpoint_files import Checkpoint
 from app.runs.compare import Setting
-from app.runs.resume import Checkpoint
 from app.runs.store import Kept
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
@@ -288,7 +288,7 @@ class RunPanel(QWidget):
         menu.popup(self.table.viewport().mapToGlobal(spot))
 
     def _fill_fork_menu(self) -> None:
-        from app.runs.resume import checkpoints
+        from app.runs.checkpoint_files import checkpoints
 
         self.set_checkpoints(checkpoints(self._one) if self._one is not None else [])
 

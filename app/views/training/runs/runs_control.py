@@ -14,8 +14,8 @@ from app.preflight import preflight
 from app.project import custom_layers, file
 from app.project.project import Project
 from app.runs import compare, resume, store
+from app.runs.checkpoint_files import Checkpoint
 from app.runs.record import Parent, RunError
-from app.runs.resume import Checkpoint
 from app.runs.store import Kept
 from app.training.config import StartWeights, TrainingConfig
 from app.training.history import History

@@ -1,0 +1,123 @@
+"""Hold a net against its data, and try it: see `app.engine.requests.evaluation`."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.data.spec import ReadingStopped
+from app.engine.requests.evaluation import (
+    InitialWeights,
+    Prepare,
+    Prepared,
+    ReadSample,
+    ShowSamples,
+    TryInput,
+    Weights,
+    WeightsFile,
+)
+from app.engine.server import Context, handles
+from app.export.weights import load_weights
+from app.runs import resume
+from app.training.checkpoints.checkpoint import CheckpointError
+from app.training.evaluation import predict
+from app.training.evaluation.evaluator import Cancelled, Evaluator, checkpoint_weights
+from app.training.evaluation.result import Evaluation
+from app.training.evaluation.trying import Answer, Image, Shown
+from app.training.setup.torch_flags import cpu_threads
+from app.util.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+
+
+@dataclass
+class _Net:
+    """What is kept under a handle."""
+
+    evaluator: Evaluator
+    found: Evaluation | None
+
+
+_newest: weakref.ref[Evaluator] | None = None  # whose data may be taken again while somebody keeps it
+
+
+@handles(Prepare)
+def prepare(request: Prepare, context: Context) -> Prepared:
+    global _newest
+    job, scope, pace = request.job, request.scope, Pace()
+
+    def reading(done: int, total: int, name: str) -> None:
+        if context.cancelled():
+            raise ReadingStopped
+        if pace.due():
+            context.progress(f"Reading {name}, {done:,} of {total:,}")
+
+    def watch(done: int, total: int) -> None:
+        if pace.due():
+            context.progress(f"{done:,} of {total:,} samples")
+
+    with cpu_threads(None):
+        weights, name = _weights(request.weights)
+        old = _newest() if _newest is not None else None
+        same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
+        evaluator = Evaluator(job, weights, old.data if old is not None and same else None, reading)
+        if context.cancelled():
+            raise Cancelled
+        survey, found = predict.survey(evaluator, name), None
+        if scope is not None:
+            found = evaluator.evaluate(scope.part, scope.augment, watch, context.cancelled, name)
+    if context.cancelled():
+        raise Cancelled
+    _newest = weakref.ref(evaluator)
+    return Prepared(context.keep(_Net(evaluator, found)), survey, found)
+
+
+def _weights(chosen: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
+    """The weights and what they are called. Raises CheckpointError, WeightsError, OSError."""
+    if isinstance(chosen, InitialWeights):
+        return None, "start weights"
+    if isinstance(chosen, WeightsFile):
+        return _in_file(chosen.path), chosen.name
+    newest = resume.newest_weights(chosen.folder)
+    if newest is None:
+        return None, "start weights, since there is no run yet"
+    return checkpoint_weights(newest[0]), newest[1]
+
+
+def _in_file(path: Path) -> Mapping[str, Tensor]:
+    """The weights of a checkpoint, or of a file of them. Raises CheckpointError, WeightsError."""
+    if path.suffix == ".pt":
+        try:
+            return checkpoint_weights(path)
+        except CheckpointError as error:
+            if "is not a checkpoint of a run" not in str(error):
+                raise
+    return load_weights(path)
+
+
+@handles(ShowSamples)
+def show_samples(request: ShowSamples, context: Context) -> tuple[Shown, ...]:
+    net: _Net = context.kept(request.net)
+    assert net.found is not None
+    return predict.shown(net.evaluator, net.found, request.numbers)
+
+
+@handles(ReadSample)
+def read_sample(request: ReadSample, context: Context) -> Image:
+    net: _Net = context.kept(request.net)
+    assert net.found is not None
+    values: Image = net.evaluator.read(net.found.part, [request.number])[0][0].float().numpy()
+    return np.ascontiguousarray(values)
+
+
+@handles(TryInput)
+def try_input(request: TryInput, context: Context) -> Answer:
+    net: _Net = context.kept(request.net)
+    return predict.try_input(net.evaluator, request.sample, layers=True)

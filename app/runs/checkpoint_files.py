@@ -1,0 +1,33 @@
+"""The checkpoints that a kept run has, as its folder says; none of them is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.runs.store import Kept
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a kept run; `step` is None where the record does not say it."""
+
+    path: Path
+    step: int | None
+
+    @property
+    def label(self) -> str:
+        """What it is, in words."""
+        what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(self.path.name, "")
+        step = f"step {self.step:,}" if self.step is not None else ""
+        return ", ".join(part for part in (what, step) if part) or self.path.name
+
+
+def checkpoints(kept: Kept) -> list[Checkpoint]:
+    """List the checkpoints of a run, newest first, without reading them."""
+    found = []
+    for path in kept.checkpoints.glob("*.pt"):
+        by_step = path.stem.removeprefix("step-")
+        step = int(by_step) if by_step.isdecimal() else kept.record.saved.get(path.name)
+        found.append(Checkpoint(path, step))
+    return sorted(found, key=lambda each: (each.step if each.step is not None else -1, each.path.name), reverse=True)
