@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.engine import child_process, pool
+from app.engine import child_process, fork_server, pool
 from tests.engine.test_child import alive, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fork server is Linux's")
@@ -109,6 +109,11 @@ def test_with_the_same_seeds_it_has_the_numbers_of_a_fresh_process_bit_for_bit(b
     text = f"import gc, signal\n{NUMBERS}"
     forked, fresh = told(begin(text, **extra)), told(begin(text, fresh=True, **extra))
     assert forked == fresh and (not extra or forked["threads"] == 1)
+
+
+def test_all_that_is_loaded_ahead_is_there(begin):
+    names = [name for name in fork_server.MODULES.split() if name.startswith("app.")]
+    assert told(begin(f"tell(missing=[name for name in {names} if name not in sys.modules])")) == {"missing": []}
 
 
 def test_without_a_seed_no_two_have_the_same_random_numbers(begin):

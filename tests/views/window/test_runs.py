@@ -241,26 +241,21 @@ def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(qtb
     wait_for(qtbot, window, "done")
 
 
-def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(
-    qtbot, window: MainWindow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from app.training.checkpoints import checkpoint
-
-    save, fails, told = checkpoint.save, [True], messages(window)
-
-    def full(path: Path, state: dict) -> None:
-        if fails[0]:
-            raise OSError(28, "No space left on device", str(path))
-        save(path, state)
-
-    monkeypatch.setattr(checkpoint, "save", full)
+def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(qtbot, window: MainWindow) -> None:
+    told = messages(window)
     window.document.apply("Every step", small(save_every=1, epochs=1000))
     ready(qtbot, window)
     window.run_control.run()
+    window.run_control.pause()
+    wait_for(qtbot, window, "paused")
+    folder = window.session.current.recorder.checkpoints
+    folder.touch()  # where a folder should be
+    window.run_control.run()
     qtbot.waitUntil(lambda: window.banner.isVisible())
     assert window.banner.title() == "Checkpoints cannot be written"
-    assert "step-00000001.pt could not be written: No space left on device" in window.banner.reason()
-    fails[0] = False
+    assert "step-00000001.pt could not be written: File exists" in window.banner.reason()
+    folder.unlink()
+    folder.mkdir()
     qtbot.waitUntil(lambda: not window.banner.isVisible())
     assert any("Checkpoints are" in text and "again" in text for text in told)
     window.run_control.stop()
