@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import os
 import stat
@@ -38,10 +37,6 @@ def sample() -> Drawing:
 def texts(svg: bytes) -> list[str]:
     root = ElementTree.fromstring(svg)
     return [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
-
-
-def test_the_doctests_hold() -> None:
-    assert doctest.testmod(graphviz_export).failed == 0
 
 
 def test_groups_become_clusters() -> None:

@@ -60,7 +60,7 @@ def digest(text: str) -> str:
     """The hash by which a text is trusted.
 
     >>> digest("x = 1")[:8]
-    '8a6b85e4'
+    '8ff436de'
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 import torch
 from torch import nn
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.grouping import OPEN_TOTAL, fold, group_by_layer, make_group, opened
-from app.autograd.pictures import op_category
 from app.autograd.pictures.diagram import summary, to_drawing
 from app.diagram.diagram import bytes_text
 from app.diagram.layout import arrange
 from tests.support.autograd_tapes import small_tape
-
-
-def test_the_doctests_hold() -> None:
-    assert doctest.testmod(op_category).failed == 0
 
 
 def test_groups_are_the_layers_in_forward_order() -> None:

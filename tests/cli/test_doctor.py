@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 import io
 import shutil
 from pathlib import Path
 
 import pytest
 
-from app.cli import doctor, system_packages
+from app.cli import doctor
 from app.cli.system_packages import install_line
 
 
@@ -80,8 +79,3 @@ def test_a_data_folder_that_cannot_be_written_is_missing(own_folders: Path, monk
     monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
     check = doctor._data_folder()
     assert check.state == "missing" and "Permission denied" in check.found
-
-
-@pytest.mark.parametrize("module", [doctor, system_packages])
-def test_the_examples_in_the_docstrings_hold(module: object) -> None:
-    assert doctest.testmod(module).failed == 0

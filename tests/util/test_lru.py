@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import gc
 import threading
 import weakref
@@ -11,7 +10,6 @@ from collections.abc import Hashable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.util import lru
 from app.util.lru import LruCache, Same
 
 STEPS = st.lists(st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 5), st.integers(1, 4)), max_size=60)
@@ -19,10 +17,6 @@ STEPS = st.lists(st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 5), s
 
 class Thing:
     pass
-
-
-def test_its_examples_hold() -> None:
-    assert not doctest.testmod(lru).failed and doctest.testmod(lru).attempted
 
 
 @given(STEPS, st.integers(1, 9))

@@ -88,9 +88,9 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
     """Describe how the environment differs from the one in a checkpoint; "" if it does not.
 
     >>> changed({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 8})
-    'It goes on with 8 threads instead of 2: its numbers may differ from those of a run that was never stopped.'
+    'It resumes with 8 threads instead of 2: its numbers may differ from those of a run that was never stopped.'
     >>> changed({"processes": 2}, {"torch": "2.13.0", "threads": 2, "processes": 1})[:46]
-    'It goes on with 1 process instead of 2: its nu'
+    'It resumes with 1 process instead of 2: its nu'
     """
     found = []
     if before.get("torch", now["torch"]) != now["torch"]:

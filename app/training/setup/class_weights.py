@@ -40,7 +40,7 @@ def summary_text(losses: Sequence[OutputLoss]) -> str:
     """Which of several losses weigh their classes.
 
     >>> summary_text((OutputLoss("a", Choice("NLLLoss")), OutputLoss("b", Choice("MSELoss"))))
-    'Classes are weighed in the loss of a; not in that of b (MSELoss).'
+    'Class weights apply to the loss of a; not in that of b (MSELoss).'
     """
     weighed = [row.output for row in losses if takes_weights(row.loss)]
     left = [

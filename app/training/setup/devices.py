@@ -44,7 +44,7 @@ def resolve(name: str, present: tuple[Device, ...] | None = None) -> Resolved:
     Raises JobError for a name that is no device at all.
 
     >>> resolve("cuda:7", (Device("cpu", "CPU"),)).note
-    'cuda:7 is not present here, so the run is on the CPU.'
+    'cuda:7 is not available here, so the run uses the CPU.'
     >>> resolve("auto", (Device("cuda:0", "H200"), Device("cpu", "CPU"))).id
     'cuda:0'
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -18,13 +17,7 @@ from app.views.training.charts.charts import stretches
 from app.views.training.charts.gradients import BoundsTracker, GradientOverlay, nodes_by_layer
 from app.views.training.charts.series import Smoother
 from app.views.training.charts.timescale import TimeScale
-from app.views.ui import figures
 from tests.support.training_jobs import SMALL_NET
-
-
-@pytest.mark.parametrize("module", [figures, series])
-def test_the_examples_in_the_docstrings(module):
-    assert doctest.testmod(module).failed == 0
 
 
 def plain_average(raw, weight):
