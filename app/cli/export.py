@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.export.formats import Kind
+    from app.export.format_result import Kind
     from app.export.weights_choice import ExportWeights
     from app.project.project import Project
 
@@ -171,7 +171,8 @@ def _proofs(options: argparse.Namespace, project: Project, analysis: Analysis, c
 
 def _format(kind: Kind, path: Path, project: Project, analysis: Analysis, chosen: ExportWeights) -> bool:
     from app import cli
-    from app.export.formats import FormatError, write_format
+    from app.export.format_result import FormatError
+    from app.export.formats import write_format
 
     try:
         with cli.writing(path), _Line() as tell:

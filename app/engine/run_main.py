@@ -6,7 +6,7 @@ import faulthandler
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +18,9 @@ from app.engine.frames import Broken, Mark, Pipe, packed
 from app.telemetry.ring import Ring
 from app.training.control import Control, RunEnded
 from app.training.events import Event, StepDone
+from app.util import tensor_files
 
 if TYPE_CHECKING:
-    from torch import Tensor
 
     from app.training.monitoring.live_model import Live
 
@@ -60,7 +60,7 @@ def main() -> None:
     assert result is not None
     path = options["weights"] if result.state_dict is not None else ""
     if result.state_dict is not None:
-        _write(result.state_dict, path)
+        tensor_files.save(result.state_dict, Path(path))
     pipe.send("result", result.ending, result.epoch, result.step, path)
     # Threads of a layer of a person's own, and destructors of native code, are not waited for.
     sys.stderr.flush()
@@ -108,7 +108,7 @@ class _WriteWeights:
     path: str
 
     def __call__(self, live: Live) -> None:
-        _write(live.weights(), self.path)
+        tensor_files.save(live.weights(), Path(self.path))
 
 
 def _answer(pipe: Pipe, number: int, done: Future[Any]) -> None:
@@ -121,12 +121,6 @@ def _answer(pipe: Pipe, number: int, done: Future[Any]) -> None:
             error = raised
     problem = "" if error is None else str(error) or type(error).__name__
     pipe.send("answer", number, value, problem, isinstance(error, RunEnded))
-
-
-def _write(weights: Mapping[str, Tensor], path: str) -> None:
-    import torch
-
-    torch.save(dict(weights), path)
 
 
 class _Outbox:

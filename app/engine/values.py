@@ -36,7 +36,8 @@ MODULES = """
     autograd.tape autograd.capture_options autograd.errors autograd.place autograd.playback.steps
     autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
     autograd.gradcheck.report telemetry.histogram data.sources training.setup.weights_header
-    engine.requests.weights engine.requests.custom_layers export.errors project.weights.state_dict_diff
+    engine.requests.weights engine.requests.custom_layers engine.requests.export export.errors
+    export.format_result export.certify.certificate builder.importer.origin project.weights.state_dict_diff
     builder.graph builder.blocks builder.sheet builder.plan builder.results builder.value_types builder.literals
     builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
     builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes

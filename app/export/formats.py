@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from app.export.certify import clean_process
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
 from app.export.certify.reference import Measurement, NotRunning
+from app.export.format_result import FormatError, Kind, Written
 from app.export.layers import write_model
 from app.export.onnx_extra import onnx_missing
 from app.export.weights import save_pt, write_atomically
@@ -25,44 +25,12 @@ from app.util.leftovers import TemporaryFolder
 if TYPE_CHECKING:
     from app.export.weights import StateDict
 
-Kind = Literal["PT2", "ONNX"]
 SUFFIXES: Mapping[Kind, str] = {"PT2": ".pt2", "ONNX": ".onnx"}
 # Of the largest number of an output: torch's own operators, and those of another library.
 ALLOWED: Mapping[Kind, float] = {"PT2": 1e-5, "ONNX": 1e-4}
 SLOWER = 30  # how many times the seconds of the net here the writing may take
 OTHER_BATCH = 3
 JOBS = Path(__file__).with_name("format_jobs.py")
-
-
-class FormatError(Exception):
-    """A net that a format cannot hold, or a file that does not run; the text says which and why."""
-
-
-@dataclass(frozen=True)
-class Written:
-    """A file that was written and run. `any_batch` is False where `why` keeps it to batches of one.
-
-    `largest` is the largest difference to the outputs of the live net, relative to the largest number of the same
-    output, None where no number says it; `random` says that the net draws, so that no two runs need be the same.
-    """
-
-    path: Path
-    kind: Kind
-    passed: bool
-    any_batch: bool
-    why: str
-    largest: float | None
-    equal: bool
-    finding: str
-    by: str
-    random: bool = False
-    seconds: float = 0.0
-
-    @property
-    def message(self) -> str:
-        """One sentence for the person."""
-        batch = "batches of any size" if self.any_batch else f"batches of one ({self.why})"
-        return f"{self.path.name} takes {batch}; {self.by} {self.finding}."
 
 
 def write_format(

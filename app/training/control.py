@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.training.monitoring.watch_points import WatchPoints
+from app.util import tensor_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,9 +133,7 @@ class Control:
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
         """Leave that copy in a new file, as `torch.save` writes it. Raises as `weights` does, and OSError."""
-        import torch
-
-        torch.save(dict(self.weights(timeout)), path)
+        tensor_files.save(self.weights(timeout), path)
 
     # What follows is for the loop alone.
 

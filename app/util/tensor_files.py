@@ -51,6 +51,13 @@ def load(path: str | Path, mmap: bool = False) -> Any:
         raise _rephrased(path, str(error)) from error
 
 
+def save(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a new file of ours, as `torch.save` does. Raises OSError."""
+    import torch
+
+    torch.save(dict(tensors), path)
+
+
 def load_safetensors(path: str | Path) -> dict[str, Tensor]:
     """Load a `.safetensors` file on the CPU. Raises UnreadableTensors."""
     from safetensors.torch import load_file

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.engine.client import Engine, Question, shared, traceback_of
-from app.engine.protocol import Handle, Request
+from app.engine.protocol import EngineDied, Handle, Request
 from app.views.ui.background import Failure, Questions
 
 A = TypeVar("A")
@@ -46,8 +46,11 @@ class EngineService(Questions):
         on_error: Callable[[Failure], None] | None = None,
         on_progress: Callable[[Any], None] | None = None,
     ) -> Question[A] | None:
-        """Send a request; answer, failure and progress come on this object's thread. None after `close`."""
-        number = self._begin(key, on_answer, on_error)
+        """Send a request; answer, failure and progress come on this object's thread. None after `close`.
+
+        Without `on_error` a failure is raised on this thread, but not that the engine ended: `ended` tells that once.
+        """
+        number = self._begin(key, on_answer, on_error or _raise)
         if number is None:
             return None
         if on_progress is not None:
@@ -98,3 +101,40 @@ class EngineService(Questions):
         for question in list(self._questions.values()):
             question.stop()
         self._questions.clear()
+
+
+def _raise(failure: Failure) -> None:
+    if not isinstance(failure.error, EngineDied):
+        raise failure.error
+
+
+class EngineWork(QObject):
+    """One request as a `Work`: `ended(answer)` brings the answer or a Failure; `progress` is what was said last.
+
+    One that is cancelled ends at once: the handler is told, and whatever it answers is dropped.
+    """
+
+    ended = Signal(object)
+
+    def __init__(self, engine: EngineService, request: Request[Any]) -> None:
+        super().__init__(engine)
+        self._engine, self._request, self._key = engine, request, f"work {id(self)}"
+        self.progress, self.cancelled = "", False
+
+    def start(self) -> None:
+        self._engine.ask(
+            self._key, self._request, on_answer=self.ended.emit, on_error=self.ended.emit, on_progress=self._heard
+        )
+
+    def _heard(self, words: str) -> None:
+        self.progress = words
+
+    def cancel(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self._engine.forget(self._key)
+            self.ended.emit(None)
+
+    def wait(self) -> None:
+        """Let go: nothing of it goes on in this process."""
+        self.deleteLater()

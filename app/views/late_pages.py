@@ -167,7 +167,7 @@ def _exporting(window: MainWindow) -> None:
     from app.views.export.export_control import ExportControl
 
     window.export_control = ExportControl(
-        window.document, window.live, window.newest_weights, window.background, window.settings, window
+        window.document, window.live, window.newest_weights, window.background, window.engine, window.settings, window
     )
 
 

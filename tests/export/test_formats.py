@@ -13,7 +13,8 @@ from app import cli
 from app.export import formats, onnx_extra
 from app.export.certify import clean_process
 from app.export.certify.clean_process import Stopped
-from app.export.formats import FormatError, Kind, write_format
+from app.export.format_result import FormatError, Kind
+from app.export.formats import write_format
 from app.export.weights import StateDict
 from app.source.compiled import make_module
 from app.source.generated import InputSpec, Source

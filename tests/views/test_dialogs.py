@@ -15,7 +15,8 @@ from pytestqt.qtbot import QtBot
 from app import __version__
 from app.data.downloads.download import DownloadCancelled, DownloadError
 from app.data.sources import MNIST
-from app.views.export.export_dialog import ExportChoice, ExportDialog, folder_problem
+from app.engine.requests.export import ExportChoice
+from app.views.export.export_dialog import ExportDialog, folder_problem
 from app.views.training.form.download_dialog import DownloadDialog
 from app.views.ui.dialogs.about import AboutDialog, versions
 from app.views.ui.dialogs.message import Answer, ErrorDialog, QuestionDialog, running_dialog, show_error, unsaved_dialog

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from app.engine.requests.capture import NewestWeights, WeightsChoice, WeightsFile
 from app.export.errors import WeightsError
-from app.export.weights_choice import ExportWeights, weights_to_export
-from app.runs.newest import newest_of, weights_in
+from app.export.weights_choice import ExportWeights, untrained_words, weights_to_export
+from app.runs.newest import newest_checkpoint, newest_of, weights_in
 from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util import tensor_files
@@ -29,3 +29,11 @@ def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
         return ExportWeights(weights_in(path) if weights.is_checkpoint else tensor_files.load(path), weights.words)
     except tensor_files.UnreadableTensors as error:
         raise WeightsError(str(error)) from error
+
+
+def words_of(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> str:
+    """Return which weights these are, in words that follow "weights". Raises StartError, OSError."""
+    if isinstance(weights, WeightsFile):
+        return weights.words
+    found = newest_checkpoint(Path(weights.folder), source) if isinstance(weights, NewestWeights) else None
+    return found[1] if found is not None else untrained_words(seed, start)

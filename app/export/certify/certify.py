@@ -218,7 +218,7 @@ def _facts(source: Source, state_dict: StateDict, seed: int) -> dict[str, Any]:
         "class": source.class_name,
         "seed": seed,
         "tensors": len(state_dict),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "threads": torch.get_num_threads(),

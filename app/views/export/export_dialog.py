@@ -3,57 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
+from app.engine.requests.export import NAMES, ExportChoice
 from app.export.onnx_extra import onnx_missing
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import label, set_property
 
-
-@dataclass(frozen=True)
-class ExportChoice:
-    """Which files go into `folder`."""
-
-    folder: Path
-    code: bool = True
-    safetensors: bool = True
-    pt: bool = False
-    script: bool = True
-    pt2: bool = False
-    onnx: bool = False
-    certify: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The files that will be written."""
-        wanted = (self.code, self.safetensors, self.pt, self.script, self.pt2, self.onnx, self.certify)
-        return tuple(name for name, want in zip(NAMES.values(), wanted, strict=True) if want)
-
-    @property
-    def proves(self) -> bool:
-        """Whether something is made that takes its time, and is compared."""
-        return self.pt2 or self.onnx or self.certify
-
-    @property
-    def takes_weights(self) -> bool:
-        return self.safetensors or self.pt or self.proves
-
-
-NAMES = {
-    "code": "model.py",
-    "safetensors": "weights.safetensors",
-    "pt": "weights.pt",
-    "script": "train.py",
-    "pt2": "model.pt2",
-    "onnx": "model.onnx",
-    "certify": "model.certificate.json",
-}
 _WORDS = {
     "code": "The class Net(nn.Module); it depends on torch only.",
     "safetensors": "The state_dict in a format that holds tensors only.",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QVBoxLayout, QWidget
 
-from app.views.export.proofs import Proofs, ToProve, prove
+from app.engine.requests.export import Proofs, Prove, ToProve
+from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.progress import WorkingDialog
 from app.views.ui.widgets.painting import Glyph, label, set_property
@@ -26,7 +25,7 @@ class ProofsDialog(WorkingDialog):
 
     proved = Signal(object)
 
-    def __init__(self, wanted: ToProve, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService, wanted: ToProve, parent: QWidget | None = None) -> None:
         names = " and ".join(filter(None, (", ".join(wanted.names[:-1]), wanted.names[-1])))
         super().__init__(f"Making {names}", parent)
         self.setWindowTitle("Export")
@@ -48,7 +47,8 @@ class ProofsDialog(WorkingDialog):
         self.body.addStretch(1)
         self.stop_button = self.add_button("Cancel")
         self.stop_button.clicked.connect(self.reject)
-        self.begin(partial(prove, wanted))
+        self.finished.connect(lambda: engine.release(wanted.handle))
+        self.ask(engine, Prove(wanted.handle))
 
     def told(self, words: str) -> None:
         self.state.setText(words)

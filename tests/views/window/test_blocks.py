@@ -16,11 +16,11 @@ from PySide6.QtWidgets import QApplication, QMenu
 from app.builder.expressions import Expr
 from app.builder.graph import Graph, Node
 from app.builder.layout.arrange import arrange
+from app.engine.tasks.export import write_export
 from app.project import file, library
 from app.project.project import Project
 from app.views.blocks.block_menu import op_menu
 from app.views.canvas.gestures.gestures import DropOp
-from app.views.export.export_control import write_export
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from tests.support.builder_nets import net
@@ -214,10 +214,10 @@ def test_a_block_from_its_making_to_its_file(hand: Hand, tmp_path: Path) -> None
 
 
 def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) -> None:
+    from app.engine.requests.export import ExportChoice
     from app.preflight import preflight
     from app.source.compiled import load_class
     from app.source.generated import Source
-    from app.views.export.export_dialog import ExportChoice
 
     window = hand.window
     hand.make(*UNIT)
@@ -246,7 +246,7 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
 
     job = preflight.job(hand.project, window.live.analysis)
     choice = ExportChoice(tmp_path, code=True, script=False, safetensors=False, pt=False)
-    write_export(choice, job, None, hand.project)
+    write_export(choice, job, hand.project)
     text = (tmp_path / "model.py").read_text("utf-8")
     assert "class Residual(nn.Module):" in text
     assert load_class(Source(text))().state_dict().keys()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+from app.engine.client import Engine, Question, shared
+from app.engine.protocol import Handle
+from app.engine.requests.export import ToProve
+from app.engine.requests.measure import Measure
+from app.engine.tasks.export import Rest, prove
 from app.export import formats, onnx_extra
-from app.export.certify import clean_process
-from app.export.certify.clean_process import Stopped
 from app.source.compiled import make_module
+from app.views.engine_service import EngineService
 from app.views.export.export_dialog import ExportDialog
-from app.views.export.proofs import ToProve
 from app.views.export.proofs_dialog import ProofsDialog
 from app.views.main_window import MainWindow
 from tests.support.export_here import work_here
@@ -39,7 +43,7 @@ def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
 def chosen(window: MainWindow, folder: Path, *keys: str) -> ExportDialog:
     """The dialog with these boxes ticked alone."""
     window.export_control.ask()
-    (dialog,) = window.findChildren(ExportDialog)
+    (dialog,) = [one for one in window.findChildren(ExportDialog) if one.isVisible()]
     dialog.folder.setText(str(folder))
     for key, box in dialog.boxes.items():
         box.setChecked(key in keys)
@@ -50,45 +54,64 @@ def words_of(dialog: ProofsDialog) -> str:
     return "\n".join(part.text() for part in dialog.findChildren(QLabel))
 
 
-def test_an_export_is_certified_and_the_figures_are_shown(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work_here(monkeypatch)
-    dialog = chosen(window, tmp_path, "code", "safetensors", "pt2", "certify")
+def test_an_export_is_certified_and_the_figures_are_shown(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    dialog = chosen(window, tmp_path, "code", "safetensors", "certify")
+    qtbot.waitUntil(lambda: "initialised with seed" in dialog.weights.text(), timeout=60_000)
     with qtbot.waitSignal(window.export_control.proved, timeout=120_000):
         qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     (proofs,) = window.findChildren(ProofsDialog)
     assert not proofs.isModal()
     shown = words_of(proofs)
-    assert "The export matches this net" in shown and "model.pt2 takes batches of any size" in shown
+    assert "The export matches this net" in shown
     assert shown.count("0, bit for bit") == 5 and "model.certificate.json" in shown
     kept = json.loads((tmp_path / "model.certificate.json").read_text("utf-8"))
     assert kept["passed"] and set(kept["files"]) == {"model.py", "weights.safetensors"}
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "model.py", "weights.safetensors", "model.pt2", "model.certificate.json",
-    }  # fmt: skip
+    assert {path.name for path in tmp_path.iterdir()} == {"model.py", "weights.safetensors", "model.certificate.json"}
     qtbot.mouseClick(proofs.stop_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
+    held: list[int] = []
+    window.engine.ask("kept", Measure(), on_answer=lambda vitals: held.append(vitals.kept))
+    qtbot.waitUntil(lambda: held == [0], timeout=60_000)  # the weights are let go with the dialog
 
 
-def test_cancel_ends_what_goes_on(
-    qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def endless(_script: Path, _question: Any, _folder: Path, tell: Any, cancelled: Any, *_: object) -> None:
-        tell("Waiting for nothing")
-        while not cancelled():
-            time.sleep(0.01)
-        raise Stopped
-
-    monkeypatch.setattr(clean_process, "ask", endless)
+def test_cancel_ends_what_goes_on(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
     dialog = chosen(window, tmp_path, "code", "certify")
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)))
+    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=60_000)
     (proofs,) = window.findChildren(ProofsDialog)
-    qtbot.waitUntil(lambda: "Waiting for nothing" in proofs.state.text())
+    qtbot.waitUntil(lambda: not proofs.state.text().startswith("Starting"), timeout=60_000)
     proofs.close()  # as the button in its frame does: first it stops
     qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
+    pids: list[int] = []
+    window.engine.ask("alive", Measure(), on_answer=lambda vitals: pids.append(vitals.pid))
+    qtbot.waitUntil(lambda: bool(pids), timeout=60_000)
+    qtbot.waitUntil(lambda: not children(pids[0]), timeout=60_000)  # the clean process is ended
     assert [path.name for path in tmp_path.iterdir()] == ["model.py"]
+
+
+def test_an_engine_that_is_killed_while_it_proves_is_told_and_the_files_stay(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path
+) -> None:
+    dialog = chosen(window, tmp_path, "code", "safetensors", "certify")
+    qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=60_000)
+    (proofs,) = window.findChildren(ProofsDialog)
+    qtbot.waitUntil(lambda: not proofs.state.text().startswith("Starting"), timeout=60_000)
+    os.kill(shared().pid or 0, signal.SIGKILL)
+    qtbot.waitUntil(lambda: "SIGKILL" in proofs.state.text(), timeout=60_000)
+    assert proofs.heading.text() == "The export is not complete"
+    proofs.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"model.py", "weights.safetensors"}
+    dialog = chosen(window, tmp_path, "pt")
+    with qtbot.waitSignal(window.export_control.exported, timeout=60_000):
+        qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    assert (tmp_path / "weights.pt").is_file()
+
+
+def children(pid: int) -> list[str]:
+    """The processes that a process has started and that have not ended."""
+    tasks = Path(f"/proc/{pid}/task")
+    return [child for task in tasks.iterdir() for child in (task / "children").read_text().split()]
 
 
 def test_what_does_not_pass_is_told_with_its_place(
@@ -99,14 +122,33 @@ def test_what_does_not_pass_is_told_with_its_place(
     state = make_module(CONV_NET).state_dict()
     (tmp_path / "model.py").write_text(CONV_NET.text.replace("self.conv1(x)", "self.conv1(x).detach()"))
     monkeypatch.setattr(formats, "onnx_missing", lambda: "ONNX needs what is not there")
-    wanted = ToProve(CONV_NET, state, "trained", 0, onnx=tmp_path / "model.onnx", model=tmp_path / "model.py")
-    dialog = ProofsDialog(wanted)
+    wanted = Rest(CONV_NET, state, "trained", 0, onnx=tmp_path / "model.onnx", model=tmp_path / "model.py")
+    assert wanted.names == ("model.onnx", "the certificate")
+    service = EngineService(engine=AnswersHere(prove(wanted, lambda _words: None, lambda: False)))
+    dialog = ProofsDialog(service, ToProve(Handle(1, 1), wanted.names))
     qtbot.addWidget(dialog)
     with qtbot.waitSignal(dialog.proved, timeout=60_000):
         dialog.show()
     shown = words_of(dialog)
     assert "Some checks failed" in shown and "ONNX needs what is not there" in shown
     assert "conv1.bias has no gradient and should have one" in shown and "Do not rely on these files" in shown
+    service.close()
+
+
+class AnswersHere(Engine):
+    """Answers every request with one value."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def ask(self, request: Any, progress: Any = None) -> Question[Any]:
+        question: Question[Any] = Question(request, progress, lambda _said: None)
+        question.set_result(self._answer)
+        return question
+
+    def release(self, handle: Handle) -> None:
+        """Nothing is held."""
 
 
 def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(

@@ -10,6 +10,8 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from app.engine.protocol import Request
+from app.views.engine_service import EngineService, EngineWork
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.work import Cancelled, Tell, Work
 
@@ -23,7 +25,7 @@ class WorkingDialog(Dialog):
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(title, parent)
-        self._work: Work | None = None
+        self._work: Work | EngineWork | None = None
         self._began = 0.0
         self._timer = QTimer(self, interval=LOOK, timeout=self._look)
 
@@ -33,7 +35,14 @@ class WorkingDialog(Dialog):
 
     def begin(self, function: Callable[[Tell, Cancelled], Any]) -> None:
         """Run `function(tell, cancelled)` beside the window."""
-        self._work, self._began = Work(function), time.monotonic()
+        self._follow(Work(function))
+
+    def ask(self, engine: EngineService, request: Request[Any]) -> None:
+        """Have the engine answer a request whose progress is words."""
+        self._follow(EngineWork(engine, request))
+
+    def _follow(self, work: Work | EngineWork) -> None:
+        self._work, self._began = work, time.monotonic()
         self._work.ended.connect(self._work_ended, Qt.ConnectionType.QueuedConnection)
         self._look()
         self._work.start()

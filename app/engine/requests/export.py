@@ -1,0 +1,119 @@
+"""What is asked of an export: its files, then other formats and the certificate, of the very same weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from app.engine.protocol import Handle, Request
+from app.engine.requests.capture import WeightsChoice
+from app.export.certify.certificate import Certificate
+from app.export.format_result import Written
+from app.project.project import Project
+from app.source.generated import Source
+from app.training.config import StartWeights
+from app.training.job import Job
+
+
+@dataclass(frozen=True)
+class ExportChoice:
+    """Which files go into `folder`."""
+
+    folder: Path
+    code: bool = True
+    safetensors: bool = True
+    pt: bool = False
+    script: bool = True
+    pt2: bool = False
+    onnx: bool = False
+    certify: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files that will be written."""
+        wanted = (self.code, self.safetensors, self.pt, self.script, self.pt2, self.onnx, self.certify)
+        return tuple(name for name, want in zip(NAMES.values(), wanted, strict=True) if want)
+
+    @property
+    def proves(self) -> bool:
+        """Whether something is made that takes its time, and is compared."""
+        return self.pt2 or self.onnx or self.certify
+
+    @property
+    def takes_weights(self) -> bool:
+        return self.safetensors or self.pt or self.proves
+
+
+NAMES = {
+    "code": "model.py",
+    "safetensors": "weights.safetensors",
+    "pt": "weights.pt",
+    "script": "train.py",
+    "pt2": "model.pt2",
+    "onnx": "model.onnx",
+    "certify": "model.certificate.json",
+}
+
+
+@dataclass(frozen=True)
+class ToProve:
+    """What is yet to be made, by `names` in words: the handle holds the weights that were written."""
+
+    handle: Handle
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Where it lies, which files, in words which weights were taken, "" if none, and what is yet to be made."""
+
+    folder: Path
+    names: tuple[str, ...]
+    weights: str
+    to_prove: ToProve | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Export(Request[Exported]):
+    """Write what was chosen of the net of a project; files that were written before an error stay."""
+
+    lane: ClassVar[str] = "export"
+    choice: ExportChoice
+    job: Job
+    project: Project
+    weights: WeightsChoice
+
+
+@dataclass(frozen=True)
+class NameWeights(Request[str]):
+    """Which weights an export would write, in words that follow "weights"."""
+
+    lane: ClassVar[str] = "export"
+    source: Source
+    seed: int
+    start: StartWeights | None
+    weights: WeightsChoice
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """What was found. `refused` has a sentence for each file that could not be made."""
+
+    certificate: Certificate | None = None
+    path: Path | None = None
+    written: tuple[Written, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        fine = self.certificate is None or self.certificate.passed
+        return fine and not self.refused and all(one.passed for one in self.written)
+
+
+@dataclass(frozen=True)
+class Prove(Request[Proofs]):
+    """Write the other formats, run them, and certify the code. Progress is words."""
+
+    lane: ClassVar[str] = "proofs"
+    handle: Handle

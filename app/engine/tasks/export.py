@@ -1,0 +1,148 @@
+"""Write an export and prove it: see `app.engine.requests.export`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.engine.requests.capture import InitialWeights, WeightsChoice
+from app.engine.requests.export import Export, ExportChoice, Exported, NameWeights, Proofs, Prove, ToProve
+from app.engine.server import Context, handles
+from app.engine.tasks.chosen_weights import chosen, words_of
+from app.export.certify.certify import certify_export
+from app.export.certify.clean_process import Cancelled, Tell
+from app.export.format_result import FormatError, Kind
+from app.export.formats import write_format
+from app.export.layers import write_model
+from app.export.script.script import training_script, write_start
+from app.export.weights import save_pt, save_safetensors, write_text
+from app.export.weights_choice import ExportWeights
+from app.project import drawing_digest
+from app.training.setup.weights_header import StartError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from app.export.imported import Imported
+    from app.project.project import Project
+    from app.source.generated import Source
+    from app.training.job import Job
+
+
+@handles(NameWeights)
+def name_weights(request: NameWeights, _context: Context) -> str:
+    """Raises OSError."""
+    try:
+        return words_of(request.weights, request.source, request.seed, request.start)
+    except StartError as error:
+        return f"cannot be written: {error}"
+
+
+@handles(Export)
+def export(request: Export, context: Context) -> Exported:
+    """Raises OSError, WeightsError, StartError."""
+    done, rest = write_export(request.choice, request.job, request.project, request.weights)
+    if rest is None or context.cancelled():
+        return done
+    return Exported(done.folder, done.names, done.weights, ToProve(context.keep(rest), rest.names))
+
+
+@handles(Prove)
+def prove_export(request: Prove, context: Context) -> Proofs:
+    """Raises Stopped, OSError, WeightsError."""
+    return prove(context.kept(request.handle), context.progress, context.cancelled)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is made of a net after its files are written; a path is None for what is not wanted.
+
+    `model` and `weights` are the files that a certificate is about; without `weights` a copy of `state` is looked at.
+    """
+
+    source: Source
+    state: Mapping[str, Tensor]
+    words: str
+    seed: int
+    pt2: Path | None = None
+    onnx: Path | None = None
+    model: Path | None = None
+    weights: Path | None = None
+    imported: Imported | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is wanted, in words."""
+        files = [path.name for path in (self.pt2, self.onnx) if path is not None]
+        return (*files, "the certificate") if self.model is not None else tuple(files)
+
+
+def write_export(
+    choice: ExportChoice, job: Job, project: Project, weights: WeightsChoice | None = None
+) -> tuple[Exported, Rest | None]:
+    """Write what was chosen of the net of a project, and return what is yet to be made of it.
+
+    Raises OSError, StartError or WeightsError; files that were written before stay.
+    """
+    choice.folder.mkdir(parents=True, exist_ok=True)
+    code, names, found = [], [], None
+    if choice.takes_weights:  # first: they cannot be made again
+        training = job.training
+        found = chosen(weights or InitialWeights(), job.source, training.seed, training.start)
+        for wanted, name, save in (
+            (choice.safetensors, "weights.safetensors", save_safetensors),
+            (choice.pt, "weights.pt", save_pt),
+        ):
+            if wanted:
+                save(found.state_dict, choice.folder / name)
+                names.append(name)
+    if choice.code:
+        written = write_model(job.source, choice.folder / "model.py", [choice.folder / "train.py"])
+        code += [path.name for path in written]
+    if choice.script:
+        write_text(choice.folder / "train.py", training_script(job))
+        code += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
+    done = Exported(choice.folder, (*code, *names), found.words if found is not None else "")
+    return done, _rest(choice, job, found, project) if found is not None and choice.proves else None
+
+
+def _rest(choice: ExportChoice, job: Job, found: ExportWeights, project: Project) -> Rest:
+    """The rest of an export, of the very weights that were written: a run under way has others by then."""
+    folder = choice.folder
+    weights = folder / "weights.safetensors" if choice.safetensors else folder / "weights.pt" if choice.pt else None
+    return Rest(
+        job.source,
+        found.state_dict,
+        found.words,
+        job.training.seed,
+        pt2=folder / "model.pt2" if choice.pt2 else None,
+        onnx=folder / "model.onnx" if choice.onnx else None,
+        model=folder / "model.py" if choice.certify else None,
+        weights=weights,
+        imported=drawing_digest.imported(project, job.source),
+    )
+
+
+def prove(wanted: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
+    """Write and compare what is wanted. Raises Stopped, OSError, WeightsError."""
+    files: list[tuple[Kind, Path | None]] = [("PT2", wanted.pt2), ("ONNX", wanted.onnx)]
+    written, refused = [], []
+    for kind, path in files:
+        if path is not None:
+            try:
+                written.append(
+                    write_format(
+                        wanted.source, wanted.state, path, kind, seed=wanted.seed, tell=tell, cancelled=cancelled
+                    )
+                )
+            except FormatError as error:
+                refused.append(str(error))
+    certificate, where = None, None
+    if wanted.model is not None:
+        certificate, where = certify_export(
+            wanted.source, wanted.state, wanted.model, wanted.weights, about=wanted.words, seed=wanted.seed,
+            imported=wanted.imported, tell=tell, cancelled=cancelled,
+        )  # fmt: skip
+    return Proofs(certificate, where, tuple(written), tuple(refused))
