@@ -29,7 +29,7 @@ from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
 from app.engine import import_process
 from app.engine.import_process import Question
-from app.engine.tasks.import_model import ModelInput, ModelSource
+from app.engine.requests.import_model import ModelInput, ModelSource
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import Files, certify
 from app.export.imported import Imported

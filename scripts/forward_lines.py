@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from app.builder.analysis import analyse
 from app.engine import import_process
 from app.engine.import_process import Question
-from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
 from app.project import custom_layers
 from app.project import file as project_file
 from app.source.compiled import make_module

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from app.engine import import_process
-from app.engine.tasks import import_model
+from app.engine.requests import import_model
 from app.project import file as project_file
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row

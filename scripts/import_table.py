@@ -19,7 +19,7 @@ import torch
 
 from app.engine import import_process
 from app.engine.import_process import Question
-from app.engine.tasks import import_model
+from app.engine.requests import import_model
 from app.project import file
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row

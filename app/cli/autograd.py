@@ -114,7 +114,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     from app.autograd.snippets.snippet import Limits, Snippet
     from app.cli import autograd_project
     from app.engine import snippet_process
-    from app.engine.tasks import import_model
+    from app.engine.requests import import_model
 
     autograd_project.refuse_options(options)
     if (options.findings or options.gradcheck is not None) and not function:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app.engine import child_process, pool
+from app.engine.requests.import_model import CHECKING, ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.engine.tasks import import_model
-from app.engine.tasks.import_model import CHECKING, ImportFailed, Late, ModelInput, ModelSource, WrongWords
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project

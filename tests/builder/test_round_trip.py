@@ -16,7 +16,8 @@ from torch import nn
 
 from app.builder.blocks import Block
 from app.builder.graph import Node
-from app.engine.tasks.import_model import ImportFailed, ModelInput, project_of
+from app.engine.requests.import_model import ImportFailed, ModelInput
+from app.engine.tasks.import_model import project_of
 from app.project import file
 from app.project.project import Project
 from app.source.compiled import make_module

@@ -14,7 +14,8 @@ from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.cli import run
 from app.engine.import_process import Question, import_file
-from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource, project_of
+from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.tasks.import_model import project_of
 from app.export.errors import WeightsError
 from app.project.file import read
 from app.project.project import Project

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from app.builder.importer.tracing import grad_regions, refused_calls
 from app.engine import import_process
 from app.engine.import_process import Question
+from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
 from app.engine.tasks import import_model
-from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource
 from app.engine.tasks.import_pipeline import Wish, imported
 from app.engine.tasks.parity import held, resources
 from app.engine.tasks.parity.check import Check, Found

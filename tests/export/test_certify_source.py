@@ -12,7 +12,7 @@ from app import cli
 from app.builder.analysis import analyse
 from app.engine import import_process
 from app.engine.import_process import Question
-from app.engine.tasks.import_model import ModelInput, ModelSource
+from app.engine.requests.import_model import ModelInput, ModelSource
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import certify_export
 from app.project import custom_layers, drawing_digest

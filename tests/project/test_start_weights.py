@@ -19,7 +19,8 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import head as head_edits
 from app.builder.edits.head import HeadError
-from app.engine.tasks.import_model import ModelInput, project_of
+from app.engine.requests.import_model import ModelInput
+from app.engine.tasks.import_model import project_of
 from app.export.script.script import training_script, write_start
 from app.export.weights_choice import weights_to_export
 from app.preflight import preflight

@@ -15,9 +15,9 @@ from torch import nn
 from app.data.config import DataConfig
 from app.data.own_files.survey import SURVEYS
 from app.data.sources import DataError, look
+from app.engine.requests.import_model import ImportFailed
 from app.engine.run_process import loaded
 from app.engine.tasks import import_model
-from app.engine.tasks.import_model import ImportFailed
 from app.export.errors import WeightsError
 from app.export.weights import load_weights
 from app.main import main

@@ -5,16 +5,13 @@ A person's own file runs only in a child process (`import_child`), with a time l
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib.util
 import inspect
-import json
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -22,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
+from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource, names_in
 from app.project.project import Project
 from app.util import tensor_files
 
@@ -30,111 +28,10 @@ if TYPE_CHECKING:
 
     from app.builder.importer.lowering.opaque import OwnClasses
 
-_INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
 # What torchvision's pictures and clips are, where no weights say it.
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
-CHECKING = "Checking against the model"  # how the words on a comparison with the live model begin
-UNCHECKED = "The drawing was not checked against the model."  # while, or since, the comparison has not ended
 _NO_STATISTICS = "Expected more than 1 value per channel when training"  # of one sample; of two there are
 BACKBONE = "backbone"  # what computes with tensors in a model that detects
-
-
-class ImportFailed(ValueError):
-    """A model that cannot be imported; the text says why and what to do."""
-
-
-class WrongWords(ImportFailed):
-    """What was asked for cannot be meant: no source, no input, no such file."""
-
-
-class Late(ImportFailed):
-    """It took longer than it may."""
-
-
-@dataclass(frozen=True)
-class ModelInput:
-    """An example of one argument of `forward`: its shape with the batch first, and its dtype."""
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """Where a model comes from. `file` is empty for one of torchvision's; `call` says that `name` is a function."""
-
-    file: str
-    name: str
-    call: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.file or 'torchvision'}:{self.name}{'()' if self.call else ''}"
-
-
-def parse_source(text: str) -> ModelSource:
-    """`torchvision:resnet18`, a part of it as `torchvision:resnet18.layer1`, `file.py:Class` or `file.py:make_model()`.
-    Raises ImportFailed.
-
-    >>> str(parse_source("nets/mine.py:make()")), parse_source("torchvision:resnet18.layer1").name
-    ('nets/mine.py:make()', 'resnet18.layer1')
-    """
-    file, colon, name = text.rpartition(":")
-    call = name.endswith("()")
-    name = name.removesuffix("()")
-    whole, *parts = name.split(".") if file == "torchvision" else [name]
-    if not colon or not whole.isidentifier() or not all(part.replace("_", "a").isalnum() for part in parts):
-        raise WrongWords(f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()")
-    if file == "torchvision":
-        return ModelSource("", name)
-    if not file.endswith(".py"):
-        raise WrongWords(f"{file} is neither torchvision nor a Python file")
-    return ModelSource(file, name, call)
-
-
-def parse_input(text: str) -> ModelInput:
-    """`1x3x32x32`, or `1x16:int64`. Raises ImportFailed.
-
-    >>> parse_input("1x3x32x32"), parse_input("2x16:int64").dtype
-    (ModelInput(shape=(1, 3, 32, 32), dtype='float32'), 'int64')
-    """
-    found = _INPUT.fullmatch(text.strip().replace("×", "x"))
-    if not found:
-        raise WrongWords(f"{text!r} is no input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64")
-    from app.builder.literals import DTYPES
-
-    dtype = found["dtype"] or "float32"
-    sizes = tuple(map(int, found["sizes"].split("x")))
-    if 0 in sizes:
-        raise WrongWords(f"{text!r} has a size of 0; an empty tensor shows nothing of a net: give 1 or more")
-    if dtype not in DTYPES or not all(0 < size <= 2**31 for size in sizes):
-        raise WrongWords(f"{text!r} has a size or a dtype that no tensor has")
-    return ModelInput(sizes, dtype)
-
-
-def parse_arguments(text: str) -> dict[str, Any]:
-    """The arguments of a constructor as JSON: `{"num_classes": 10}`. Raises ImportFailed."""
-    try:
-        found = json.loads(text or "{}")
-    except ValueError as error:
-        raise WrongWords(f"the arguments are no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise WrongWords('the arguments are an object, such as {"num_classes": 10}')
-    return found
-
-
-def names_in(text: str) -> tuple[str, ...]:
-    """What a file offers: its classes, and its functions that want no argument, read off its text; nothing runs."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        raise ImportFailed(f"the file is no Python: {error}") from error
-    found = []
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            found.append(node.name)
-        elif isinstance(node, ast.FunctionDef) and len(node.args.args) == len(node.args.defaults):
-            found.append(f"{node.name}()")
-    return tuple(found)
 
 
 # --- Models
@@ -386,8 +283,3 @@ def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -
         if not found.errors and (place is None or "N" in str(found.output_type())):  # a batch comes out again
             return other
     return project
-
-
-def remarks(project: Project) -> tuple[str, ...]:
-    """What the notes of an imported project say of parts that were not followed call by call, a sentence each."""
-    return tuple(project.notes.splitlines()[1:])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
+from app.engine.requests.import_model import UNCHECKED, ImportFailed, ModelInput
 from app.engine.tasks import import_model, model_inits
-from app.engine.tasks.import_model import UNCHECKED, ImportFailed, ModelInput
 from app.engine.tasks.model_inits import Inits
 from app.export.certify import against_source
 from app.export.certify.against_source import Probe

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, QTimer
 
-from app.engine.tasks.import_model import UNCHECKED, remarks
+from app.engine.requests.import_model import UNCHECKED, remarks
 from app.project.project import Project
 from app.views.importing.importing import Drawn, ImportRequest
 from app.views.ui.background import Failure

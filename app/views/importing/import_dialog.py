@@ -11,8 +11,8 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.engine.import_process import Known, listed_models
+from app.engine.requests.import_model import UNCHECKED, remarks
 from app.engine.tasks.import_advice import cure_of
-from app.engine.tasks.import_model import UNCHECKED, remarks
 from app.engine.tasks.model_inits import LOSES
 from app.project.project import Project
 from app.source.layer_files import allowed

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from app.builder.catalog.custom import CustomFile, module_name, read_text
 from app.engine.import_process import Known
-from app.engine.tasks.import_model import ImportFailed, ModelSource, names_in, parse_arguments, parse_input
+from app.engine.requests.import_model import ImportFailed, ModelSource, names_in, parse_arguments, parse_input
 from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.builder.catalog.custom import read_text
 from app.engine.import_process import Child, Question, check_file
-from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
 from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files

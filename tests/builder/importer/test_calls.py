@@ -15,7 +15,8 @@ from app.builder.catalog.catalog import catalog
 from app.builder.catalog.introspect import find
 from app.builder.expressions import Expr
 from app.builder.params import ParamError, format_param, parse_expression, parse_param
-from app.engine.tasks.import_model import ImportFailed, ModelInput, project_of
+from app.engine.requests.import_model import ImportFailed, ModelInput
+from app.engine.tasks.import_model import project_of
 from app.project import file
 from app.source.compiled import make_module
 

@@ -10,7 +10,8 @@ from torch import nn
 
 from app.builder.codegen import tensor_literals
 from app.builder.importer.lowering.constants import LONGEST
-from app.engine.tasks.import_model import ImportFailed, ModelInput, project_of
+from app.engine.requests.import_model import ImportFailed, ModelInput
+from app.engine.tasks.import_model import project_of
 from tests.builder.importer.test_models import code_of, drawn, same
 
 

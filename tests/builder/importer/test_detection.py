@@ -7,7 +7,8 @@ import torch
 
 from app.builder.analysis import analyse
 from app.engine import import_process
-from app.engine.tasks.import_model import ImportFailed, ModelInput, make_torchvision, parse_source, project_of
+from app.engine.requests.import_model import ImportFailed, ModelInput, parse_source
+from app.engine.tasks.import_model import make_torchvision, project_of
 from app.project import custom_layers
 from app.source.compiled import make_module
 

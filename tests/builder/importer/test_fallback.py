@@ -13,8 +13,10 @@ from torch import nn
 from app.builder.analysis import analyse
 from app.cli import run
 from app.engine import import_process
+from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
-from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource, project_of
+from app.engine.tasks.import_model import project_of
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
@@ -132,7 +134,7 @@ class Net(nn.Module):
     project = same(own, text, "Net", IN, arguments={"width": 5})
     assert ops(project) == ["nn.Linear", "F.relu", "custom.nets:Gate", "custom.nets:Gate"]
     assert project.layer_files == (str(own),)
-    remarks = import_model.remarks(project)
+    remarks = remarks_of(project)
     assert len(remarks) == 2 and remarks[0].startswith("gates.0 (Gate) is one node, run by its own code: ")
     assert "depends on the values of the data" in remarks[1]
     text = code_of(project).text
@@ -189,7 +191,7 @@ class Net(nn.Module):
         return self.head(self.stages(x))
 """
     project = same(own, text, "Net", IN)
-    told = import_model.remarks(project)
+    told = remarks_of(project)
     assert len(told) == 2 and told[0].startswith("stages.0 (Stage) is one node")
 
 

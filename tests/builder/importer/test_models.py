@@ -15,8 +15,8 @@ from torch import nn
 from app.builder.analysis import analyse
 from app.cli import run
 from app.engine.import_process import Question, import_file
-from app.engine.tasks import import_model
-from app.engine.tasks.import_model import ImportFailed, ModelInput, project_of
+from app.engine.requests.import_model import ImportFailed, ModelInput, parse_input, parse_source
+from app.engine.tasks.import_model import project_of
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
@@ -325,13 +325,13 @@ def test_any_row_of_layers_comes_back(kinds: list[str], chance) -> None:
 @pytest.mark.parametrize("text", ["resnet18", "a.txt:Net", "torchvision:", "torchvision:a b", ":", "x.py:f(1)"])
 def test_a_source_that_is_none_says_how_one_is_written(text: str) -> None:
     with pytest.raises(ImportFailed):
-        import_model.parse_source(text)
+        parse_source(text)
 
 
 @pytest.mark.parametrize("text", ["", "3x", "0x3", "1x3:float", "axb", "1x3:int64:int64", "9" * 20])
 def test_an_input_that_is_none_says_how_one_is_written(text: str) -> None:
     with pytest.raises(ImportFailed):
-        import_model.parse_input(text)
+        parse_input(text)
 
 
 FILE = """
@@ -386,7 +386,7 @@ def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(own_file: Path,
     [("wrong()", "no nn.Module"), ("missing", "it has Mine, make(), hang(), wrong()"), ("Mine", "say what")],
 )
 def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str, words: str) -> None:
-    source = import_model.parse_source(f"{own_file}:{name}")
+    source = parse_source(f"{own_file}:{name}")
     inputs = () if name == "Mine" else (ModelInput((1, 3)),)
     with pytest.raises(ImportFailed) as told:
         import_file(Question(source, {}, inputs), own_file.parent)
@@ -394,7 +394,7 @@ def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str,
 
 
 def test_a_file_that_never_ends_is_stopped(own_file: Path) -> None:
-    source = import_model.parse_source(f"{own_file}:hang()")
+    source = parse_source(f"{own_file}:hang()")
     with pytest.raises(ImportFailed, match="was stopped"):
         import_file(Question(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=8)
 

@@ -17,8 +17,10 @@ from torch import nn
 
 from app.builder.analysis import analyse
 from app.engine import import_process
+from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
-from app.engine.tasks.import_model import ImportFailed, ModelInput, ModelSource, project_of
+from app.engine.tasks.import_model import project_of
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
@@ -142,7 +144,7 @@ def report(file: Path, name: str, batches: tuple[int, ...] = (3, 5)) -> tuple[st
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = differing(net_of(project, state), lambda: with_state(made(file, name), state), batches)
-    return "kept" if kept else "drawn", found, import_model.remarks(project)
+    return "kept" if kept else "drawn", found, remarks_of(project)
 
 
 # By the net: what its import says of the part that is a node of its own code.

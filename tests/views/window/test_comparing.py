@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QPushButton
 
-from app.engine.tasks.import_model import UNCHECKED
+from app.engine.requests.import_model import UNCHECKED
 from app.util.frozen import FrozenMap
 from app.views.importing.comparison_control import OPEN, STOP, ComparingControl
 from app.views.importing.import_dialog import ImportDialog

@@ -21,7 +21,8 @@ from PySide6.QtWidgets import QLabel
 from torch import nn
 
 from app.engine.import_process import Question, import_file
-from app.engine.tasks.import_model import ModelInput, ModelSource, make_torchvision, project_of
+from app.engine.requests.import_model import ModelInput, ModelSource
+from app.engine.tasks.import_model import make_torchvision, project_of
 from app.export.weights import load_weights
 from app.source import layer_files
 from app.source.compiled import make_module
@@ -315,7 +316,7 @@ def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> 
 _PARENT = """
 import sys
 from app.engine.import_process import Child, Question
-from app.engine.tasks.import_model import ModelInput, ModelSource
+from app.engine.requests.import_model import ModelInput, ModelSource
 from pathlib import Path
 from threading import Thread
 

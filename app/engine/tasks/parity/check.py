@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from app.engine.tasks.import_model import CHECKING
+from app.engine.requests.import_model import CHECKING
 from app.engine.tasks.parity.differences import ALLOWED, ALLOWED_ELSE, CALL, Difference, in_what_was_seen, standing
 from app.engine.tasks.parity.draws import SameDraws
 from app.engine.tasks.parity.inputs import Inputs, Shapes

@@ -12,7 +12,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.importer.fallback_report import inside, parent
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.results import Analysis
-from app.engine.tasks.import_model import ImportFailed, ModelInput
+from app.engine.requests.import_model import ImportFailed, ModelInput
 from app.engine.tasks.parity.check import Check, Found
 from app.engine.tasks.parity.differences import CALL, Difference
 from app.engine.tasks.parity.initial import fill_value

@@ -20,7 +20,8 @@ from app.builder.importer.building import import_module
 from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.tracing.frames import TraceError
-from app.engine.tasks.import_model import CHECKING, blank
+from app.engine.requests.import_model import CHECKING
+from app.engine.tasks.import_model import blank
 from app.engine.tasks.parity.check import SEED, Check, Found, precision
 from app.engine.tasks.parity.inputs import GivenInputs
 from app.engine.tasks.parity.subject import Subject, detached_copy
