@@ -50,7 +50,6 @@ ARROWS = {
     "telemetry": "",
     "autograd": "telemetry.histogram telemetry.histogram_of",  # how values are spread is counted in one place
     "autograd.pictures": "diagram",
-    "autograd.diagnostics.results": "diagram",  # how bytes are written
     "builder": "",
     "builder.diagram": "diagram",
     "graphviz_export": "diagram",

@@ -11,6 +11,7 @@ from app.builder.graph import Node
 from app.builder.literals import AUTO, DType, index_code
 from app.builder.params import format_param
 from app.builder.wired_params import with_parts
+from app.util.formatting import shape_text
 
 FROM_WIRE = "←"
 
@@ -129,7 +130,7 @@ def _own_value(spec: OpSpec, values: Mapping[str, Any]) -> str:
     while isinstance(value, tuple):
         sizes.append(str(len(value)))
         value = value[0] if value else None
-    return "×".join(sizes)
+    return shape_text(sizes)
 
 
 def _typed(spec: OpSpec, param: Param, value: Any) -> str:
@@ -150,7 +151,7 @@ def _typed(spec: OpSpec, param: Param, value: Any) -> str:
 
 def _times(value: Any) -> str:
     if isinstance(value, tuple):
-        return "×".join(_number(item) for item in value)
+        return shape_text(_number(item) for item in value)
     return _number(value)
 
 

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from app.util.formatting import shape_text
+
 # Every call runs with both batch sizes; what differs between them depends on N. Both are primes that no layer has as a
 # size, so that the batch is not taken for channels, nor a batch of one size for one of any.
 BATCHES = (1009, 2017)
@@ -53,7 +55,7 @@ class TensorType:
     strides: tuple[Size, ...] | None = None
 
     def __str__(self) -> str:
-        return "×".join(map(str, self.shape)) or "scalar"
+        return shape_text(self.shape, "scalar")
 
     @property
     def tuple_text(self) -> str:

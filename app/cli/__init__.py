@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from app import __version__
 from app.cli import failures, streams
 from app.util import regular_files
+from app.util.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -362,15 +363,6 @@ def _sentence(problem: Problem, project: Project) -> str:
     name = _name(problem, project)
     message = problem.message if problem.message.startswith(name) else f"{name}: {problem.message}"
     return printable(f"{message}. {problem.reason}".replace("..", ".").strip())
-
-
-def counted(count: int, what: str) -> str:
-    """Format a count with its noun.
-
-    >>> counted(1, "node"), counted(1200, "error")
-    ('1 node', '1,200 errors')
-    """
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def printable(text: str) -> str:

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.util.formatting import shape_text
+
 if TYPE_CHECKING:
     from app.training.job import Job
 
@@ -54,9 +56,9 @@ def run(options: argparse.Namespace) -> int:
 def _try(job: Job, as_json: bool, whole: bool) -> int:
     from app import cli
     from app.cli import failures
-    from app.diagram.diagram import bytes_text
     from app.training.events import Failed
     from app.training.trials.dry_run import dry_run
+    from app.util.formatting import bytes_text
 
     tried = dry_run(job)
     if isinstance(tried, Failed):
@@ -66,7 +68,7 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
         return 0
     first, second = tried.seconds
     print(f"device: {tried.device}" + (f" ({tried.note})" if tried.note else ""))
-    print(f"batch: {'×'.join(map(str, (tried.batch_size, *tried.input_shape)))}")
+    print(f"batch: {shape_text((tried.batch_size, *tried.input_shape))}")
     print(f"step: {1000 * second:.3g} ms, the first {1000 * first:.3g} ms")
     print(f"validation batch: {1000 * tried.validation_seconds:.3g} ms")
     print(f"loss on synthetic data: {', '.join(f'{loss:.4g}' for loss in tried.losses)}")

@@ -5,19 +5,20 @@ from __future__ import annotations
 from app.data.config import DataConfig
 from app.data.sample_counts import held_out
 from app.data.spec import TOKENS, VALUES, Preview, SourceSpec
+from app.util.formatting import counted, shape_text
 
 NAMED = 12
 
 
 def facts(spec: SourceSpec, config: DataConfig) -> str:
     """Describe sample count, shape and splits."""
-    shape = "×".join(map(str, spec.shape)) or "one number"
+    shape = shape_text(spec.shape, "one number")
     what = f"{len(spec.classes)} classes"
     if spec.task == VALUES:
         count = 1
         for side in spec.label_shape:
             count *= side
-        what = f"{count:,} value{'s' * (count > 1)} to predict"
+        what = f"{counted(count, 'value')} to predict"
     elif spec.task == TOKENS:
         what = f"{len(spec.classes)} different tokens, one to predict at each position"
     said = f"{spec.count:,} samples of {shape} {spec.dtype}, {what}."
@@ -65,7 +66,7 @@ def bad(spec: SourceSpec, policy: str) -> str:
 
 def batch(preview: Preview) -> str:
     """Describe shape, dtype and range of a batch's inputs and labels."""
-    shape, labels = "×".join(map(str, preview.shape)), "×".join(map(str, preview.label_shape))
+    shape, labels = shape_text(preview.shape), shape_text(preview.label_shape)
     seen = " Above: before the transforms." if preview.before else ""
     return (
         f"A batch: inputs {shape} {preview.dtype}, from {preview.low:.4g} to {preview.high:.4g}; "

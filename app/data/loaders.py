@@ -39,6 +39,7 @@ from app.data.splits import split_in_order, standardised, stratified_split
 from app.data.targets import Targets, first
 from app.data.transforms import readying
 from app.util import regular_files
+from app.util.formatting import counted, plural
 from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
 
@@ -66,7 +67,7 @@ def bad_words(spec: SourceSpec) -> str:
     """Describe unreadable samples in one sentence."""
     first = "; ".join(spec.bad[:3])
     more = f" and {len(spec.bad) - 3:,} more" if len(spec.bad) > 3 else ""
-    return f"{len(spec.bad):,} sample{'s' * (len(spec.bad) > 1)} of {spec.label} cannot be read: {first}{more}."
+    return f"{counted(len(spec.bad), 'sample')} of {spec.label} cannot be read: {first}{more}."
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     """What there is to compare with, if that is several things."""
     words = [
         f"{one.name} ({len(one.classes)} classes)" if one.task != VALUES else f"{one.name} ({prod(one.label_shape)} "
-        f"value{'s' * (prod(one.label_shape) != 1)})"
+        f"{plural(prod(one.label_shape), 'value')})"
         for one in targets
     ]
     return (f"Targets: {', '.join(words)}.",) if words else ()

@@ -106,31 +106,3 @@ def _check_nesting(groups: tuple[Group, ...]) -> None:
                 raise BadDrawing(f"the group {group.id} stands in itself")
             seen.add(above)
             above = parents[above]
-
-
-def bytes_text(count: int) -> str:
-    """Memory as a person reads it, in binary units with three figures.
-
-    >>> bytes_text(160), bytes_text(2048), bytes_text(5_536_482), bytes_text(3 << 30)
-    ('160 B', '2.00 KiB', '5.28 MiB', '3.00 GiB')
-    >>> bytes_text(196 * 1024), bytes_text(1023 * 1024), bytes_text(1048575)
-    ('196 KiB', '1023 KiB', '1.00 MiB')
-    """
-    if count < 1024:
-        return f"{count} B"
-    value = float(count)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-        if round(value, digits) < 1024 or unit == "TiB":
-            return f"{value:.{digits}f} {unit}"
-    raise AssertionError("unreachable")
-
-
-def shape_text(shape: tuple[int, ...]) -> str:
-    """A tensor's shape with real multiplication signs.
-
-    >>> shape_text((64, 32, 3, 3)), shape_text(())
-    ('64×32×3×3', 'scalar')
-    """
-    return "×".join(map(str, shape)) or "scalar"

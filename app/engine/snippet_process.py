@@ -21,8 +21,8 @@ import msgspec
 
 from app.autograd.codec import packed, unpacked
 from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
-from app.diagram.diagram import bytes_text
 from app.engine import child_process, pool
+from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 
 START = 120.0  # seconds that torch may take to load

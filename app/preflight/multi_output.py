@@ -19,6 +19,7 @@ from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT, Choice, OutputLoss
 from app.training.setup import class_weights
+from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _against(project: Project, row: OutputLoss, output: Output, target: TargetIn
     enough = more and len(have) == 1 and isinstance(have[0], int) and have[0] >= shape[0]
     if have == shape or enough:
         return []
-    given = "×".join(map(str, ("N", *shape)))
+    given = shape_text(("N", *shape))
     reason = f"Its loss compares it with {target_label(target.name)} and expects {given}."
     cures = class_cures(project.graph, output.node.id, output.type, shape) if target.name != INPUT else ()
     return [Problem("error", output.node.id, f"{output.name} is {output.type}", reason, cures=cures)]

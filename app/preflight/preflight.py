@@ -28,6 +28,7 @@ from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
 from app.training.config import Choice
 from app.training.job import Job, JobError, check_data
 from app.training.setup import class_weights
+from app.util.formatting import plural, shape_text
 
 UNREAD = "The data have not been read yet"
 FEW = 64  # nodes; whether a net is small is asked of no larger ones
@@ -86,8 +87,8 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
     if not source.is_read or not inputs:
         return None
-    gives = "×".join(map(str, ("N", *source.shape)))
-    labels = "×".join(map(str, ("N", *wanted_output(source))))
+    gives = shape_text(("N", *source.shape))
+    labels = shape_text(("N", *wanted_output(source)))
     what = {CLASSES: "one value per class", VALUES: "the values to predict", TOKENS: "one value per token"}
     wants = f"the loss expects {labels}: {what[source.task]}"
     if project.training.losses:
@@ -98,7 +99,7 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     given = ", ".join(f"{end.name} {end.type or '?'}" for end in ends) if len(ends) > 1 else ""
     return Fit(
         f"{gives} {source.dtype}, and {wants}.",
-        f"{'×'.join(map(str, ('N', *shape)))} {dtype.name}, and it returns {given or kind or 'nothing yet'}.",
+        f"{shape_text(('N', *shape))} {dtype.name}, and it returns {given or kind or 'nothing yet'}.",
         _ends(project, analysis, source),
     )
 
@@ -225,8 +226,8 @@ def _inputs(graph: Graph, source: SourceSpec) -> list[Problem]:
     if shape == source.shape and dtype == DType(source.dtype):
         return []
     edits = (SetParam(node.id, "shape", source.shape), SetParam(node.id, "dtype", DType(source.dtype)))
-    wanted = "×".join(map(str, source.shape))
-    have = "×".join(map(str, shape or ())) or "nothing"
+    wanted = shape_text(source.shape)
+    have = shape_text(shape or (), "nothing")
     reason = f"{source.label} has samples of {wanted} {source.dtype}; {node.name} expects {have} {dtype.name}."
     cure = Cure(f"Set shape to {wanted}", edits)
     return [Problem("error", node.id, f"{node.name} does not match the data", reason, cures=(cure,))]
@@ -257,11 +258,11 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         VALUES: f"the values of {source.label} to predict",
         TOKENS: f"one value for each of the {len(source.classes)} tokens at each position of {source.label}",
     }[source.task]
-    reason = f"The loss expects N×{'×'.join(map(str, wanted))}, {what}."
+    reason = f"The loss expects N×{shape_text(wanted)}, {what}."
     if len(wanted) == 1 and len(kind.shape) != 2 and kind.per_sample() != wanted[0]:
         reason += " Add a Flatten and a Linear layer."
     count = wanted[-1]
-    data = f"{count} value{'s' * (count > 1)} to predict" if source.task == VALUES else f"{count} classes"
+    data = f"{count} {plural(count, 'value')} to predict" if source.task == VALUES else f"{count} classes"
     message = f"{outputs[0].name} is {kind}, the data have {data}"
     cures = multi_output.class_cures(graph, outputs[0].id, kind, wanted)
     return [Problem("error", outputs[0].id, message, reason, cures=cures)]

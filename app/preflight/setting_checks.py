@@ -12,6 +12,7 @@ from app.project.project import Project
 from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.config import TrainingConfig
 from app.training.setup import schedule_length
+from app.util.formatting import plural
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -107,5 +108,5 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
     if lost:
         left_groups = tuple(group for group in training.groups if group.path not in lost)
         reason = f"Parameter groups name {', '.join(lost[:6])}. A layer was renamed or removed."
-        cures = _set(f"Remove the group{'s' * (len(lost) > 1)}", "groups", left_groups)
+        cures = _set(f"Remove the {plural(len(lost), 'group')}", "groups", left_groups)
         yield Problem("warning", None, f"The parameter group of {lost[0]} is empty", reason, cures=cures)

@@ -9,6 +9,7 @@ from app.builder.diagnostics.problems import ChooseData, Cure, SetData
 from app.builder.literals import DType
 from app.builder.value_types import Dim
 from app.data.sources import SOURCES
+from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     if options is None:
         return (choose,)
     defaults = {option.name: option.default for option in SOURCES[KEY].options}
-    shape = "×".join(map(str, options.get("shape", defaults["shape"])))
+    shape = shape_text(options.get("shape", defaults["shape"]))
     words = f"Synthetic data {shape}, {options.get('classes', defaults['classes']):,} classes"
     return (choose, Cure(words, tuple(SetData("", name, value) for name, value in _changed(options).items())))
 

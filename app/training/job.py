@@ -15,6 +15,7 @@ from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import TrainingConfig
 from app.training.metrics import refusal
 from app.training.setup import class_weights
+from app.util.formatting import shape_text
 
 AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
@@ -170,7 +171,7 @@ def _check_shape(job: Job, data: DataInfo) -> None:
 
 
 def _shape(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape)) or "one number"
+    return shape_text(shape, "one number")
 
 
 def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
+from app.util.formatting import plural
 from app.views.ui import theme
 
 
@@ -97,4 +98,4 @@ class StatusLine(QStatusBar):
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}" if number else ""
+    return f"{number} {plural(number, word)}" if number else ""

@@ -9,8 +9,8 @@ from torch import nn
 from app.autograd.batch import TrainingBatch
 from app.autograd.grouping import OPEN_TOTAL, fold, group_by_layer, make_group, opened
 from app.autograd.pictures.diagram import summary, to_drawing
-from app.diagram.diagram import bytes_text
 from app.diagram.layout import arrange
+from app.util.formatting import bytes_text
 from tests.support.autograd_tapes import small_tape
 
 

@@ -12,7 +12,7 @@ from app.autograd.diagnostics.gradient_gain import Ladder
 from app.autograd.grouping import group_by_layer
 from app.autograd.place import Place
 from app.autograd.tape import Tape
-from app.diagram.diagram import bytes_text
+from app.util.formatting import bytes_text
 from app.util.frozen import FrozenMap
 
 FEWEST = 3  # rounds, at least, to tell a difference from noise

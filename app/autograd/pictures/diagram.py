@@ -7,7 +7,8 @@ from functools import lru_cache
 from app.autograd.blocks import group_by_block
 from app.autograd.grouping import Folded, LayerGroup, fold, group_by_layer, opened
 from app.autograd.tape import Saved, Tape, TapeNode
-from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group, bytes_text, shape_text
+from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
+from app.util.formatting import bytes_text, shape_text
 
 CHIPS = 2
 _KINDS = {"activation": "held"}
@@ -56,7 +57,7 @@ def draw(tape: Tape, folded: Folded, *, grouped: bool = True) -> Drawing:
     arrows = []
     for edge in folded.edges:
         inside = group_of[edge.source] == group_of[edge.target]
-        label = shape_text(edge.shapes[0]) if len(edge.shapes) == 1 and not inside else ""
+        label = shape_text(edge.shapes[0], "scalar") if len(edge.shapes) == 1 and not inside else ""
         arrows.append(Arrow(edge.source, edge.target, label, "gradient", edge.count))
     return Drawing(tuple(box for _, box in boxes), tuple(arrows), tuple(frames), "RL", summary(tape))
 

@@ -21,9 +21,10 @@ from app.autograd.pictures.replay_svg import CATEGORIES, text, to_svg
 from app.autograd.playback.memory_timeline import held_by_step, stretches
 from app.autograd.playback.steps import FanIn, GradStats, PassResult, StepRecord
 from app.autograd.tape import Tape
-from app.diagram.diagram import Drawing, shape_text
+from app.diagram.diagram import Drawing
 from app.diagram.layout import Layout
 from app.util import resources
+from app.util.formatting import shape_text
 
 MOST_BOXES = 1_500  # of a view that nobody has asked for
 View = tuple[Folded, Drawing]
@@ -169,7 +170,7 @@ def _step(tape: Tape, record: StepRecord) -> dict[str, Any]:
         "sums": [_sum(tape, each) for each in record.fan_ins],
         "inside": [{"name": name, "stats": _stats(stats)} for name, stats in record.inside],
         "saved": [
-            {"name": saved.name, "shape": shape_text(saved.shape), "dtype": saved.dtype, "bytes": saved.bytes,
+            {"name": saved.name, "shape": shape_text(saved.shape, "scalar"), "dtype": saved.dtype, "bytes": saved.bytes,
              "kind": saved.kind, "freed": tape.steps[tape.storages[saved.storage].freed_by]
              if saved.kind == "activation" else None}
             for saved in node.saved
@@ -185,7 +186,7 @@ def _stats(stats: GradStats | None) -> dict[str, Any] | None:
     if stats is None:
         return None
     return {"norm": number(stats.norm), "absmax": number(stats.absmax), "mean": number(stats.mean),
-            "zeros": stats.zeros, "nonfinite": stats.nonfinite, "shape": shape_text(stats.shape),
+            "zeros": stats.zeros, "nonfinite": stats.nonfinite, "shape": shape_text(stats.shape, "scalar"),
             "dtype": stats.dtype}  # fmt: skip
 
 

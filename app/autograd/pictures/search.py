@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from app.autograd.tape import Tape, TapeNode
+from app.util.formatting import shape_text
 
 
 def find(tape: Tape, words: str) -> tuple[int, ...]:
@@ -25,7 +26,7 @@ def _fits(text: str, wanted: list[str]) -> bool:
 
 def _text(tape: Tape, node: TapeNode) -> str:
     parts = [node.name, tape.title_of(node), node.layer, *node.parameters]
-    parts += [f"{saved.name} {'×'.join(map(str, saved.shape))} {saved.dtype}" for saved in node.saved]
+    parts += [f"{saved.name} {shape_text(saved.shape)} {saved.dtype}" for saved in node.saved]
     return " ".join(parts).casefold()
 
 

@@ -29,6 +29,7 @@ from app.builder.plan import HOLDING, Plan, Step
 from app.builder.results import Failed, Ran, StepResult
 from app.builder.rules import wirable_of
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
+from app.util.formatting import shape_text
 
 
 def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
@@ -99,7 +100,7 @@ def _named(node: str, parameter: str) -> str:
 
 
 def _size(shape: tuple[int, ...] | None) -> str:
-    return "not there" if shape is None else "×".join(map(str, shape)) or "a number"
+    return "not there" if shape is None else shape_text(shape, "a number")
 
 
 def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:

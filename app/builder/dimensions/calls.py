@@ -102,8 +102,3 @@ def product(arrived: Arrived, dimensions: range, letter: str = "d") -> tuple[str
     return "*".join(symbol.letter for symbol in symbols) or "1", symbols
 
 
-def counted(number: int, word: str) -> str:
-    """`one pixel`, `two pixels`, `12 pixels`."""
-    names = ("no", "one", "two", "three", "four", "five", "six")
-    amount = names[number] if 0 <= number < len(names) else str(number)
-    return f"{amount} {word}" + ("" if number == 1 else "s")

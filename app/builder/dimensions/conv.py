@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.builder.dimensions.calls import Arrived, Call, SizeNote, counted, kept, set_by
+from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Size
+from app.util.formatting import counted_in_words, shape_text
 
 AxisRule = Callable[[Call, Arrived, int, int], SizeNote]
 
@@ -164,9 +165,9 @@ def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) ->
     symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
     stride = call.each("stride", axis, 1)
     words = f"{_window(call)} is applied once for each position of the input"
-    words += f", {counted(stride, _unit(call))} apart." if stride > 1 else "."
+    words += f", {counted_in_words(stride, _unit(call))} apart." if stride > 1 else "."
     if call.each("padding", axis):
-        words += f" padding cuts {counted(call.each('padding', axis), _unit(call))} from each side."
+        words += f" padding cuts {counted_in_words(call.each('padding', axis), _unit(call))} from each side."
     return SizeNote(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
 
 
@@ -205,10 +206,10 @@ def _window(call: Call) -> str:
     """`a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
     sizes = [call.each("kernel_size", axis) for axis in range(axes(call.op))]
     kind = "window" if "pool" in call.op.lower() else "kernel"
-    words = f"a {'×'.join(map(str, sizes))} {kind}" if len(sizes) > 1 else f"a {kind} of {sizes[0]}"
+    words = f"a {shape_text(sizes)} {kind}" if len(sizes) > 1 else f"a {kind} of {sizes[0]}"
     spread = [call.each("dilation", axis, 1) for axis in range(axes(call.op))]
     if any(number != 1 for number in spread):
-        words += f" with dilation {spread[0] if len(set(spread)) == 1 else '×'.join(map(str, spread))}"
+        words += f" with dilation {spread[0] if len(set(spread)) == 1 else shape_text(spread)}"
     return words
 
 
@@ -226,5 +227,5 @@ def _fits(call: Call, arrived: Arrived, dimension: int, axis: int, p: int, strid
     if not trimmed:
         return f"{window} {around} keeps the size."
     verb = "trims" if trimmed > 0 else "adds"
-    side = f"{counted(abs(trimmed) // 2, unit)} {'from' if trimmed > 0 else 'to'} each side"
-    return f"{window} {around} {verb} {side if trimmed % 2 == 0 else f'{counted(abs(trimmed), unit)} in all'}."
+    side = f"{counted_in_words(abs(trimmed) // 2, unit)} {'from' if trimmed > 0 else 'to'} each side"
+    return f"{window} {around} {verb} {side if trimmed % 2 == 0 else f'{counted_in_words(abs(trimmed), unit)} in all'}."

@@ -103,15 +103,6 @@ class FailedCall:
 Explainer = Callable[[FailedCall], Explanation | None]
 
 
-def times(sizes: tuple[Size, ...]) -> str:
-    return "×".join(map(str, sizes))
-
-
-def counted(count: Any, noun: str) -> str:
-    """`1 channel`, `3 channels`; a noun in the plural comes in."""
-    return f"{count} {noun.removesuffix('s') if count == 1 else noun}"
-
-
 def divisors(number: int, most: int) -> Iterator[int]:
     """The divisors of a number up to `most`, the largest first."""
     return (size for size in range(min(number, most), 0, -1) if number % size == 0)

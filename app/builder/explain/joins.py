@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from app.builder.diagnostics.problems import Cure, ReplaceOp
-from app.builder.explain.context import Explanation, FailedCall, Wire, batched, times
+from app.builder.explain.context import Explanation, FailedCall, Wire, batched
 from app.builder.rules import upstream
 from app.builder.value_types import Dim, Size
+from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 
 Shape = tuple[Size, ...]
@@ -73,7 +74,7 @@ def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     if sum(isinstance(size, Dim) for size in target) > 1:
         return None
     shape = tuple(-1 if isinstance(size, Dim) else size for size in target)
-    return Cure(f"Reshape to {times(tuple(target))}", (broken.before(wire, "torch.reshape", shape=shape),))
+    return Cure(f"Reshape to {shape_text(tuple(target))}", (broken.before(wire, "torch.reshape", shape=shape),))
 
 
 def _places(short: Shape, long: Shape) -> tuple[int, ...] | None:
@@ -117,7 +118,7 @@ def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
         return None
     stride = strides.pop()
     params = {"out_channels": other.shape[1], "kernel_size": 1, **({"stride": stride} if stride != 1 else {})}
-    label = f"Insert {_SCALED[rank].partition('.')[2]} {'×'.join('1' * (rank - 2))} after {wire.source.name}"
+    label = f"Insert {_SCALED[rank].partition('.')[2]} {shape_text('1' * (rank - 2))} after {wire.source.name}"
     return Cure(label, (broken.before(wire, _SCALED[rank], **params),))
 
 
@@ -140,7 +141,7 @@ def _resized(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
 
 def _to_size(broken: FailedCall, wire: Wire, sizes: Shape) -> Cure:
     params = {"size": sizes if len(sizes) > 1 else sizes[0], "scale_factor": None}
-    label = f"Resize {wire.source.name} to {times(sizes)}"
+    label = f"Resize {wire.source.name} to {shape_text(sizes)}"
     return Cure(label, (broken.before(wire, "nn.Upsample", **params),))
 
 
@@ -189,7 +190,7 @@ def _cat_cures(broken: FailedCall, wires: tuple[Wire, ...], unlike: list[int]) -
         size = first.shape[2:]
         resized = [_to_size(broken, wire, size) for wire in wires[1:] if wire.shape[2:] != size]
         if 3 <= len(first.shape) <= 5 and resized:
-            label = resized[0].label if len(resized) == 1 else f"Resize all to {times(size)}"
+            label = resized[0].label if len(resized) == 1 else f"Resize all to {shape_text(size)}"
             yield Cure(label, tuple(edit for cure in resized for edit in cure.edits))
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from app.builder.catalog import ops
 from app.builder.diagnostics.problems import Cure, InsertBefore, ReplaceOp, SetParam
-from app.builder.explain.context import Explanation, FailedCall, Wire, batched, counted, divisors, times
+from app.builder.explain.context import Explanation, FailedCall, Wire, batched, divisors
 from app.builder.literals import AUTO
 from app.builder.value_types import Dim, Size
+from app.util.formatting import plural, shape_text
 
 _OF_PICTURES = re.compile(
     r"(nn\.(?:Conv|ConvTranspose|BatchNorm|InstanceNorm|\w*Pool|MaxUnpool|\w+Pad|Dropout)|F\.\w*pool)([123])d"
@@ -85,7 +86,7 @@ def channels_last(broken: FailedCall) -> Explanation | None:
     declared = broken.param(param)
     if wire.shape[-1] != declared or declared in wire.shape[1:-1]:  # else it might be a side as well
         return None
-    message = f"{broken.label} expects {counted(declared, 'channels')}, gets {wire.shape[1]} in {wire.type}"
+    message = f"{broken.label} expects {declared} {plural(declared, 'channel')}, gets {wire.shape[1]} in {wire.type}"
     reason = f"The channels, {declared}, are last in the output of {wire.source.name}; they come after the batch here."
     return f"{message} from {wire.source.name}", reason, (_to_the_front(broken, wire), _follow(broken, param))
 
@@ -117,12 +118,12 @@ def _size_told(broken: FailedCall, wire: Wire, param: str, declared: Any, arrivi
     flatten = broken.before(wire, "nn.Flatten")
     deep = broken.spec.key == "nn.Linear" and len(wire.shape) > 2
     if deep and flat == declared:
-        message = f"{broken.label} expects {declared} features, gets {times(sample)} — insert Flatten"
+        message = f"{broken.label} expects {declared} features, gets {shape_text(sample)} — insert Flatten"
         reason = f"{' · '.join(map(str, sample))} = {flat}, so a Flatten before {broken.name} fits exactly."
         return message, reason, (Cure("Insert Flatten", (flatten,)),)
-    what = counted(declared, "channels" if "channels" in param else "features")
+    what = f"{declared} {plural(declared, 'channel' if 'channels' in param else 'feature')}"
     message = f"{broken.label} expects {what}, gets {arriving} in {wire.type} from {wire.source.name}"
-    reason = f"{param} is {declared}; {times(wire.shape)} brings {arriving}."
+    reason = f"{param} is {declared}; {shape_text(wire.shape)} brings {arriving}."
     if deep:
         both = Cure("Insert Flatten and follow", (flatten, SetParam(broken.step.id, param, AUTO)))
         return message, reason, (both, follow)
@@ -139,7 +140,7 @@ def wrong_norm(broken: FailedCall) -> Explanation | None:
     if wire.shape[-len(sizes) :] == sizes:
         return None
     follow = _follow(broken, "normalized_shape")
-    message = f"{broken.label} expects {times(sizes)} last, gets {wire.type} from {wire.source.name}"
+    message = f"{broken.label} expects {shape_text(sizes)} last, gets {wire.type} from {wire.source.name}"
     return message, f"normalized_shape is {wanted}; {wire.type} does not end with it.", (follow,)
 
 
@@ -154,8 +155,8 @@ def too_small(broken: FailedCall) -> Explanation | None:
     kernel, count = broken.param("kernel_size"), len(wire.shape) - 2
     if kernel is None or count < 1:
         return None
-    window = times(kernel if isinstance(kernel, tuple) else (kernel,) * count)
-    message = f"{broken.label} has a window of {window}, larger than its input of {times(wire.shape[2:])}"
+    window = shape_text(kernel if isinstance(kernel, tuple) else (kernel,) * count)
+    message = f"{broken.label} has a window of {window}, larger than its input of {shape_text(wire.shape[2:])}"
     reason = f"{wire.type} leaves no room for the window; use a smaller kernel_size, more padding or less pooling."
     return message, reason, tuple(_window_cures(broken, wire, kernel))
 
@@ -208,7 +209,7 @@ def wrong_padding(broken: FailedCall) -> Explanation | None:
         new: Any = tuple(min(pad, sides[-1 - i // 2] - least) for i, pad in enumerate(padding))
     else:
         new = min(padding, min(sides) - least)
-    message = f"{broken.label} adds {padding}, more than its input of {times(wire.shape[2:])} allows"
+    message = f"{broken.label} adds {padding}, more than its input of {shape_text(wire.shape[2:])} allows"
     return message, f"The padding values are taken from {wire.type} itself.", (broken.set(param, new),)
 
 

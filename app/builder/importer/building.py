@@ -39,6 +39,7 @@ from app.builder.importer.tracing.tracing import Tracer
 from app.builder.layout.arrange import arrange
 from app.builder.layout.uncalled_modules import used_part, with_kept
 from app.builder.sheet import Comments, Positions
+from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 
 
@@ -186,7 +187,7 @@ class _Drawing:
     def _shapes(self) -> str:
         """What arrives in the example, as a person writes it."""
         tensors = (one for one in tree_flatten(self.examples)[0] if isinstance(one, torch.Tensor))
-        return ", ".join("×".join(map(str, one.shape)) for one in tensors)
+        return ", ".join(shape_text(one.shape) for one in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
         """Raise ReadPast for a tensor that would be drawn beside the layer that has it."""

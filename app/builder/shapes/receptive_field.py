@@ -14,6 +14,7 @@ from typing import Any
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.value_types import TensorType, ValueType
+from app.util.formatting import shape_text
 
 # Windows, by how many dimensions they slide along.
 _WINDOWS = {
@@ -58,7 +59,7 @@ class Receptive:
 
     def __str__(self) -> str:
         jump = self.jump if len(set(self.jump)) > 1 else self.jump[:1]
-        return f"{'×'.join(map(str, self.size))}, jump {'×'.join(map(str, jump))}"
+        return f"{shape_text(self.size)}, jump {shape_text(jump)}"
 
 
 def field_after(

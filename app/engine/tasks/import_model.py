@@ -22,6 +22,7 @@ from app.builder.catalog.catalog import Catalog, catalog
 from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource, names_in
 from app.project.project import Project
 from app.util import tensor_files
+from app.util.formatting import shape_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -251,7 +252,7 @@ def project_of(
             return project_of(model, two, name, cancelled, own, apart)
         where = line_in(error, own.file.path) if own is not None else ""
         raise ImportFailed(f"{error} ({own.file.path.name}{where})" if own and where else str(error)) from error
-    shapes = ", ".join("×".join(map(str, one.shape)) for one in inputs)
+    shapes = ", ".join(shape_text(one.shape) for one in inputs)
     notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
     graphs = (drawn.graph, *(block.graph for block in drawn.blocks.values()))
     files = own.files_of({node.op for graph in graphs for node in graph.nodes.values()}) if own is not None else ()

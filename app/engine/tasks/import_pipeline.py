@@ -22,6 +22,7 @@ from app.project.weights import files, start_weights, state_dicts
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.setup.weights_header import TensorInfo, misfits
+from app.util.formatting import shape_text
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _check_sizes(project: Project) -> None:
         for node in block.graph.nodes.values():
             shape = node.params.get("shape", ())
             if node.op == "input" and isinstance(shape, tuple) and 0 in shape:
-                sizes = "×".join(map(str, ("N", *shape)))
+                sizes = shape_text(("N", *shape))
                 raise ImportFailed(
                     f"a tensor of {sizes}, which is empty, arrives at {block.name} ({node.name}), and a block takes "
                     "sizes of 1 or more; leave the part out where nothing arrives"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.export.weights import write_text
+from app.util.formatting import plural
 from app.util.frozen import FrozenMap
 
 FORMAT = 1
@@ -104,7 +105,7 @@ class Certificate:
         found = [("passed: " if self.passed else "failed: ") + self.message]
         for one in self.checks:
             mark = "-" if one.skipped else "ok" if one.passed else "!!"
-            among = f" ({one.count} tensor{'s' * (one.count > 1)})" if one.count else ""
+            among = f" ({one.count} {plural(one.count, 'tensor')})" if one.count else ""
             place = "source model: " if one.source else ""
             found.append(f"  {mark:<2}  {place}{one.title}{among}: {one.finding}")
         return tuple(found)

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from app.util.formatting import shape_text
+
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
@@ -271,7 +273,7 @@ def _size(tensor: torch.Tensor) -> float:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {'×'.join(map(str, tensor.shape)) or 'scalar'}"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {shape_text(tensor.shape, 'scalar')}"
 
 
 # --- In the clean process

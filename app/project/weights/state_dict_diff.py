@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from app.training.setup.weights_header import TensorInfo, convertible
+from app.util.formatting import shape_text
 
 SUFFIXES = (".safetensors", ".pt", ".pth")
 Infos = Mapping[str, TensorInfo]
@@ -157,7 +158,7 @@ def _alike(infos: Infos) -> dict[tuple[str, TensorInfo], list[str]]:
 
 def table(infos: Infos) -> str:
     """A state_dict as text: key, shape, dtype, bytes; a line each, and the sum."""
-    rows = [(key, "×".join(map(str, info.shape)) or "()", info.dtype, f"{info.bytes:,}") for key, info in infos.items()]
+    rows = [(key, shape_text(info.shape, "()"), info.dtype, f"{info.bytes:,}") for key, info in infos.items()]
     total = sum(info.bytes for info in infos.values())
     rows = [("key", "shape", "dtype", "bytes"), *rows, (f"{len(infos):,} tensors", "", "", f"{total:,}")]
     wide = [max(len(row[column]) for row in rows) for column in range(4)]

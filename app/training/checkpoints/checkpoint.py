@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from app.training.checkpoints import checksums
 from app.training.job import JobError
 from app.util import atomic, leftovers, tensor_files
+from app.util.formatting import plural
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -96,7 +97,7 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
     if before.get("torch", now["torch"]) != now["torch"]:
         found.append(f"PyTorch {now['torch']} instead of {before['torch']}")
     if before.get("threads", now["threads"]) != now["threads"]:
-        found.append(f"{now['threads']} thread{'s' * (now['threads'] > 1)} instead of {before['threads']}")
+        found.append(f"{now['threads']} {plural(now['threads'], 'thread')} instead of {before['threads']}")
     processes = now.get("processes", 1)
     if before.get("processes", processes) != processes:
         found.append(f"{processes} process{'es' * (processes > 1)} instead of {before['processes']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.training.events import Saved
+from app.util.formatting import counted
 
 
 class SaveReport:
@@ -33,7 +34,7 @@ class SaveReport:
         """Return the message at the end of a run; "" if every checkpoint was written."""
         found = [self.unkept] if self.unkept else []
         if self.failed:
-            what = f"{self.failed:,} checkpoint{'s' * (self.failed > 1)} could not be saved"
+            what = f"{counted(self.failed, 'checkpoint')} could not be saved"
             have = f"the newest saved one is from step {self._newest:,}" if self._newest else "none has been saved"
             found.append(f"{what}; {have}.")
         return " ".join(found)

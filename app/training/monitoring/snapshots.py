@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.training.monitoring.live_model import Live
+from app.util.formatting import shape_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -146,7 +147,7 @@ def filters(model: nn.Module, path: str, input_shape: tuple[int, ...]) -> Channe
 
 
 def _shape(values: Tensor) -> str:
-    return "×".join(map(str, values.shape)) or "one number"
+    return shape_text(values.shape, "one number")
 
 
 def _range(values: Tensor) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app.training.config import StartWeights
 from app.training.job import JobError
+from app.util.formatting import shape_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +49,7 @@ class TensorInfo:
         return cls(tuple(tensor.shape), dtype, tensor.numel() * tensor.element_size())
 
     def __str__(self) -> str:
-        return f"{'×'.join(map(str, self.shape)) or 'one number'} {self.dtype}"
+        return f"{shape_text(self.shape, 'one number')} {self.dtype}"
 
 
 def sha256_of(path: str | Path) -> str:

@@ -13,11 +13,11 @@ from app.builder.edits import block_params, blocks, expand_block, make_block
 from app.builder.graph import Node
 from app.project.project import Project
 from app.source.generated import Path as Way
+from app.util.formatting import counted
 from app.views.canvas.breadcrumb import NETWORK as OUTERMOST
 from app.views.canvas.breadcrumb import Crumb
 from app.views.canvas.overlays import arrange_overlays
 from app.views.navigation import NETWORK, way_to
-from app.views.ui.number_text import counted
 from app.views.ui.widgets.ask import AskBox
 from app.views.ui.widgets.painting import announce
 

@@ -17,9 +17,10 @@ from app.builder.rules import ConnectError
 from app.project.document import Document
 from app.project.library import Library
 from app.project.project import Project
+from app.util.formatting import plural
 from app.views.canvas import clipboard
 from app.views.canvas.items.geometry import snapped
-from app.views.canvas.notes.commands import NoteCommands, count
+from app.views.canvas.notes.commands import NoteCommands
 from app.views.canvas.scene import CanvasScene
 from app.views.selection import Selection
 
@@ -215,7 +216,8 @@ class Commands(QObject):
         if self._scene.bends.selected is not None:
             self.notes.unbend(*self._scene.bends.selected)
         elif nodes or wires or notes:
-            text = f"Delete {self.many(nodes, notes)}" if nodes or notes else f"Delete {count(len(wires), 'wire')}"
+            what = self.many(nodes, notes) if nodes or notes else f"{len(wires)} {plural(len(wires), 'wire')}"
+            text = f"Delete {what}"
             self.apply(text, lambda: comments.remove(edits.delete(self.project, nodes, wires), notes))
 
     def delete_reconnect(self) -> None:
@@ -236,7 +238,7 @@ class Commands(QObject):
         known, noted = list(nodes), list(notes)
         if len(known) == 1 and not noted:
             return self.name(known[0])
-        words = [count(len(known), "node")] if known or not noted else []
+        words = [f"{len(known)} {plural(len(known), 'node')}"] if known or not noted else []
         return " and ".join([*words, *self.notes.words(noted)])
 
     # --- Clipboard
@@ -290,7 +292,7 @@ class Commands(QObject):
         project, new = edits.paste(before, piece, dx, dy)
         notes = project.comments.keys() - before.comments.keys()
         names = [node.name for node in piece.graph.nodes.values()]
-        words = [names[0] if len(names) == 1 else count(len(names), "node")] if names else []
+        words = [names[0] if len(names) == 1 else f"{len(names)} nodes"] if names else []
         kinds = self.notes.words(piece.comments, piece.comments)
         along = {"offers": blocks} if blocks and blocks.entries else {}
         self._document.apply(f"{verb} {' and '.join([*words, *kinds])}", project, **along)
@@ -353,7 +355,7 @@ class Commands(QObject):
         )
         lost = before - len(self.project.graph.edges)
         if lost:
-            wires = f"{count(lost, 'wire')} {'does' if lost == 1 else 'do'} not fit {self._label(op)}"
+            wires = f"{lost} {plural(lost, 'wire')} {'does' if lost == 1 else 'do'} not fit {self._label(op)}"
             self.said.emit(f"{wires}, removed; Ctrl+Z restores all")
 
     def rename(self, node: str, name: str) -> None:

@@ -10,8 +10,8 @@ from PySide6.QtCore import QObject, QTimer
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.engine.requests.shapes import Cost
+from app.util.formatting import share
 from app.views.cost.cost_rows import flop_text, note
-from app.views.ui.number_text import share
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

@@ -10,8 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from app.builder.catalog.catalog import Catalog
-from app.diagram.diagram import bytes_text
-from app.views.ui.number_text import counted, grouped_digits, share
+from app.util.formatting import bytes_text, counted, grouped_digits, share
 
 if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost

@@ -10,6 +10,7 @@ from PySide6.QtGui import QContextMenuEvent, QDragEnterEvent, QDropEvent, QGuiAp
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QMenu, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.builder.catalog.custom import CustomFile
+from app.util.formatting import plural
 from app.views.palette.op_rows import OP_ROW
 from app.views.ui import icons
 from app.views.ui.theme import current
@@ -39,7 +40,7 @@ class FileRow(KeyboardFocus, QAbstractButton):
         if self.file.problem:
             return "cannot be read" if self.file.file is None else "cannot be used"
         count = sum(not one.reason for one in self.file.classes)
-        return f"{count} layer{'s' * (count != 1)}" if self.file.trusted else "not trusted yet"
+        return f"{count} {plural(count, 'layer')}" if self.file.trusted else "not trusted yet"
 
     def sizeHint(self) -> QSize:
         return QSize(120, max(OP_ROW, round(TextLine("x", "label").height) + 6))

@@ -17,6 +17,7 @@ from app.project.project import Project
 from app.source import layer_files
 from app.source.layer_files import LayerFile
 from app.source.trust import FILE, Trust
+from app.util.formatting import plural
 from app.views.engine_service import EngineService
 from app.views.project_catalog import LiveCatalog
 from app.views.settings import Settings
@@ -239,6 +240,6 @@ class LayersControl(QObject):
         count = sum(len(used_in(graph, one)) for graph in graphs)
         files = tuple(name for name in project.layer_files if Path(name) != one.path)
         self._document.apply(f"Remove {one.name}", replace(project, layer_files=files))
-        nodes = f"{count} node{'s' * (count != 1)} of its classes"
+        nodes = f"{count} {plural(count, 'node')} of its classes"
         detail = f"{nodes} cannot be used until the file is added again." if count else str(one.path)
         self.said.emit(f"Removed {one.name} from the project", detail)

@@ -11,8 +11,8 @@ from app.builder.blocks import Block
 from app.builder.graph import Edge, Graph
 from app.builder.sheet import Sheet
 from app.project.project import Project
+from app.util.formatting import counted
 from app.views.canvas.difference import differing, moved
-from app.views.ui.number_text import counted
 
 ADDED, REMOVED, CHANGED = "+", "-", "~"
 VERBS = {ADDED: "added", REMOVED: "removed", CHANGED: "changed"}

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 from app.builder.catalog.catalog import Catalog
 from app.project import file_lock
 from app.project.journal import Found
+from app.util.formatting import counted
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.number_text import counted
 from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import box, elided, label, start

@@ -12,9 +12,9 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, Q
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.preflight.examples import BROKEN, DOWNLOAD, NO_DATA, OFFLINE, Example, Facts
+from app.util.formatting import counted, grouped_digits
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, icons, theme
-from app.views.ui.number_text import counted, grouped_digits
 from app.views.ui.widgets.painting import box, elided
 
 PICTURE = QSize(284, 132)

@@ -16,6 +16,7 @@ from app.builder.layout.uncalled_modules import used_part, with_kept
 from app.builder.sheet import Positions, S, changed
 from app.project import custom_layers
 from app.project.project import Project
+from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.canvas.items.faces import face_of
 from app.views.canvas.items.geometry import shape_of
@@ -124,8 +125,8 @@ class ImportControl(QObject):
             return
         project = self._window.document.project
         nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
-        told = [_many(nodes, "node"), _many(len(project.blocks), "block"),
-                _many(analysis.total_parameters, "parameter")]  # fmt: skip
+        told = [counted(nodes, "node"), counted(len(project.blocks), "block"),
+                counted(analysis.total_parameters, "parameter")]  # fmt: skip
         origin, start = project.origin, project.training.start
         kept = "A run starts from the model's weights." if start is not None and not start.keys else ""
         words = " ".join(filter(None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)))
@@ -137,7 +138,3 @@ class ImportControl(QObject):
         callout = self._window.canvas.callout
         if callout.problem is not None:
             callout.dismissed.emit(callout.problem)
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' * (count != 1)}"

@@ -12,13 +12,13 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.builder.blocks import Block, BlockError
 from app.builder.diagnostics.problems import Problem
 from app.builder.edits import blocks
+from app.util.formatting import counted, grouped_digits
 from app.views.inspector.block_params import BlockParams
 from app.views.inspector.edit_target import Front
 from app.views.inspector.fields.line_edits import NameLine, NotesField
 from app.views.inspector.fields.tab_order import TabDown
 from app.views.inspector.io_section import EndsSection
 from app.views.inspector.sections import Bar, emptied
-from app.views.ui.number_text import counted, grouped_digits
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 

@@ -13,6 +13,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Init
 from app.builder.literals import AUTO
 from app.engine.requests.layer import Initialisable, Initialisations
+from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
@@ -46,7 +47,7 @@ class InitLine(QWidget):
         self.problem = label("", "caption", "error", wrap=True)
         self.problem.hide()
         title = label(name, "code", "text2")
-        sizes = "×".join(map(str, shape)) if shape else "a number" if shape is not None else "not there"
+        sizes = shape_text(shape) if shape else "a number" if shape is not None else "not there"
         self.shape = label(sizes, "caption", "text3")
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 2)

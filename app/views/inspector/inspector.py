@@ -14,13 +14,13 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.edits import edits
 from app.builder.sheet import Sheet
 from app.project.document import Document
+from app.util.formatting import counted
 from app.views.engine_service import EngineService
 from app.views.inspector.block_page import BlockPage
 from app.views.inspector.edit_target import Front
 from app.views.inspector.multi_selection import SeveralPage
 from app.views.inspector.pages import OverviewPage
 from app.views.selection import Selection
-from app.views.ui.number_text import counted
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

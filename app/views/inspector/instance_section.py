@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.views.ui.number_text import counted
+from app.util.formatting import counted
 from app.views.ui.widgets import Button, Section
 from app.views.ui.widgets.painting import label
 

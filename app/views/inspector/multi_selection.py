@@ -12,6 +12,7 @@ from app.builder.blocks import BlockError
 from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
+from app.util.formatting import counted, grouped_digits, share
 from app.views.inspector.edit_target import Front
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.tab_order import TabDown
@@ -19,7 +20,6 @@ from app.views.inspector.fields.values import DIFFERS, Scope, same
 from app.views.inspector.module_section import RepeatField
 from app.views.inspector.multi_selection_edits import SeveralEdits
 from app.views.inspector.sections import Bar, emptied
-from app.views.ui.number_text import counted, grouped_digits, share
 from app.views.ui.widgets import Button, Section, icon_button
 from app.views.ui.widgets.painting import Glyph, label
 

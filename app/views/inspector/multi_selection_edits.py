@@ -6,9 +6,9 @@ from typing import Any
 
 from app.builder.edits import blocks, edits
 from app.builder.graph import Graph
+from app.util.formatting import counted
 from app.views.inspector.edit_target import Front
 from app.views.inspector.fields.values import same
-from app.views.ui.number_text import counted
 
 
 class SeveralEdits:

@@ -11,13 +11,13 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
+from app.util.formatting import counted, grouped_digits
 from app.views.inspector.edit_target import Front
 from app.views.inspector.fields.line_edits import NotesField
 from app.views.inspector.fields.tab_order import TabDown
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.inspector.io_section import EndsSection
 from app.views.inspector.sections import Bar
-from app.views.ui.number_text import counted, grouped_digits
 from app.views.ui.widgets import Section, TextField
 from app.views.ui.widgets.painting import Glyph, label
 

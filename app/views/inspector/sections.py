@@ -11,10 +11,9 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.builder.diagnostics.problems import Problem
-from app.diagram.diagram import bytes_text
+from app.util.formatting import bytes_text, grouped_digits, share
 from app.views.cost.cost_rows import flop_text, gaps_text
 from app.views.ui import theme
-from app.views.ui.number_text import grouped_digits, share
 from app.views.ui.widgets import Button, Chip, Section
 from app.views.ui.widgets.painting import Glyph, TextLine, box, elided, label, start
 

@@ -26,11 +26,11 @@ from app.builder.plan import plan
 from app.builder.value_types import ValueType
 from app.project.document import Document
 from app.project.project import Project
+from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
 from app.views.palette.op_rows import Index, OpRow, RowDelegate
 from app.views.selection import Selection
 from app.views.ui import fuzzy, theme
-from app.views.ui.number_text import grouped_digits
 from app.views.ui.widgets import EmptyState, SearchField
 
 if TYPE_CHECKING:

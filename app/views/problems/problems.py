@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QSizePolicy, QVBo
 from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.source.generated import Path
+from app.util.formatting import counted
 from app.views.selection import Selection
 from app.views.ui import icons, theme
-from app.views.ui.number_text import counted
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import Glyph, TextLine, announce, box, elided, label, start

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 
 from app.project.weights.state_dict_diff import DTYPE, MISSING, SAME, SHAPE, UNEXPECTED, Diff, Infos, KeyRow
 from app.training.setup.weights_header import TensorInfo
+from app.util.formatting import shape_text
 from app.views.ui import icons, theme
 
 Index = QModelIndex | QPersistentModelIndex
@@ -138,7 +139,7 @@ def sizes(info: TensorInfo) -> str:
     >>> sizes(TensorInfo((3, 2), "float32", 24))
     '3×2'
     """
-    return "×".join(map(str, info.shape)) or "one number"
+    return shape_text(info.shape, "one number")
 
 
 class WeightsTable(QTableView):

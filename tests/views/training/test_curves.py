@@ -18,11 +18,12 @@ from app.training.events import MemorySample, Started, StepDone
 from app.training.history import History
 from app.training.loop import train
 from app.training.monitoring import watcher
+from app.util import formatting
 from app.views.training.charts import export
 from app.views.training.charts.card import Entry, Legend, _widths
 from app.views.training.charts.curves import Curves
 from app.views.training.runs.session import Run
-from app.views.ui import figures, theme
+from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job
 
 
@@ -87,7 +88,7 @@ def test_every_number_in_the_legends_was_measured(shown, run):
     last = history.epochs.matrix()[:, -1]
     names = dict(zip(history.epochs.names, last, strict=True))
     assert shown.loss.legend.texts == [
-        f"train {figures.figure(history.steps['loss'][-1])}", f"validation {figures.figure(names['val_loss'])}"
+        f"train {formatting.figure(history.steps['loss'][-1])}", f"validation {formatting.figure(names['val_loss'])}"
     ]  # fmt: skip
     assert shown.accuracy.legend.texts == [
         f"train {100 * names['train_accuracy']:.2f}", f"validation {100 * names['val_accuracy']:.2f}"
@@ -162,7 +163,7 @@ def test_the_cursor_reads_all_charts_at_one_step(qtbot, shown, run):
     qtbot.mouseMove(plot.viewport(), centre(plot, 0.9))
     qtbot.waitUntil(plot.readout.isVisible)
     step = int(plot.readout.texts[0].split()[1].replace(",", ""))
-    loss = figures.figure(run.history.steps["loss"][step - 1])
+    loss = formatting.figure(run.history.steps["loss"][step - 1])
     assert plot.readout.texts[0] == f"step {step} epoch {int(run.history.steps['epoch'][step - 1])}"
     assert f"train {loss}" in plot.readout.texts and shown.loss.legend.texts[0] == f"train {loss}"
     assert any(text.startswith("train, smoothed") for text in plot.readout.texts)

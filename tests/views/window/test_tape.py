@@ -11,10 +11,10 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
 
-from app.diagram.diagram import bytes_text
 from app.engine.requests.capture import WeightsFile
 from app.engine.requests.playback import Edit, Trouble
 from app.engine.tasks.capture import batch_of
+from app.util.formatting import bytes_text
 from app.views.autograd.tape.player import PLAYING, READY, STANDING
 from app.views.main_window import MainWindow
 from app.views.settings import Settings

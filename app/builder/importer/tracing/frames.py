@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.importer.tracing.source_lines import SourceLine
+from app.util.formatting import shape_text
 
 _raised = threading.local()
 
@@ -109,7 +110,7 @@ def words_of(error: Exception) -> str:
 
 def not_taken(path: str, module: nn.Module, given: Any) -> str:
     """What a layer is and what arrives at it, where it does not take that."""
-    shapes = ["×".join(map(str, leaf.shape)) or "one number" for leaf in tree_flatten(given)[0]
+    shapes = [shape_text(leaf.shape, "one number") for leaf in tree_flatten(given)[0]
               if isinstance(leaf, Tensor)]  # fmt: skip
     layer = f"{type(module).__name__}({module.extra_repr()})"
     return f"{path}, {layer}, does not accept its input ({', '.join(shapes)})"

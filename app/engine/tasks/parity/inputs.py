@@ -10,6 +10,7 @@ from torch import nn
 
 from app.export.certify.measure import noise
 from app.source.generated import InputSpec
+from app.util.formatting import shape_text
 
 LEAN = 0.4
 LARGE, SMALLER = 128, (64, 96, 128)  # sides of pictures that may be made smaller, and to what
@@ -28,7 +29,7 @@ class Shapes:
     side: int = 0
 
     def __str__(self) -> str:
-        return "×".join(map(str, self.sizes[0])) if self.sizes else ""
+        return shape_text(self.sizes[0]) if self.sizes else ""
 
 
 class Inputs:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.diagram.diagram import bytes_text
+from app.util.formatting import MINUS, bytes_text
 from app.views.autograd.findings.figures_table import FiguresTable
-from app.views.ui.figures import MINUS
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label
 

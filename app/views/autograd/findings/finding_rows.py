@@ -8,8 +8,8 @@ from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QMouseEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QScrollArea, QVBoxLayout, QWidget
 
+from app.util.formatting import counted
 from app.views.ui import icons, theme
-from app.views.ui.number_text import counted
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, box, label, start
 

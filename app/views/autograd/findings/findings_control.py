@@ -16,11 +16,11 @@ from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
 from app.engine.requests.findings import CheckpointRequest, FindingsRequest, StopEarly
 from app.engine.requests.gradcheck import GradcheckRequest, LayerCall, NodeOperation, WholeNet
+from app.util.formatting import counted
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
 from app.views.ui.background import Failure
 from app.views.ui.docks import PageHeights
-from app.views.ui.number_text import counted
 from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:

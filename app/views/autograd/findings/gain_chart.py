@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from app.util.formatting import MINUS, figure
 from app.views.ui import theme
-from app.views.ui.figures import MINUS, figure
 from app.views.ui.widgets.painting import TextLine, box, elided, start
 
 if TYPE_CHECKING:

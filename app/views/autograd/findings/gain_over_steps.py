@@ -9,10 +9,11 @@ from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
+from app.util import formatting
 from app.views.training.charts import series
 from app.views.training.charts.gradient_map import GradientMap
 from app.views.training.charts.timescale import TimeScale
-from app.views.ui import figures, theme
+from app.views.ui import theme
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
 
@@ -109,7 +110,7 @@ class GainsOverRun(QWidget):
         at = float(self.map.scale.of_steps()[index])
         low, high = plot.view.viewRange()[0]
         rect = plot.view.sceneBoundingRect()
-        heading = f"step {figures.count(int(history.steps['step'][index]))}"
+        heading = f"step {formatting.grouped_digits(int(history.steps['step'][index]))}"
         place = rect.left() + (at - low) / (high - low) * rect.width()
         plot.readout.show_at(place, heading, self.map.note_at(index), self.map.rows(index))
 

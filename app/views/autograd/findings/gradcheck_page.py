@@ -8,10 +8,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from app.diagram.diagram import shape_text
+from app.util.formatting import figure, grouped_digits, shape_text
 from app.views.autograd.findings.figures_table import FiguresTable
-from app.views.ui.figures import figure
-from app.views.ui.number_text import grouped_digits
 from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def input_row(given: CheckedInput) -> tuple[str, ...]:
     values = ("–", "–", "–") if worst is None else \
         (f"{worst.analytic:.9g}", f"{worst.numeric:.9g}", f"{worst.relative:.1e}")
     single = "–" if given.single is None else f"{given.single:.1e}"
-    return (given.name, shape_text(given.shape) if given.shape else "()", checked, place_of(worst), *values, single)
+    return (given.name, shape_text(given.shape, "()"), checked, place_of(worst), *values, single)
 
 
 def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:

@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QGraphicsItem, QGraphicsRectItem, QStyleOptionGrap
 
 from app.diagram.diagram import Arrow
 from app.diagram.layout import HEADER, Rect
+from app.util.formatting import figure
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.autograd.graph.faces import BoxFace, GroupFace, State, Text, paint_label
 from app.views.autograd.graph.overview_item import DIMMED
 from app.views.autograd.graph.playback_paint import FADED, Flow, Played
-from app.views.ui.figures import figure
 from app.views.ui.theme import Theme, current, mix
 
 # Below this scale texts cannot be read and are left out.

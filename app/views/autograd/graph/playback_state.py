@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject
 
 from app.autograd.pictures.positions import Drawn
 from app.autograd.playback.steps import FanIn
+from app.util.formatting import MINUS, figure
 from app.views.autograd.graph.playback_paint import Flow, Played
 from app.views.autograd.tape.player import EMPTY, READY, Player
-from app.views.ui.figures import MINUS, figure
 
 if TYPE_CHECKING:
     from app.views.autograd.page import AutogradRoom

@@ -13,10 +13,10 @@ from shiboken6 import isValid
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
 from app.engine.requests.playback import Edit, Looked
+from app.util import formatting
+from app.util.formatting import figure
 from app.views.autograd.inspector.inspector import note
 from app.views.autograd.tape.player import Player
-from app.views.ui import number_text as numbers
-from app.views.ui.figures import figure
 from app.views.ui.theme import current, font, mix
 from app.views.ui.widgets import Button, ChoiceField, NumberField
 from app.views.ui.widgets.numbers import read_number
@@ -197,7 +197,7 @@ class LookSections:
         section = self._section
         assert section is not None
         section.set_caption(f"norm {figure(stats.unscaled)}")
-        zeros = numbers.share(stats.zeros, 1)
+        zeros = formatting.share(stats.zeros, 1)
         yield note(f"largest {figure(stats.absmax)} · mean {figure(stats.mean)} · {zeros} exactly 0")
         if stats.nonfinite:
             yield label(f"{look.nan:,} NaN, {look.positive_inf + look.negative_inf:,} infinite", "caption", "error")

@@ -14,12 +14,11 @@ from app.autograd.diagnostics.gradient_gain import rung_of
 from app.autograd.grouping import LayerGroup
 from app.autograd.playback.steps import FanIn, GradStats, StepRecord
 from app.autograd.tape import Tape, TapeEdge, TapeNode
-from app.diagram.diagram import shape_text
+from app.util import formatting
+from app.util.formatting import MINUS, figure, shape_text
 from app.views.autograd.graph.playback_state import fan_ins_of
 from app.views.autograd.inspector.inspector import cell, note
 from app.views.autograd.tape.player import Player
-from app.views.ui import number_text
-from app.views.ui.figures import MINUS, figure
 from app.views.ui.theme import current
 from app.views.ui.widgets import Button, Glyph
 from app.views.ui.widgets.painting import box, label, start
@@ -140,9 +139,9 @@ class GradientSections:
 
 
 def _norm_row(name: str, where: str, stats: GradStats) -> QWidget:
-    place = f"{where} {shape_text(stats.shape)}".strip()
+    place = f"{where} {shape_text(stats.shape, 'scalar')}".strip()
     return _bar_row(name, place, stats.unscaled, f"largest {figure(stats.absmax)}, mean {figure(stats.mean)}, "
-                    f"{number_text.share(stats.zeros, 1)} exactly 0, {stats.dtype}")  # fmt: skip
+                    f"{formatting.share(stats.zeros, 1)} exactly 0, {stats.dtype}")  # fmt: skip
 
 
 def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QSi
 from app.autograd.grouping import LayerGroup
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Saved, Tape, TapeNode
-from app.diagram.diagram import bytes_text, shape_text
+from app.util.formatting import bytes_text, shape_text
 from app.views.ui import icons
 from app.views.ui.theme import current, tile_fill
 from app.views.ui.widgets.empty import EmptyState
@@ -199,7 +199,7 @@ def _saved_section(saved: Iterable[Saved]) -> Section:
     for row, tensor in enumerate(rows, 1):
         cells = (
             cell(_short(tensor.name), "formula", "", tensor.name),
-            cell(shape_text(tensor.shape), "caption", "text2", shape_text(tensor.shape)),
+            cell(shape_text(tensor.shape, "scalar"), "caption", "text2", shape_text(tensor.shape, "scalar")),
             cell(_SHORT.get(tensor.dtype, tensor.dtype), "caption", "text2", tensor.dtype),
             cell(bytes_text(tensor.bytes), "caption", "" if tensor.kind == "activation" else "text3"),
             _version(tensor),
@@ -264,11 +264,9 @@ def _edges_section(tape: Tape, node: TapeNode) -> Section:
     """Where gradients come from and where they go, with their shapes."""
     incoming, outgoing = tape.incoming.get(node.id, ()), tape.outgoing.get(node.id, ())
     section = Section("Gradients", f"{len(incoming)} in, {len(outgoing)} out")
-    rows = []
-    for edge in incoming:
-        rows.append((f"from {_name(tape, edge.source)}", shape_text(edge.shape) if edge.shape is not None else ""))
-    for edge in outgoing:
-        rows.append((f"to {_name(tape, edge.target)}", shape_text(edge.shape) if edge.shape is not None else ""))
+    ways = [(f"from {_name(tape, edge.source)}", edge.shape) for edge in incoming]
+    ways += [(f"to {_name(tape, edge.target)}", edge.shape) for edge in outgoing]
+    rows = [(way, shape_text(shape, "scalar") if shape is not None else "") for way, shape in ways]
     if not incoming:
         section.body_layout.addWidget(note("Backward starts here, with a gradient of ones."))
     section.body_layout.addWidget(table(rows))

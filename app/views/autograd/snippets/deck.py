@@ -7,11 +7,10 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from app.autograd.snippets.snippet import Graph
-from app.diagram.diagram import bytes_text
+from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, PLAYING
 from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.autograd.tape.tape_page import SPEEDS
-from app.views.ui.figures import figure
 from app.views.ui.widgets import BackwardTransport, ChoiceField
 from app.views.ui.widgets.painting import label
 

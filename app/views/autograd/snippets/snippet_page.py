@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, 
 from app.autograd.grouping import LayerGroup
 from app.autograd.snippets.snippet import Graph, Limits, Ready, Snippet, SnippetAnswer, ready
 from app.autograd.tape import TapeNode
-from app.diagram.diagram import bytes_text
 from app.engine.snippet_process import WATCHED
+from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.page import AutogradRoom
 from app.views.autograd.snippets.deck import SnippetDeck

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
 
 from app.autograd.snippets.snippet import NamedTensor, SnippetAnswer
-from app.diagram.diagram import shape_text
+from app.util.formatting import shape_text
 from app.views.ui import theme
 
 COLUMNS = ("Name", "Shape", "requires_grad", "grad_fn", ".grad", "is_leaf", "_version", "dtype", "Values")
@@ -26,7 +26,7 @@ def cells(tensor: NamedTensor) -> tuple[str, ...]:
         grad = tensor.grad if tensor.grad_norm is None else f"{tensor.grad}  norm {tensor.grad_norm:.4g}"
     version = "not counted" if tensor.version is None else str(tensor.version)
     return (
-        tensor.name, shape_text(tensor.shape) if tensor.shape else "()", str(tensor.requires_grad),
+        tensor.name, shape_text(tensor.shape, "()"), str(tensor.requires_grad),
         tensor.grad_fn or "None", grad, str(tensor.is_leaf), version, tensor.dtype, tensor.values,
     )  # fmt: skip
 

@@ -19,11 +19,10 @@ from PySide6.QtWidgets import (
 
 from app.autograd.playback.memory_timeline import Stretch, released_by_step, stretches
 from app.autograd.tape import Tape, TapeNode
-from app.diagram.diagram import bytes_text
+from app.util.formatting import MINUS, bytes_text
 from app.views.autograd.tape.player import Player
 from app.views.palette.op_rows import write
 from app.views.ui import icons, theme
-from app.views.ui.figures import MINUS
 from app.views.ui.widgets import EmptyState, SearchField
 from app.views.ui.widgets.painting import box
 

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
 from app.autograd.playback.memory_timeline import categories, held_by_step, largest, released_by_step, stretches
 from app.autograd.tape import Tape
-from app.diagram.diagram import bytes_text
+from app.util.formatting import bytes_text
 from app.views.ui.theme import Theme, faded, mix
 from app.views.ui.widgets.painting import TextLine
 

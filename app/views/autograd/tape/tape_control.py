@@ -12,8 +12,8 @@ from app.autograd.grouping import LayerGroup
 from app.autograd.pictures.diagram import summary
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import Tape, TapeNode
-from app.diagram.diagram import bytes_text
 from app.engine.requests.playback import Trouble
+from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.inspector.gradient_look import LookSections
 from app.views.autograd.inspector.gradient_sections import GradientSections

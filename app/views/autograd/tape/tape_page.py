@@ -10,10 +10,9 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QSizePolicy, QStackedWidge
 
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import TapeNode
-from app.diagram.diagram import bytes_text
+from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
-from app.views.ui.figures import figure
 from app.views.ui.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
 from app.views.ui.widgets.painting import Line, label, set_property
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.autograd.playback.memory_timeline import Stretch
 from app.autograd.tape import Tape
-from app.diagram.diagram import bytes_text
+from app.util.formatting import bytes_text
 from app.views.autograd.tape.strip_face import AXIS, CELL, LEAF, LEFT, NAMES, RIGHT, StripFace
 from app.views.ui.theme import Theme, current, manager
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, box

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter, QPixmap
 
+from app.util.formatting import figure
 from app.views.canvas.items.faces import Face, Pin
 from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area, shape_of
 from app.views.canvas.items.painter import NodeLook, heat_cells, paint_ports
 from app.views.canvas.items.repaint import Ground
 from app.views.canvas.items.sprites import Hashed
-from app.views.ui.figures import figure
 from app.views.ui.theme import Theme
 
 if TYPE_CHECKING:

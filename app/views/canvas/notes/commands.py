@@ -13,6 +13,7 @@ from app.builder.edits.comments import Rect
 from app.builder.graph import Edge
 from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME, Comment, Point
+from app.util.formatting import plural
 from app.views.canvas.notes.item import height_for
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class NoteCommands:
         kinds = [comments[note].kind for note in notes if note in comments]
         frames = sum(kind == FRAME for kind in kinds)
         return [
-            count(number, thing)
+            f"{number} {plural(number, thing)}"
             for number, thing in ((frames, "frame"), (len(kinds) - frames, "comment"))
             if number
         ]
@@ -61,7 +62,7 @@ class NoteCommands:
         strangers = [self._commands.name(node) for node in held if node not in inside]
         if strangers and inside:
             one = len(strangers) == 1
-            names = f"{strangers[0]} was" if one else f"{count(len(strangers), 'other node')} were"
+            names = f"{strangers[0]} was" if one else f"{len(strangers)} other nodes were"
             self._commands.said.emit(f"{names} added to the frame and will move with it")
         return new
 
@@ -164,15 +165,6 @@ class NoteCommands:
 
     def _wire(self, wire: Edge) -> str:
         return f"the wire from {self._commands.name(wire.source)} to {self._commands.name(wire.target)}"
-
-
-def count(number: int, thing: str) -> str:
-    """A number of things in words.
-
-    >>> count(1, "node"), count(2, "node")
-    ('1 node', '2 nodes')
-    """
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def grid(value: float) -> float:

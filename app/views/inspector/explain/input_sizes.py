@@ -12,9 +12,9 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.shapes.input_sizes import Shape, ShapeError, Tried, read_shape, usual
 from app.engine.requests.layer import TrySizes
+from app.util.formatting import grouped_digits, shape_text
 from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
-from app.views.ui.number_text import grouped_digits
 from app.views.ui.widgets import Button, Chip, Section
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fields import HEIGHT
@@ -197,7 +197,7 @@ class SizeRow(QWidget):
         top = QHBoxLayout()
         top.setSpacing(6)
         top.addWidget(Glyph(*self._sign(), size=12))
-        text = "×".join(map(str, shape))
+        text = shape_text(shape)
         top.addWidget(Chip(text, "assumed" if answer is None else "normal" if answer.runs else "error"))
         if answer is not None and answer.runs:
             top.addWidget(Glyph("chevron-right", "text3", 10))

@@ -7,8 +7,8 @@ from typing import Literal
 import pyqtgraph as pg
 from PySide6.QtGui import QFontMetricsF, QPen
 
-from app.views.training.charts import series
-from app.views.ui import figures, theme
+from app.views.training.charts import series, ticks
+from app.views.ui import theme
 
 Scale = Literal["number", "log", "percent", "clock", "count"]
 
@@ -74,7 +74,7 @@ class FigureAxis(pg.AxisItem):
     def text(self, value: float, spacing: float, largest: float) -> str:
         """The label at `value` on an axis with labels every `spacing` up to `largest`."""
         if self._kind == "log":
-            return figures.log_tick(value)
+            return ticks.log_tick(value)
         if self._kind == "clock":
-            return figures.clock_tick(value, spacing)
-        return figures.tick(value, spacing, largest)
+            return ticks.clock_tick(value, spacing)
+        return ticks.tick(value, spacing, largest)

@@ -8,6 +8,7 @@ import numpy as np
 from PySide6.QtGui import QColor
 
 from app.training.history import History
+from app.util import formatting
 from app.views.training.charts import series
 from app.views.training.charts.axis import Scale
 from app.views.training.charts.card import Card, Entry
@@ -19,7 +20,7 @@ from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
 from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.training.evaluation.curves import ScoreCurves, has_accuracy
-from app.views.ui import figures, theme
+from app.views.ui import theme
 
 X_KINDS: dict[Mode, Scale] = {"step": "count", "epoch": "number", "time": "clock"}
 
@@ -188,9 +189,9 @@ class LossChart(Chart):
         steps, row = self.history.steps, self._epoch_at(index)
         if not len(steps):
             return ()
-        entries = [Entry("train", figures.figure(float(steps["loss"][-1 if index is None else index])))]
+        entries = [Entry("train", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
-            value = figures.figure(float(self.history.epochs["val_loss"][row]))
+            value = formatting.figure(float(self.history.epochs["val_loss"][row]))
             entries.append(Entry("validation", value, 1, "dots", "val"))
         entries += self.parts.entries(self.history, index)
         return [*entries, *self.others.entries()] if index is None else entries
@@ -198,7 +199,7 @@ class LossChart(Chart):
     def rows(self, index: int) -> Sequence[Row]:
         rows = list(super().rows(index))
         if self.smoothing and index < len(self._smoother):
-            average = figures.figure(float(self._smoother.values[index]))
+            average = formatting.figure(float(self._smoother.values[index]))
             rows.insert(1, (theme.current().series[0], "train, smoothed", average))
         return rows
 
@@ -247,9 +248,9 @@ class AccuracyChart(Chart):
         epochs = self.history.epochs
         entries = []
         if not np.isnan(epochs["train_accuracy"][row]):
-            entries.append(Entry("train", figures.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
+            entries.append(Entry("train", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
         if not np.isnan(epochs["val_accuracy"][row]):
-            value = figures.percent(float(epochs["val_accuracy"][row]))
+            value = formatting.percent(float(epochs["val_accuracy"][row]))
             entries.append(Entry("validation", value, 1, "dots", "val"))
         entries += self._scores.entries(self.history, row)
         return [*entries, *self.others.entries()] if index is None else entries

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QVBoxLayou
 from app.source.generated import Source
 from app.telemetry.gradient_gains import path_of
 from app.training.history import History
+from app.util import formatting
 from app.views.training.charts import series
 from app.views.training.charts.charts import AccuracyChart, Chart, LossChart, ThroughputChart
 from app.views.training.charts.controls import CurveControls
@@ -23,7 +24,7 @@ from app.views.training.charts.memory_plot import MemoryChart
 from app.views.training.charts.overlays import Other
 from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.training.runs.session import Run
-from app.views.ui import figures, theme
+from app.views.ui import theme
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
 
@@ -366,7 +367,7 @@ class Curves(QWidget):
         low, high = chart.plot.view.viewRange()[0]
         rect = chart.plot.view.sceneBoundingRect()
         place = rect.left() + (x - low) / (high - low) * rect.width()
-        heading = f"step {figures.count(int(steps['step'][index]))}"
+        heading = f"step {formatting.grouped_digits(int(steps['step'][index]))}"
         note = f"epoch {int(steps['epoch'][index])}"
         chart.plot.readout.show_at(place, heading, note, chart.rows(index))
 

@@ -16,6 +16,8 @@ from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
 from app.training.monitoring.gradient_verdict import verdict
 from app.training.monitoring.layer_history import LayerTable
+from app.util import formatting
+from app.views.training.charts import ticks
 from app.views.training.charts.axis import FigureAxis
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradients import Bounds, BoundsTracker
@@ -24,7 +26,7 @@ from app.views.training.charts.quantities import QUANTITIES
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats
 from app.views.training.charts.timescale import Mode
-from app.views.ui import figures, number_text, theme
+from app.views.ui import theme
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.heatbar import HeatBar
 from app.views.ui.widgets.painting import label
@@ -343,12 +345,12 @@ class GradientMap(Chart):
         if np.isnan(value):
             return None, name, QUANTITIES[self._quantity].absent
         color = theme.heat(self._bounds.place(value)) if self._bounds else None
-        return color, name, number_text.share(value, 1) if self._quantity == "dead" else figures.figure(value)
+        return color, name, formatting.share(value, 1) if self._quantity == "dead" else formatting.figure(value)
 
     def note_at(self, index: int) -> str:
         """The step that the shown figures were measured at."""
         sample = self._sample(index)
-        return f"measured at {figures.count(int(self.steps[sample]))}" if sample >= 0 else ""
+        return f"measured at {formatting.grouped_digits(int(self.steps[sample]))}" if sample >= 0 else ""
 
     def leaveEvent(self, event: Any) -> None:
         super().leaveEvent(event)
@@ -359,7 +361,7 @@ def _ramp_texts(bounds: Bounds) -> list[str]:
     if not bounds.log:
         return ["0 %", "50 %", "100 %"]
     low, high = round(np.log10(bounds.low)), round(np.log10(bounds.high))
-    texts = [figures.log_tick(float(exponent)) for exponent in range(low, high + 1)]
+    texts = [ticks.log_tick(float(exponent)) for exponent in range(low, high + 1)]
     if bounds.clipped:
         texts[0] = f"≤{texts[0]}"
     return texts

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from app.training.history import History
+from app.util import formatting
 from app.views.training.charts import series
 from app.views.training.charts.card import Entry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats, Smoother
 from app.views.training.charts.timescale import TimeScale
-from app.views.ui import figures
 
 FIRST = 2  # of the colours of series: the sum and its validation have those before
 
@@ -75,5 +75,5 @@ class LossParts:
         found = []
         for number, name in enumerate(parts.names[1:]):
             words = name.removeprefix("loss_")
-            found.append(Entry(words, figures.figure(float(parts[name][row])), FIRST + number % 4, short=words))
+            found.append(Entry(words, formatting.figure(float(parts[name][row])), FIRST + number % 4, short=words))
         return found

@@ -8,13 +8,14 @@ import numpy as np
 from PySide6.QtGui import QColor
 
 from app.training.history import MAIN
+from app.util import formatting
 from app.views.training.charts import series
 from app.views.training.charts.card import Entry
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats
-from app.views.ui import figures, theme
+from app.views.ui import theme
 
 COLORS = 6  # of the series of a theme
 
@@ -62,7 +63,7 @@ class RateChart(Chart):
 
     def entries(self, index: int | None) -> Sequence[Entry]:
         found = enumerate(self._at(-1 if index is None else index).items())
-        return [Entry(name, figures.figure(rate), number % COLORS, short="main" if name == MAIN else name)
+        return [Entry(name, formatting.figure(rate), number % COLORS, short="main" if name == MAIN else name)
                 for number, (name, rate) in found if np.isfinite(rate)]  # fmt: skip
 
     def show_legend(self, index: int | None = None) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from PySide6.QtGui import QColor
 
+from app.util import formatting
+from app.util.formatting import MEBIBYTE
 from app.views.training.charts import series
 from app.views.training.charts.card import Entry
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.readout import Row
-from app.views.ui import figures, theme
-from app.views.ui.figures import MEBIBYTE
+from app.views.ui import theme
 
 
 class MemoryChart(Chart):
@@ -95,4 +96,4 @@ class MemoryChart(Chart):
 
 
 def _bytes(size: float) -> str:
-    return "not available" if np.isnan(size) else figures.mebibytes(float(size))
+    return "not available" if np.isnan(size) else formatting.mebibytes(float(size))

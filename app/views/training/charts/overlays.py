@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from app.training.history import History
+from app.util import formatting
 from app.views.training.charts import series
 from app.views.training.charts.card import Entry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats, Smoother
 from app.views.training.charts.timescale import Mode, TimeScale
-from app.views.ui import figures
 
 # The third run's colour, the fourth's, then those that the loss and accuracy charts do not use otherwise.
 COLORS = (2, 4, 3, 5)
@@ -87,7 +87,7 @@ class Overlays:
         found = []
         for line in self._lines:
             values = self._values(line.other.history, line.smoother)[2]
-            text = figures.figure(float(values[-1])) if len(values) else "–"
+            text = formatting.figure(float(values[-1])) if len(values) else "–"
             found.append(Entry(line.other.title, text, line.color, short=line.other.title))
         return found
 

@@ -10,9 +10,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from app.util.formatting import figure
 from app.views.training.charts import series
 from app.views.ui import theme
-from app.views.ui.figures import figure
 from app.views.ui.widgets.painting import start
 
 PAD = 6

@@ -10,7 +10,8 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
 
 from app.training.evaluation.result import ClassRow
-from app.views.ui import figures, theme
+from app.util import formatting
+from app.views.ui import theme
 
 Index = QModelIndex | QPersistentModelIndex
 ROOM, LEAST = 22, 44  # beside the words of a header, which its arrow needs; the class column
@@ -83,7 +84,7 @@ class ClassModel(QAbstractTableModel):
             if column == 0:
                 return row.name
             if column == 4:
-                return figures.count(row.support)
+                return formatting.grouped_digits(row.support)
             value = _values(row)[column - 1]
             return "–" if math.isnan(value) else f"{value:.3f}"
         if role == Qt.ItemDataRole.TextAlignmentRole:

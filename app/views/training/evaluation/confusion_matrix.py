@@ -10,8 +10,8 @@ from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainte
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.training.evaluation.result import Evaluation
-from app.views.ui import figures, theme
-from app.views.ui import number_text as numbers
+from app.util import formatting
+from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
 MOST_NUMBERS = 30  # classes that the numbers of the cells are written of
@@ -116,9 +116,9 @@ class ConfusionMatrix(QWidget):
         assert found is not None and found.confusion is not None
         true, called = cell
         count, row = int(found.confusion[cell]), int(found.confusion[true].sum())
-        share = f" ({numbers.share(count, row)} of it)" if row else ""
+        share = f" ({formatting.share(count, row)} of it)" if row else ""
         what = "classified correctly" if true == called else f"predicted as {found.name(called)}"
-        return f"{figures.count(count)} of class {found.name(true)} {what}{share}"
+        return f"{formatting.grouped_digits(count)} of class {found.name(true)} {what}{share}"
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         moves = {Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0), Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1)}
@@ -288,8 +288,8 @@ class ValuesPlot(QWidget):
         painter.setFont(theme.font("axis"))
         right, middle = Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter
         for value, x, y in ((low, area.left(), area.bottom()), (high, area.right(), area.top())):
-            painter.drawText(QRectF(0, y - 7, area.left() - 5, 14), right, figures.figure(value))
-            painter.drawText(QRectF(x - 40, area.bottom() + 3, 80, 14), middle, figures.figure(value))
+            painter.drawText(QRectF(0, y - 7, area.left() - 5, 14), right, formatting.figure(value))
+            painter.drawText(QRectF(x - 40, area.bottom() + 3, 80, 14), middle, formatting.figure(value))
         painter.drawText(QRectF(area.left(), area.bottom() + 18, area.width(), 16), middle, "true")
         painter.translate(12, area.center().y())
         painter.rotate(-90)

@@ -8,12 +8,12 @@ import numpy as np
 
 from app.training.history import History
 from app.training.metrics import is_share, label_of
+from app.util import formatting
 from app.views.training.charts.card import Entry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats
 from app.views.training.charts.timescale import TimeScale
-from app.views.ui import figures
 
 FIRST = 2  # of the colours of series: train and validation have those before
 
@@ -54,7 +54,7 @@ class ScoreCurves:
         for name in of_scores(history):
             value, share = float(history.scores[name][epoch]), has_accuracy(history) and is_share(name)
             place = FIRST + drawn.index(name) % 4 if name in drawn else -1
-            text = figures.percent(value) if share else figures.figure(value)
+            text = formatting.percent(value) if share else formatting.figure(value)
             found.append(Entry(label_of(name), text, place, "dash", label_of(name).removesuffix(" accuracy")))
         return found
 

@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenu, QSplitter, QStack
 from app.training.evaluation.result import AUGMENTATIONS, PARTS, Evaluation
 from app.training.evaluation.trying import Shown
 from app.training.metrics import SCORES
+from app.util import formatting
 from app.views.training.evaluation.classes import ClassTable
 from app.views.training.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot
 from app.views.training.evaluation.predict import TryPage
 from app.views.training.evaluation.samples import SampleTiles
-from app.views.ui import figures
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -47,21 +47,22 @@ class Figures(QWidget):
         while (item := self._grid.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
-        rows = [("Loss", figures.figure(found.loss), "Mean over the samples, as measured after each epoch of a run.")]
+        loss = formatting.figure(found.loss)
+        rows = [("Loss", loss, "Mean over the samples, as measured after each epoch of a run.")]
         if found.accuracy is not None:
             rows.append(
-                ("Accuracy", f"{figures.percent(found.accuracy)} %", "Fraction of samples classified correctly.")
+                ("Accuracy", f"{formatting.percent(found.accuracy)} %", "Fraction of samples classified correctly.")
             )
         for name, value in found.metrics:
             score = SCORES[name]
-            rows.append((score.label, f"{value:.4f}" if score.share else figures.figure(value), score.doc))
+            rows.append((score.label, f"{value:.4f}" if score.share else formatting.figure(value), score.doc))
         for place, (name, value, doc) in enumerate(rows):
             told, number = label(name, "label", "text2"), label(value, "section" if place < 2 else "label")
             for widget in (told, number):
                 widget.setToolTip(doc)
             self._grid.addWidget(told, place, 0)
             self._grid.addWidget(number, place, 1, Qt.AlignmentFlag.AlignRight)
-        self._heading.setText(f"{figures.count(found.count)} {found.part} samples")
+        self._heading.setText(f"{formatting.grouped_digits(found.count)} {found.part} samples")
         words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g}\N{NO-BREAK SPACE}s."
         if found.augment:
             words += (
@@ -266,8 +267,8 @@ class EvaluationPage(QWidget):
         self._all.hide()
         wrong = self.order.value() == WRONG
         numbers = self.found.wrong() if wrong else self.found.worst()
-        count = figures.count(len(numbers))
-        words = f"{count} of {figures.count(self.found.count)}" if wrong else f"{count}, highest loss first"
+        count = formatting.grouped_digits(len(numbers))
+        words = f"{count} of {formatting.grouped_digits(self.found.count)}" if wrong else f"{count}, highest loss first"
         self._want(numbers, words)
 
     def show_cell(self, true: int, called: int) -> None:
@@ -277,7 +278,7 @@ class EvaluationPage(QWidget):
         self._cell = (true, called)
         numbers = self.found.cell(true, called)
         name, said = self.found.name(true), self.found.name(called)
-        words = f"{figures.count(len(numbers))} of class {name}, predicted as {said}"
+        words = f"{formatting.grouped_digits(len(numbers))} of class {name}, predicted as {said}"
         self._all.show()
         self._want(numbers, words)
 
@@ -287,7 +288,7 @@ class EvaluationPage(QWidget):
             return
         order, columns = self.found.wrong(), self.found.columns
         there = ((columns["true"][order] == number) | (columns["called"][order] == number)).any(1)
-        words = f"{figures.count(int(there.sum()))} confused with {self.found.name(number)}"
+        words = f"{formatting.grouped_digits(int(there.sum()))} confused with {self.found.name(number)}"
         self._all.show()
         self._want(order[there], words)
 

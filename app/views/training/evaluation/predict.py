@@ -11,6 +11,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QHBoxLayout, QScrollArea, QStackedLayout, QVBoxLayout, QWidget
 
 from app.training.evaluation.trying import SMALL, Answer, Survey, as_digit, as_input, is_picture
+from app.util.formatting import shape_text
 from app.views.training.evaluation.bars import Bars, Layers, Seen
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
 from app.views.ui.widgets.button import Button
@@ -107,7 +108,7 @@ class TryPage(QWidget):
             return
         pictured, row = is_picture(survey.shape), len(survey.shape) == 1
         if not pictured and not row:
-            shape = "×".join(map(str, survey.shape))
+            shape = shape_text(survey.shape)
             self.empty.set_text("This input cannot be entered by hand", f"The network takes {shape} numbers.")
             self._stack.setCurrentWidget(self.empty)
             return

@@ -18,6 +18,7 @@ from app.data.transform_list import is_random
 from app.preflight import synthetic_data
 from app.training.choices import Param
 from app.training.job import JobError, check_data
+from app.util.formatting import grouped_digits, megabytes
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
@@ -28,7 +29,6 @@ from app.views.training.form.data_fit import FitBox
 from app.views.training.form.data_reader import DataReader
 from app.views.training.form.transforms_list import TransformsList
 from app.views.ui.background import Failure
-from app.views.ui.number_text import grouped_digits, megabytes
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
 

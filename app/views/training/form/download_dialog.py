@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QProgressBar, QWidget
 
 from app.data.downloads.download import DownloadCancelled, download
 from app.data.sources import SOURCES
+from app.util.formatting import megabytes
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.number_text import megabytes
 from app.views.ui.widgets.painting import label
 
 Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]], object]

@@ -13,6 +13,7 @@ from app.engine.requests.choices import CheckGroup, GroupParams
 from app.project.module_paths import Layer, Layers
 from app.training.choices import ChoiceError, Param
 from app.training.config import Choice, Group, TrainingConfig
+from app.util.formatting import plural
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
@@ -107,7 +108,7 @@ class GroupsSection(KnobSection):
 
     def summary_texts(self, training: TrainingConfig) -> list[str]:
         count = len(training.groups)
-        return [f"{count} group{'s' * (count > 1)}"] * bool(count) + super().summary_texts(training)
+        return [f"{count} {plural(count, 'group')}"] * bool(count) + super().summary_texts(training)
 
     def show_config(self, training: TrainingConfig) -> None:
         super().show_config(training)

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.training.history import MAIN
-from app.views.ui.figures import figure
+from app.util.formatting import figure
 from app.views.ui.widgets import Button, NumberField
 from app.views.ui.widgets.painting import label
 

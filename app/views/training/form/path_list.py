@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.project.module_paths import Layer, Layers
+from app.util.formatting import grouped_digits
 from app.views.inspector.fields.picker import Pick, Picker
-from app.views.ui.number_text import grouped_digits
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label, set_property

@@ -7,8 +7,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QScrollArea, QTableWidget, QTableWidgetItem, QWidget
 
 from app.training.monitoring.snapshots import BatchPeek
+from app.util import formatting
+from app.util.formatting import shape_text
 from app.views.training.layer.picture_grid import PictureGrid
-from app.views.ui import figures, theme
+from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets.painting import label
 
@@ -43,7 +45,7 @@ def notes(peek: BatchPeek) -> str:
     """What is to be said of the batch as a whole."""
     bad = int((~np.isfinite(peek.inputs.reshape(len(peek.inputs), -1))).any(1).sum())
     shown = f"The first {len(peek.inputs)} of {peek.count}" if peek.count > len(peek.inputs) else f"All {peek.count}"
-    texts = [f"{shown} samples, {'×'.join(map(str, peek.inputs.shape[1:])) or 'one number'} each."]
+    texts = [f"{shown} samples, {shape_text(peek.inputs.shape[1:], 'one number')} each."]
     if bad:
         texts.append(f"{bad} of them contain non-finite values.")
     if peek.problem:
@@ -75,14 +77,14 @@ def label_of(peek: BatchPeek, index: int) -> str:
 
 def _numbers(value: np.ndarray) -> str:
     flat = np.atleast_1d(np.asarray(value)).reshape(-1)
-    texts = [figures.figure(float(each)) for each in flat[:NUMBERS]]
+    texts = [formatting.figure(float(each)) for each in flat[:NUMBERS]]
     return ", ".join(texts) + (f", … ({len(flat)})" if len(flat) > NUMBERS else "")
 
 
 def _range(values: np.ndarray) -> str:
     if not values.size:
         return "no finite value"
-    return f"{figures.figure(float(values.min()))} to {figures.figure(float(values.max()))}"
+    return f"{formatting.figure(float(values.min()))} to {formatting.figure(float(values.max()))}"
 
 
 def _given(peek: BatchPeek, index: int) -> str:
@@ -91,7 +93,7 @@ def _given(peek: BatchPeek, index: int) -> str:
     if peek.task == "classes" and np.ndim(output) == 1 and np.isfinite(output).all():
         best = int(output.argmax())
         name = peek.classes[best] if best < len(peek.classes) else str(best)
-        return f"{name}: {figures.figure(float(output[best]))}"
+        return f"{name}: {formatting.figure(float(output[best]))}"
     return _numbers(output)
 
 
@@ -117,7 +119,7 @@ def _table(peek: BatchPeek) -> QTableWidget:
     for row in range(len(peek.inputs)):
         texts = [str(row + 1), label_of(peek, row)]
         texts += [_given(peek, row)] if peek.outputs is not None else []
-        texts += [figures.figure(float(peek.losses[row]))] if peek.losses is not None else []
+        texts += [formatting.figure(float(peek.losses[row]))] if peek.losses is not None else []
         sample = peek.inputs[row]
         finite = np.isfinite(sample)
         short = _numbers(sample) if sample.size <= NUMBERS else _range(sample[finite])

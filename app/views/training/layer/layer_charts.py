@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.training.monitoring.layer_history import spread
+from app.util.formatting import figure
 from app.views.training.charts import series
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
-from app.views.ui import figures, theme
+from app.views.ui import theme
 from app.views.ui.widgets.segmented import Segmented
 
 PARTS = 64
@@ -55,7 +56,7 @@ class HistogramChart(Chart):
         empty = (share[::-1] == 0)[:, np.maximum(at, 0)] | (at < 0)
         self._heat.set_cells(np.where(empty, NO_GRADIENT, cells).astype(np.uint8))
         newest = samples[-1][1]
-        self.heading.set(note=f"{figures.figure(newest.low)} to {figures.figure(newest.high)} at {samples[-1][0]:,}")
+        self.heading.set(note=f"{figure(newest.low)} to {figure(newest.high)} at {samples[-1][0]:,}")
 
 
 class RatioChart(Chart):
@@ -90,9 +91,9 @@ class RatioChart(Chart):
         shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
         self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))
         newest = ratios[-1] if len(ratios) else np.nan
-        self.heading.set(note="log scale, dashed: 1e\u22123", value="" if np.isnan(newest) else figures.figure(newest))
+        self.heading.set(note="log scale, dashed: 1e\u22123", value="" if np.isnan(newest) else figure(newest))
 
     def rows(self, index: int) -> Sequence[Row]:
         steps, ratios = self.ratios
         at = int(np.searchsorted(steps, self.history.steps["step"][index], "right")) - 1
-        return [] if at < 0 else [(theme.current().series[0], "update / weight", figures.figure(float(ratios[at])))]
+        return [] if at < 0 else [(theme.current().series[0], "update / weight", figure(float(ratios[at])))]

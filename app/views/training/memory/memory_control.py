@@ -13,9 +13,8 @@ from app.preflight import preflight
 from app.training.monitoring import memory_report
 from app.training.monitoring.memory_report import MemoryReport
 from app.training.run_requests import TellMemory, WriteSnapshot
-from app.util import atomic
+from app.util import atomic, formatting
 from app.views.training.memory.memory_dialog import MemoryDialog, size
-from app.views.ui import figures
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class MemoryControl(QObject):
         measured = report.allocator.peak if report.allocator is not None else report.step.total.whole
         off = memory_report.score(estimate, measured)
         what = "the peak" if report.allocator is not None else "the counted total"
-        return f"The estimate before the run was {size(estimate)}, {figures.figure(100 * off)} % off {what}."
+        return f"The estimate before the run was {size(estimate)}, {formatting.figure(100 * off)} % off {what}."
 
     def _fail(self, error: BaseException) -> None:
         self._asked = None

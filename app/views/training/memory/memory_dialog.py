@@ -7,7 +7,8 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTab
 
 from app.telemetry.layer_memory import LayerBytes
 from app.training.monitoring.memory_report import MemoryReport
-from app.views.ui import figures, theme
+from app.util import formatting
+from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets.painting import label
 
@@ -97,9 +98,9 @@ def size(count: int) -> str:
         return "–"
     if count < KIBIBYTE:
         return f"{count} B"
-    if count < figures.MEBIBYTE:
-        return f"{figures.figure(count / KIBIBYTE)} KiB"
-    return f"{figures.mebibytes(count)} MiB"
+    if count < formatting.MEBIBYTE:
+        return f"{formatting.figure(count / KIBIBYTE)} KiB"
+    return f"{formatting.mebibytes(count)} MiB"
 
 
 def summary(report: MemoryReport) -> str:
@@ -117,7 +118,7 @@ def device_words(report: MemoryReport) -> str:
         a = report.allocator
         texts.append(
             f"CUDA: {size(a.allocated)} allocated, {size(a.reserved)} reserved, {size(a.peak)} at the peak, "
-            f"{figures.percent(a.fragmentation)} % of the reserved memory is fragmented."
+            f"{formatting.percent(a.fragmentation)} % of the reserved memory is fragmented."
         )
     if report.resident is not None:
         texts.append(f"Resident memory of the process: {size(report.resident)}, libraries included.")

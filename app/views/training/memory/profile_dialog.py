@@ -6,7 +6,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
 from app.training.monitoring.step_profile import OpTime, StepProfile
-from app.views.ui import figures, theme
+from app.util import formatting
+from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets.painting import label
 
@@ -87,8 +88,9 @@ class ProfileDialog(Dialog):
             self._set_row(number, row, profile)
 
     def _set_row(self, number: int, row: OpTime, profile: StepProfile) -> None:
-        calls = figures.count(row.calls) if number else ""  # those of the rows that are left out are not known
-        share = f"{figures.percent(profile.share(row))} %"
+        # The calls of the rows that are left out are not known.
+        calls = formatting.grouped_digits(row.calls) if number else ""
+        share = f"{formatting.percent(profile.share(row))} %"
         for column, text in enumerate((row.name, calls, milliseconds(row.cpu), milliseconds(row.on_device), share)):
             item = QTableWidgetItem(text)
             if column:
@@ -112,7 +114,7 @@ def summary(profile: StepProfile) -> str:
     """What was measured, and how much of it the table leaves out."""
     text = (
         f"Forward and backward of a batch of {profile.batch:,} on {profile.device}: "
-        f"{figures.figure(profile.milliseconds)} ms, profiling overhead included."
+        f"{formatting.figure(profile.milliseconds)} ms, profiling overhead included."
     )
     if profile.left_out:
         text += f" {profile.left_out:,} more, shorter operations are not listed."

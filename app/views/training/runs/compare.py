@@ -8,6 +8,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHBoxLayout, QTableView, QVBoxLayout, QWidget
 
 from app.runs.compare import Setting
+from app.util.formatting import plural
 from app.views.ui import icons, theme
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
@@ -111,7 +112,7 @@ class RunsCompare(QWidget):
         same = [line for line in self._lines if not line.differs] if everything else []
         count = len(differing)
         words = (
-            f"{count} setting{'s' * (count != 1)} differ{'s' * (count == 1)}" if count else ("All settings are equal")
+            f"{count} {plural(count, 'setting differs', 'settings differ')}" if count else ("All settings are equal")
         )
         self._caption.setText(words)
         self.model.set_lines(self._titles, [*differing, *same])

@@ -16,10 +16,10 @@ from app.runs.record import Parent, RunError
 from app.runs.recorder import Recorder, Watcher
 from app.runs.store import Kept
 from app.training.job import Job
+from app.util.formatting import counted
 from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from app.views.ui.background import Background, Failure
-from app.views.ui.number_text import counted
 from app.views.ui.thread_task import Errand
 
 

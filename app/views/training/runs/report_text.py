@@ -19,7 +19,7 @@ from app.training.events import (
     Started,
 )
 from app.training.metrics import label_of
-from app.views.ui import figures
+from app.util.formatting import duration, figure, grouped_digits, percent
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,22 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
         case EpochDone():
             return [Line(_epoch(event, epochs))]
         case Paused():
-            return [Line(f"Paused after step {figures.count(event.step)}." if event.step else "Paused before step 1.")]
+            return [Line(f"Paused after step {grouped_digits(event.step)}." if event.step else "Paused before step 1.")]
         case Resumed():
-            return [Line(f"Resumed after step {figures.count(event.step)}.")]
+            return [Line(f"Resumed after step {grouped_digits(event.step)}.")]
         case Finished():
             word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
-            spent = f"{event.seconds:.1f} s" if event.seconds < 120 else figures.duration(event.seconds)
-            looking = f" Telemetry took {figures.percent(event.looking)} % of it." if event.looking else ""
-            return [Line(f"{word} after {figures.count(event.steps)} steps, {spent}.{looking}", tone)]
+            spent = f"{event.seconds:.1f} s" if event.seconds < 120 else duration(event.seconds)
+            looking = f" Telemetry took {percent(event.looking)} % of it." if event.looking else ""
+            return [Line(f"{word} after {grouped_digits(event.steps)} steps, {spent}.{looking}", tone)]
         case Caught() | Noticed():
             return [Line(event.message, "warn")]
         case Failed():
             return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
         case RateSet():
             of = f" of {event.group}" if event.group else ""
-            words = f"Learning rate{of} set to {figures.figure(event.rate)} by hand after step"
-            return [Line(f"{words} {figures.count(event.step)}. From that step, results differ from train.py.", "warn")]
+            words = f"Learning rate{of} set to {figure(event.rate)} by hand after step {grouped_digits(event.step)}."
+            return [Line(f"{words} From that step, results differ from train.py.", "warn")]
         case Skipped():
             return [Line(f"Skipped: {_sentences(event.message)}", "warn")]
         case Saved() if event.problem:
@@ -65,9 +65,9 @@ def lines_of(event: Event, epochs: int = 0) -> list[Line]:
 def _started(event: Started) -> list[Line]:
     lines = [
         Line(
-            f"Training on {event.device}, seed {event.seed}: {figures.count(event.parameters)} parameters, "
-            f"{figures.count(event.train_count)} training and {figures.count(event.validation_count)} validation "
-            f"samples, {event.epochs} epochs of {figures.count(event.steps_per_epoch)} batches of {event.batch_size}.",
+            f"Training on {event.device}, seed {event.seed}: {grouped_digits(event.parameters)} parameters, "
+            f"{grouped_digits(event.train_count)} training and {grouped_digits(event.validation_count)} validation "
+            f"samples, {event.epochs} epochs of {grouped_digits(event.steps_per_epoch)} batches of {event.batch_size}.",
             "text",
         )
     ]
@@ -86,13 +86,13 @@ def _sentences(*texts: str) -> str:
 
 def _epoch(event: EpochDone, epochs: int) -> str:
     of = f"/{epochs}" if epochs else ""
-    text = f"Epoch {event.epoch}{of}: train loss {figures.figure(event.train_loss)}{_share(event.train_accuracy)}"
+    text = f"Epoch {event.epoch}{of}: train loss {figure(event.train_loss)}{_share(event.train_accuracy)}"
     if event.val_loss is None:
         return f"{text}; no validation samples."
-    scores = "".join(f", {label_of(name)} {figures.figure(value)}" for name, value in event.metrics)
-    return f"{text}; validation loss {figures.figure(event.val_loss)}{_share(event.val_accuracy)}{scores}."
+    scores = "".join(f", {label_of(name)} {figure(value)}" for name, value in event.metrics)
+    return f"{text}; validation loss {figure(event.val_loss)}{_share(event.val_accuracy)}{scores}."
 
 
 def _share(accuracy: float | None) -> str:
     """The accuracy in words, nothing where the data have no classes."""
-    return "" if accuracy is None else f", accuracy {figures.percent(accuracy)} %"
+    return "" if accuracy is None else f", accuracy {percent(accuracy)} %"

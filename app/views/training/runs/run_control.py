@@ -17,6 +17,7 @@ from app.project.document import Document
 from app.project.file import with_start
 from app.project.project import Project
 from app.training.run_requests import SetRate
+from app.util.formatting import plural
 from app.views.analysis_service import Live
 from app.views.settings import Settings
 from app.views.training.runs.session import Run, RunSession
@@ -76,7 +77,7 @@ class RunControl(QObject):
         if not self._live.up_to_date:
             return "Checking the network"
         count = len(self._live.errors)
-        return f"Fix {count} error{'s' * (count > 1)} to run" if count else ""
+        return f"Fix {count} {plural(count, 'error')} to run" if count else ""
 
     def run(self) -> None:
         """Start, or go on after a pause."""

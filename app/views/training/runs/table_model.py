@@ -12,8 +12,9 @@ from PySide6.QtWidgets import QWidget
 from app.runs import record
 from app.runs.record import Summary
 from app.runs.store import Kept
+from app.util import formatting
 from app.views.training.runs.session import Run
-from app.views.ui import figures, icons, theme
+from app.views.ui import icons, theme
 
 COLUMNS = (
     "Run", "State", "Device", "Optimizer", "Epochs", "Steps", "Train loss", "Validation loss", "Best loss",
@@ -102,16 +103,12 @@ class Row:
             device,
             options,
             f"{shown.epochs}/{epochs}",
-            figures.count(shown.steps),
-            *(figures.figure(value) for value in (shown.train_loss, shown.val_loss, shown.best_loss)),
-            *(_percent(value) for value in (shown.val_accuracy, shown.best_accuracy)),
-            figures.duration(shown.seconds) if shown.steps else "–",
+            formatting.grouped_digits(shown.steps),
+            *(formatting.figure(value) for value in (shown.train_loss, shown.val_loss, shown.best_loss)),
+            *(formatting.percent_sign(value) for value in (shown.val_accuracy, shown.best_accuracy)),
+            formatting.duration(shown.seconds) if shown.steps else "–",
             _when(began),
         )
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{figures.percent(share)} %"
 
 
 def _when(began: datetime) -> str:

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.diagram.diagram import bytes_text
 from app.training.trials.results import DryRun
+from app.util.formatting import bytes_text, figure, milliseconds, shape_text
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.figures import figure
 from app.views.ui.widgets.painting import label
-
-
-def milliseconds(seconds: float) -> str:
-    """
-    >>> milliseconds(0.0123), milliseconds(2.5)
-    ('12.3 ms', '2.50 s')
-    """
-    return f"{figure(seconds * 1000)} ms" if seconds < 1 else f"{figure(seconds)} s"
 
 
 def facts(tried: DryRun) -> list[tuple[str, str]]:
     """The measured figures, each with its name."""
-    shape = "×".join(map(str, (tried.batch_size, *tried.input_shape)))
+    shape = shape_text((tried.batch_size, *tried.input_shape))
     first, *rest = tried.seconds
     rows = [
         ("Device", tried.device),

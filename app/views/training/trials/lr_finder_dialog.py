@@ -8,11 +8,11 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QWidget
 from app.engine.requests.trials import RangeTest
 from app.training.job import Job
 from app.training.trials.results import BATCHES, HIGHEST, LOWEST, RateTest
+from app.util.formatting import figure
 from app.views.engine_service import EngineService
 from app.views.training.charts.small_plot import Line, SmallPlot
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.figures import figure
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.painting import label, set_property
 

@@ -1,0 +1,188 @@
+"""Numbers and shapes as people read them: a real minus sign, thousands apart, no more digits than were measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+MINUS = "\u2212"
+MEBIBYTE = 1024 * 1024
+UNKNOWN = "–"
+
+
+def grouped_digits(number: int) -> str:
+    """A whole number with a comma after every three digits and a real minus sign.
+
+    >>> grouped_digits(1179776), grouped_digits(-5)
+    ('1,179,776', '−5')
+    """
+    return f"{number:,}".replace("-", MINUS)
+
+
+def plural(number: Any, one: str, many: str = "") -> str:
+    """The noun that goes with a number, which may be a size that is not known, such as N.
+
+    >>> plural(1, "node"), plural(0, "node"), plural(2, "class", "classes"), plural("N", "sample")
+    ('node', 'nodes', 'classes', 'samples')
+    """
+    return one if number == 1 else many or f"{one}s"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number and its noun.
+
+    >>> counted(1, "parameter"), counted(18496, "parameter"), counted(2, "class", "classes")
+    ('1 parameter', '18,496 parameters', '2 classes')
+    """
+    return f"{grouped_digits(number)} {plural(number, one, many)}"
+
+
+def counted_in_words(number: int, one: str) -> str:
+    """A number and its noun, small numbers as words.
+
+    >>> counted_in_words(1, "pixel"), counted_in_words(2, "pixel"), counted_in_words(12, "pixel")
+    ('one pixel', 'two pixels', '12 pixels')
+    """
+    words = ("no", "one", "two", "three", "four", "five", "six")
+    return f"{words[number] if 0 <= number < len(words) else number} {plural(number, one)}"
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    """A value with about `digits` significant digits.
+
+    >>> figure(0.054123), figure(12480.4), figure(-0.00078), figure(0.0), figure(float("nan")), figure(None)
+    ('0.0541', '12,480', '−7.8e−4', '0', 'nan', '–')
+    """
+    if value is None:
+        return UNKNOWN
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    size = abs(value)
+    if size == 0:
+        text = "0"
+    elif size < 1e-3 or size >= 1e7:
+        text = scientific(value, digits - 1)
+    elif size >= 10 ** (digits - 1):
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:.{digits - 1 - math.floor(math.log10(size))}f}"
+    return text.replace("-", MINUS)
+
+
+def scientific(value: float, decimals: int) -> str:
+    """A value as a mantissa and a power of ten.
+
+    >>> scientific(0.00123, 2), scientific(4e-7, 3), scientific(-2.5e9, 1)
+    ('1.23e−3', '4e−7', '−2.5e9')
+    """
+    mantissa, exponent = f"{value:.{decimals}e}".split("e")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
+
+
+def percent(share: float | None) -> str:
+    """A share of 0 to 1 in percent with two decimals, without the sign. Only nothing is 0.00, and only all is 100.00.
+
+    >>> percent(0.98623), percent(None), percent(1e-6), percent(0.99999), percent(1.0)
+    ('98.62', '–', '< 0.01', '> 99.99', '100.00')
+    """
+    if share is None:
+        return UNKNOWN
+    if 0 < share < 0.0001:
+        return "< 0.01"
+    return "> 99.99" if 0.9999 < share < 1 else f"{100 * share:.2f}"
+
+
+def percent_sign(share: float | None) -> str:
+    """As `percent`, with the sign where there is a number.
+
+    >>> percent_sign(0.98623), percent_sign(None)
+    ('98.62 %', '–')
+    """
+    return UNKNOWN if share is None else f"{percent(share)} %"
+
+
+def share(part: float, whole: float) -> str:
+    """What `part` is of `whole`, in percent; "" if there is no whole. Only nothing is 0 %, and only all is 100 %.
+
+    >>> share(18496, 1277642), share(1, 1000000), share(0, 5), share(5, 5), share(9999, 10000)
+    ('1.4 %', '< 0.1 %', '0 %', '100 %', '> 99.9 %')
+    """
+    if whole <= 0:
+        return ""
+    found = 100 * part / whole
+    if 0 < found < 0.1:
+        return "< 0.1 %"
+    if 99.9 < found < 100:
+        return "> 99.9 %"
+    return f"{found:.1f} %".replace(".0 %", " %")
+
+
+def bytes_text(count: int) -> str:
+    """Memory in binary units with three figures.
+
+    >>> bytes_text(160), bytes_text(2048), bytes_text(5_536_482), bytes_text(3 << 30)
+    ('160 B', '2.00 KiB', '5.28 MiB', '3.00 GiB')
+    >>> bytes_text(196 * 1024), bytes_text(1023 * 1024), bytes_text(1048575)
+    ('196 KiB', '1023 KiB', '1.00 MiB')
+    """
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+        if round(value, digits) < 1024 or unit == "TiB":
+            return f"{value:.{digits}f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def mebibytes(size: float | None) -> str:
+    """A number of bytes in MiB, without the unit.
+
+    >>> mebibytes(21_286_912), mebibytes(2 * 1024**3)
+    ('20.3', '2,048')
+    """
+    return UNKNOWN if size is None else figure(size / MEBIBYTE)
+
+
+def megabytes(count: int) -> str:
+    """A number of bytes in MB of a million, as downloads are counted.
+
+    >>> megabytes(11594722), megabytes(120000)
+    ('11.6 MB', '0.1 MB')
+    """
+    return f"{count / 1e6:.1f} MB"
+
+
+def milliseconds(seconds: float) -> str:
+    """A short time: in ms below a second.
+
+    >>> milliseconds(0.0123), milliseconds(2.5)
+    ('12.3 ms', '2.50 s')
+    """
+    return f"{figure(seconds * 1000)} ms" if seconds < 1 else f"{figure(seconds)} s"
+
+
+def duration(seconds: float) -> str:
+    """A time as on a clock.
+
+    >>> duration(39.2), duration(3723), duration(0.4)
+    ('0:39', '1:02:03', '0:00')
+    """
+    whole = int(round(seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def shape_text(sizes: Iterable[Any], empty: str = "") -> str:
+    """Sizes with multiplication signs between them; `empty` is what is said of none.
+
+    >>> shape_text((64, 32, 3, 3)), shape_text(("N", 8)), shape_text((), "scalar")
+    ('64×32×3×3', 'N×8', 'scalar')
+    """
+    return "×".join(map(str, sizes)) or empty
