@@ -10,21 +10,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 from app.engine import child_process
 from app.engine.entries import ENTRIES
 from app.engine.fork_server import LENGTH, PID, READY, STATUS
+
+T = TypeVar("T")
 
 LOADS = 120.0  # seconds in which the fork server has torch loaded
 ANSWERS = 20.0  # seconds in which it has forked
@@ -71,7 +74,8 @@ def start(
     """
     if entry not in ENTRIES:
         raise ValueError(f"{entry!r} is none of {', '.join(ENTRIES)}")
-    return _starter().submit(_started, entry, dict(extra_environment or {}), cwd, quiet, tuple(arguments)).result()
+    extra, words = dict(extra_environment or {}), tuple(arguments)
+    return _starter().submit(lambda: _started(entry, extra, cwd, quiet, words)).result()
 
 
 def prepare(*, later: bool = False) -> None:
@@ -91,10 +95,35 @@ def close() -> None:
         _starter().submit(_forget).result()
 
 
+class _Starter(threading.Thread):
+    """The thread that starts them all: Linux ends with a thread the processes that it started.
+
+    A program that ends while it waits for the fork server does not wait for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="processes", daemon=True)
+        self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        self._asked.put((function, future))
+        return future
+
+    def run(self) -> None:
+        while True:
+            function, future = self._asked.get()
+            try:
+                future.set_result(function())
+            except BaseException as error:  # it belongs to who asked
+                future.set_exception(error)
+
+
 @cache
-def _starter() -> ThreadPoolExecutor:
-    """The thread that starts them all: Linux ends with a thread the processes that it started."""
-    return ThreadPoolExecutor(1, "processes")
+def _starter() -> _Starter:
+    starter = _Starter()
+    starter.start()
+    return starter
 
 
 @cache

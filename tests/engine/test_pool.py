@@ -236,3 +236,14 @@ def test_nothing_outlives_a_program_that_is_killed(tmp_path):
         os.kill(parent.pid, signal.SIGKILL)
     wait_for(lambda: not any(map(alive, family)))
     child_process.end_group(child)  # what it forked itself is its own affair
+
+
+def test_a_program_that_ends_while_the_fork_server_loads_ends_at_once_and_takes_it_along():
+    program = (
+        "from app.engine import pool\npool.prepare()\nwhile pool._state.server is None: pass\n"
+        "print(pool._state.server._process.pid, pool._state.server._loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    pid, loaded = done.stdout.split()
+    wait_for(lambda: not alive(int(pid)))
+    assert loaded == "False" and not done.stderr
