@@ -11,10 +11,10 @@ import numpy as np
 from app.builder import literals
 from app.data import config as data_config
 from app.source import generated, layer_files
-from app.telemetry import gpu, histogram, layer_memory
+from app.telemetry import gpu, histogram, layer_bytes
 from app.training import config as training_config
 from app.training import events, job, run_requests
-from app.training.monitoring import activations, memory_report, snapshots, step_profile, watch_points
+from app.training.monitoring import looks, memory_report, watch_points
 from app.util.frozen import FrozenMap
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
@@ -31,8 +31,7 @@ def _classes(*modules: ModuleType) -> dict[str, type]:
 
 CLASSES = _classes(
     layer_files, generated, data_config, training_config, events, job, run_requests, watch_points, histogram,
-    activations, snapshots,
-    memory_report, gpu, layer_memory, step_profile
+    looks, memory_report, gpu, layer_bytes
 )  # fmt: skip
 
 

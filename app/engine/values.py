@@ -41,10 +41,11 @@ MODULES = """
     builder.graph builder.blocks builder.sheet builder.plan builder.results builder.value_types builder.literals
     builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
     builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes
-    source.generated source.layer_files project.project data.config training.config training.job training.setup.devices
+    source.generated source.layer_files project.project data.config training.config training.job training.setup.device
     engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
-    engine.requests.evaluation training.evaluation.result training.evaluation.trying
+    engine.requests.look_inside training.monitoring.looks engine.requests.evaluation
+    training.evaluation.result training.evaluation.trying
 """
 
 # What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.

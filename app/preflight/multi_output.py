@@ -18,7 +18,7 @@ from app.project.project import Project
 from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT, Choice, OutputLoss
-from app.training.setup import class_weights
+from app.training.setup import weighted_losses
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 
@@ -157,7 +157,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         reason = "Accuracy and metrics use the first loss. Put a loss first whose output is always returned."
         message = f"{first.name} is returned in one mode only"
         found.append(Problem("error", first.node.id, message, reason, cures=(again,)))
-    if project.data.class_weights and (told := class_weights.refusal(project.training.loss, rows)):
+    if project.data.class_weights and (told := weighted_losses.refusal(project.training.loss, rows)):
         known = (next((t for t in targets.values() if t.name == row.target), None) for row in rows)
         able = tuple(
             replace(row, loss=Choice("CrossEntropyLoss")) if target is not None and target.task != VALUES else row

@@ -27,7 +27,7 @@ from app.project.weights.start_weights import problems as start_problems
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
 from app.training.config import Choice
 from app.training.job import Job, JobError, check_data
-from app.training.setup import class_weights
+from app.training.setup import weighted_losses
 from app.util.formatting import plural, shape_text
 
 UNREAD = "The data have not been read yet"
@@ -132,7 +132,7 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         reason = f"{source.label} has values to predict. Choose a regression loss under Training, such as MSELoss."
         cure = Cure("Use MSELoss", (SetTraining("", "loss", Choice("MSELoss")),))
         found.append(Problem("error", None, f"{loss} expects class labels", reason, cures=(cure,)))
-    if project.data.class_weights and (told := class_weights.refusal(project.training.loss, ())):
+    if project.data.class_weights and (told := weighted_losses.refusal(project.training.loss, ())):
         reason = f"{told} Choose one of these, or disable class_weights (Training, Data)."
         found.append(Problem("error", None, f"{loss} does not support class weights", reason))
     return found

@@ -4,39 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from app.telemetry.layer_bytes import LayerBytes, StepBytes
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-@dataclass(frozen=True)
-class LayerBytes:
-    """`optimizer` is the optimizer's state of the parameters, `activations` what backward holds of the forward."""
-
-    layer: str
-    parameters: int = 0
-    gradients: int = 0
-    optimizer: int = 0
-    activations: int = 0
-
-    @property
-    def whole(self) -> int:
-        return self.parameters + self.gradients + self.optimizer + self.activations
-
-
-@dataclass(frozen=True)
-class StepBytes:
-    """The layers in the order of the net; `batch` is the size of the batch that the activations are of."""
-
-    layers: tuple[LayerBytes, ...]
-    batch: int
-
-    @property
-    def total(self) -> LayerBytes:
-        names = ("parameters", "gradients", "optimizer", "activations")
-        return LayerBytes("", *(sum(getattr(layer, name) for layer in self.layers) for name in names))
 
 
 def step_bytes(

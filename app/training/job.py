@@ -14,7 +14,7 @@ from app.source.generated import Source
 from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import TrainingConfig
 from app.training.metrics import refusal
-from app.training.setup import class_weights
+from app.training.setup import weighted_losses
 from app.util.formatting import shape_text
 
 AMP = ("", "bfloat16", "float16")
@@ -103,7 +103,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_loss(job: Job) -> None:
     """Validate the loss against the data."""
-    if job.data.class_weights and (told := class_weights.refusal(job.training.loss, job.training.losses)):
+    if job.data.class_weights and (told := weighted_losses.refusal(job.training.loss, job.training.losses)):
         raise JobError(f"class_weights: {told} Choose another loss, or disable class_weights.")
 
 

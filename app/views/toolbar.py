@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
-from app.training.setup.devices import Device
+from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import Deck
 from app.views.ui import icons
 from app.views.ui.widgets.button import Button

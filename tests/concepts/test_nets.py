@@ -20,7 +20,8 @@ from app.training.config import Choice, OutputLoss, TrainingConfig
 from app.training.control import Control
 from app.training.events import Finished, Started, StepDone
 from app.training.loop import train
-from app.training.setup.devices import Device, resolve
+from app.training.setup.device import Device
+from app.training.setup.devices import resolve
 from tests.data.test_mnist import files, put
 from tests.data.test_torchvision import at_hand  # noqa: F401
 from tests.support.builder_nets import net, wired

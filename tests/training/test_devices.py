@@ -3,7 +3,8 @@
 import pytest
 
 from app.training.job import JobError
-from app.training.setup.devices import Device, devices, resolve
+from app.training.setup.device import Device
+from app.training.setup.devices import devices, resolve
 
 CPU = Device("cpu", "CPU")
 GPUS = (Device("cuda:0", "H200"), Device("cuda:1", "H200"), CPU)

@@ -8,7 +8,8 @@ import pytest
 from app.data.sources import load
 from app.telemetry import gpu
 from app.telemetry.gpu import Allocator, GpuReading
-from app.telemetry.layer_memory import LayerBytes, StepBytes, saved
+from app.telemetry.layer_bytes import LayerBytes, StepBytes
+from app.telemetry.layer_memory import saved
 from app.training.config import Choice
 from app.training.control import Control
 from app.training.events import Paused

@@ -10,7 +10,7 @@ from app.training.control import Control
 from app.training.events import Paused
 from app.training.loop import train
 from app.training.monitoring import step_profile
-from app.training.monitoring.step_profile import OpTime, StepProfile
+from app.training.monitoring.looks import OpTime, StepProfile
 from app.training.run_requests import ProfileStep
 from app.views.main_window import MainWindow
 from app.views.training.memory.profile_control import NOTHING

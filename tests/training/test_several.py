@@ -26,7 +26,7 @@ from app.training.loop import train
 from app.training.monitoring.memory_by_layer import estimate
 from app.training.multi_output import SeveralLosses
 from app.training.script_recipes import mixed
-from app.training.setup import class_weights
+from app.training.setup import weighted_losses
 from app.training.setup.prepare import set_up
 from app.training.trials.dry_run import dry_run
 from app.training.trials.results import DryRun
@@ -145,7 +145,7 @@ def test_each_class_target_is_weighed_by_its_own_counts(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (weights[0] * counts).tolist() == pytest.approx([len(read.train) / 3] * 3)
     assert weights[1] is None and weights[2] is None  # values, and a loss that takes no weights of classes
-    assert class_weights.summary_text(OF_HEADS) == (
+    assert weighted_losses.summary_text(OF_HEADS) == (
         "Class weights apply to the loss of colour; not in that of size (SmoothL1Loss), kind (BCEWithLogitsLoss)."
     )
 

@@ -22,7 +22,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.config import Choice
-from app.training.setup.devices import Device
+from app.training.setup.device import Device
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.settings import RECENT_FILES, Settings

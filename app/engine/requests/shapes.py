@@ -13,7 +13,7 @@ from app.builder.shapes.network_cost import NetworkCost
 from app.engine.protocol import Request
 from app.source.generated import Path, Source
 from app.training.config import StartWeights
-from app.training.setup.devices import Device
+from app.training.setup.device import Device
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import Row, forms, rows_of, wants_input
 from app.training.registry import loss_call, optimizer_call, schedule_call
-from app.training.setup.class_weights import takes_weights
+from app.training.setup.weighted_losses import takes_weights
 
 MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels
 

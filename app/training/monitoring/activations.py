@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.data.dataset import Dataset
 from app.data.sources import load
 from app.training.job import Job, check_input
 from app.training.monitoring.live_model import Live
-from app.training.monitoring.snapshots import Channels, activations, filters
+from app.training.monitoring.looks import Inside
+from app.training.monitoring.snapshots import activations, filters
 from app.training.objectives import first_classes, prepared
 from app.training.setup.initial_weights import initial_module
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-@dataclass(frozen=True)
-class Inside:
-    """`channels` is what the layer gives, `filters` its weights, each None where there is no picture of it. `sample` of
-    `count` training samples was looked at, its label is `label`; `weights` says which they are.
-    """
-
-    layer: str
-    sample: int
-    count: int
-    label: str
-    picture: Any
-    channels: Channels | None
-    filters: Channels | None
-    weights: str
 
 
 def of_run(live: Live, layer: str, sample: int) -> Inside:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.data.spec import VALUES, DataInfo, TargetInfo
-from app.telemetry.layer_memory import StepBytes, step_bytes
+from app.telemetry.layer_bytes import StepBytes
+from app.telemetry.layer_memory import step_bytes
 from app.training.config import INPUT
 from app.training.job import Job
 from app.training.monitoring.live_model import Live

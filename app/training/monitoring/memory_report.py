@@ -9,7 +9,7 @@ from typing import Any
 from app.data.sources import load
 from app.telemetry import gpu, memory
 from app.telemetry.gpu import Allocator, GpuReading
-from app.telemetry.layer_memory import StepBytes
+from app.telemetry.layer_bytes import StepBytes
 from app.training.job import Job
 from app.training.monitoring import memory_by_layer
 from app.training.monitoring.live_model import Live

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from app.training.monitoring.live_model import Live
+from app.training.monitoring.looks import BatchPeek, Channels
 from app.util.formatting import shape_text
 
 if TYPE_CHECKING:
@@ -16,22 +16,6 @@ if TYPE_CHECKING:
 
 SAMPLES = 64  # of a batch that are shown
 CHANNELS = 256  # of a layer
-
-
-@dataclass(frozen=True)
-class BatchPeek:
-    """The first `SAMPLES` of a batch: inputs (n, ...), labels (n, ...), what the net gives for them now (n, ...) and
-    the loss of each (n,); None where that cannot be had, and then `problem` says why. `count` is the whole batch.
-    """
-
-    count: int
-    inputs: Any
-    labels: Any
-    outputs: Any
-    losses: Any
-    classes: tuple[str, ...]
-    task: str
-    problem: str = ""
 
 
 def caught_batch(live: Live) -> BatchPeek | None:
@@ -68,16 +52,6 @@ def _losses(live: Live, output: Tensor, labels: Tensor) -> Any:
     setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
     each = loss(task.ready(output), task.targets(labels))
     return each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
-
-
-@dataclass(frozen=True)
-class Channels:
-    """Pictures of one layer: (n, height, width) float32, of `count` that there are. `what` says what they are."""
-
-    pictures: Any
-    count: int
-    what: str
-    labels: tuple[str, ...] = ()
 
 
 def activations(model: nn.Module, path: str, sample: Tensor) -> Channels | None:

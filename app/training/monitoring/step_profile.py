@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from app.training.monitoring.live_model import Live
+from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import atomic
 
 MOST = 40  # rows; what is left out is in the sums
-
-
-@dataclass(frozen=True)
-class OpTime:
-    """One kind of operation: its calls in the step and the microseconds spent in it, not in those that it calls.
-
-    `on_device` is of its kernels, None where the step is the CPU's alone.
-    """
-
-    name: str
-    calls: int
-    cpu: float
-    on_device: float | None
-
-
-@dataclass(frozen=True)
-class StepProfile:
-    """Forward and backward of one batch; `milliseconds` is by the clock, with what profiling costs.
-
-    `cpu` and `on_device` are the sums in microseconds over all operations; `rows` are the largest of them, `left_out`
-    is how many more there were.
-    """
-
-    device: str
-    batch: int
-    milliseconds: float
-    cpu: float
-    on_device: float | None
-    rows: tuple[OpTime, ...]
-    left_out: int
-
-    def share(self, row: OpTime) -> float:
-        """Return the fraction of device time if there is one, else of CPU time."""
-        part, whole = (row.cpu, self.cpu) if self.on_device is None else (row.on_device or 0.0, self.on_device)
-        return part / whole if whole else 0.0
 
 
 def of_run(live: Live, trace: str = "") -> StepProfile:

@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.data.spec import DataInfo
-from app.training.config import Choice, OutputLoss
+from app.training.setup.weighted_losses import takes_weights
 
 if TYPE_CHECKING:
     from torch import nn
 
     from app.training.job import Job
     from app.training.stepper import Stepper
-
-WEIGHED = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
-
-
-def takes_weights(loss: Choice) -> bool:
-    """Return whether a loss supports class weights and has none. All of these compare with class ids.
-
-    >>> takes_weights(Choice("CrossEntropyLoss")), takes_weights(Choice("MSELoss"))
-    (True, False)
-    """
-    return loss.name in WEIGHED and "weight" not in loss.params
-
-
-def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
-    """Explain why class weights cannot be used; "" if they can."""
-    if any(takes_weights(row.loss) for row in losses) or (not losses and takes_weights(loss)):
-        return ""
-    given = f"none of the losses does ({', '.join(row.loss.name for row in losses)})" if losses else (
-        f"the loss is {loss.name}"
-    )  # fmt: skip
-    return f"Class weights need {' or '.join(WEIGHED)} without a weight parameter; {given}."
-
-
-def summary_text(losses: Sequence[OutputLoss]) -> str:
-    """Which of several losses weigh their classes.
-
-    >>> summary_text((OutputLoss("a", Choice("NLLLoss")), OutputLoss("b", Choice("MSELoss"))))
-    'Class weights apply to the loss of a; not in that of b (MSELoss).'
-    """
-    weighed = [row.output for row in losses if takes_weights(row.loss)]
-    left = [
-        f"{row.output} ({row.loss.name}{' with a weight of its own' * ('weight' in row.loss.params)})"
-        for row in losses if not takes_weights(row.loss)
-    ]  # fmt: skip
-    plain = f"; not in that of {', '.join(left)}" if left else ""
-    return f"Class weights apply to the loss of {', '.join(weighed)}{plain}." if weighed else ""
-
 
 def weigh_classes(stepper: Stepper, job: Job, info: DataInfo, device: str) -> None:
     """Set the class weights of the losses, if the job asks for them; none on synthetic data."""

@@ -3,26 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from app.training.job import DEVICE, JobError
-
-
-@dataclass(frozen=True)
-class Device:
-    """`id` is torch's name for it; `memory` is in bytes, None where the device does not tell."""
-
-    id: str
-    name: str
-    memory: int | None = None
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """The device that a run takes; `note` says so where it is not the one that was asked for."""
-
-    id: str
-    note: str | None = None
+from app.training.setup.device import Device, Resolved
 
 
 def devices() -> tuple[Device, ...]:

@@ -7,8 +7,7 @@ from PySide6.QtCore import Qt
 from app.telemetry.histogram import BINS, Histogram
 from app.training.events import GradientNorms, Histograms, LayerFigures, Started, StepDone
 from app.training.history import History
-from app.training.monitoring.activations import Inside
-from app.training.monitoring.snapshots import Channels
+from app.training.monitoring.looks import Channels, Inside
 from app.views.training.charts.card import LINE, Entry, Legend
 from app.views.training.charts.curves import Curves
 from app.views.training.layer.activations_card import InsideCard

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
-from app.training.monitoring.snapshots import BatchPeek
+from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.views.main_window import MainWindow
 from app.views.settings import Settings

@@ -15,7 +15,7 @@ from app.engine.requests.choices import CheckLoss, Params
 from app.preflight.multi_output import target_label, usual_loss
 from app.training.choices import LOSSES, Param
 from app.training.config import INPUT, OutputLoss, TrainingConfig
-from app.training.setup import class_weights as balance
+from app.training.setup import weighted_losses as balance
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.form.choice_section import ChoiceSection

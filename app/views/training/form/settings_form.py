@@ -41,7 +41,7 @@ from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.training.setup.devices import Device
+    from app.training.setup.device import Device
 
 _DEFAULT_DEVICE = "auto"
 

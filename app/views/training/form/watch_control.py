@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 
 from app.training.events import Caught, Event
-from app.training.monitoring import snapshots
+from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.training.run_requests import ShowCaught
 from app.views.training.form.watch_section import WatchSection
@@ -90,7 +90,7 @@ class WatchControl(QObject):
         self._asked = None
         self._window.refuse("The batch cannot be shown", str(error))
 
-    def _look(self, found: snapshots.BatchPeek | None) -> None:
+    def _look(self, found: BatchPeek | None) -> None:
         """Open the dialog once the run has answered."""
         self._asked = None
         if found is None or self._caught is None:

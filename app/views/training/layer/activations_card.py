@@ -6,8 +6,7 @@ import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout
 
-from app.training.monitoring.activations import Inside
-from app.training.monitoring.snapshots import Channels
+from app.training.monitoring.looks import Channels, Inside
 from app.views.training.charts.card import Card
 from app.views.training.layer.picture_grid import PictureGrid
 from app.views.ui.widgets.button import Button

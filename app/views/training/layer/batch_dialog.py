@@ -6,7 +6,7 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QScrollArea, QTableWidget, QTableWidgetItem, QWidget
 
-from app.training.monitoring.snapshots import BatchPeek
+from app.training.monitoring.looks import BatchPeek
 from app.util import formatting
 from app.util.formatting import shape_text
 from app.views.training.layer.picture_grid import PictureGrid

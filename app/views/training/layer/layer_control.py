@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
+from app.engine.requests import look_inside as engine_requests
+from app.engine.requests.capture import WeightsFile
 from app.preflight import preflight
 from app.runs import store
-from app.training.job import Job
-from app.training.monitoring import activations
-from app.training.monitoring.activations import Inside
+from app.training.monitoring.looks import Inside
 from app.training.run_requests import LookInside
+from app.util.leftovers import TemporaryFolder
 from app.views.training.layer.activations_card import CHOOSE
+from app.views.ui.background import Failure
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
-    from app.export.weights_choice import ExportWeights
     from app.runs.store import Kept
     from app.views.main_window import MainWindow
     from app.views.training.runs.session import Run
 
+INSIDE = "inside"
 REST = 250  # after the selection has changed
 
 
@@ -33,6 +35,7 @@ class LayerControl(QObject):
         super().__init__(window)
         self._window, self.page = window, window.layer_page
         self._sample = 0
+        self._folder = TemporaryFolder()  # weights of a run, as they were for a look
         self._asked: Future | None = None
         self._again = False
         self._rest = QTimer(self)
@@ -78,7 +81,8 @@ class LayerControl(QObject):
     def _replaced(self, _project: object) -> None:
         """What is shown is of another project."""
         self._window.background.forget("layers of a run")
-        self._window.background.forget("inside")
+        self._window.background.forget(INSIDE)
+        self._window.engine.forget(INSIDE)
         self.page.set_history(None)
         self.page.show_layer("")
         self.page.inside.say(CHOOSE)
@@ -129,10 +133,28 @@ class LayerControl(QObject):
         if window.live.torch is None or window.live.analysis is None or not window.live.up_to_date:
             return
         job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
+        sample, folder = self._sample, Path(self._folder.name)
         window.background.ask(
-            "inside", _inside, job, window.newest_weights.of(job.source), layer, self._sample,
-            on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
+            INSIDE, window.newest_weights.choice(job.source, folder),
+            on_answer=lambda weights: self._ask_engine(engine_requests.LookInside(job, weights, layer, sample)),
+            on_error=lambda failure: self._fail(failure.error),
         )  # fmt: skip
+
+    def _ask_engine(self, request: engine_requests.LookInside) -> None:
+        file = Path(request.weights.path) if isinstance(request.weights, WeightsFile) else None
+        for older in Path(self._folder.name).glob("*.pt"):  # of questions that this one takes the place of
+            if older != file:
+                older.unlink(missing_ok=True)
+
+        def show(found: Inside) -> None:
+            _remove(file)
+            self._show(found)
+
+        def fail(failure: Failure) -> None:
+            _remove(file)
+            self._fail(failure.error)
+
+        self._window.engine.ask(INSIDE, request, on_answer=show, on_error=fail)
 
     def _answered(self, found: Inside) -> None:
         self._show(found)
@@ -156,11 +178,6 @@ class LayerControl(QObject):
         self.page.inside.say(f"{type(error).__name__}: {error}")
 
 
-def _inside(job: Job, newest: Callable[[], ExportWeights | None], layer: str, sample: int) -> Inside:
-    """The layer with the newest weights of its net, else with those that a run begins with; on a worker."""
-    from app.export.weights_choice import untrained_words
-
-    found = newest()
-    words = found.words if found is not None else untrained_words(job.training.seed, job.training.start)
-    state = found.state_dict if found is not None else None
-    return activations.of_weights(job, state, layer, sample, f"weights {words}")
+def _remove(file: Path | None) -> None:
+    if file is not None:
+        file.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
-from app.telemetry.layer_memory import LayerBytes
+from app.telemetry.layer_bytes import LayerBytes
 from app.training.monitoring.memory_report import MemoryReport
 from app.util import formatting
 from app.views.ui import theme

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
-from app.training.monitoring.step_profile import OpTime, StepProfile
+from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import formatting
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog

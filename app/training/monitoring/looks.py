@@ -1,0 +1,83 @@
+"""What is seen of a running net: a batch, the inside of a layer, the profile of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class BatchPeek:
+    """The first samples of a batch: inputs (n, ...), labels (n, ...), what the net gives for them now (n, ...) and
+    the loss of each (n,); None where that cannot be had, and then `problem` says why. `count` is the whole batch.
+    """
+
+    count: int
+    inputs: Any
+    labels: Any
+    outputs: Any
+    losses: Any
+    classes: tuple[str, ...]
+    task: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Pictures of one layer: (n, height, width) float32, of `count` that there are. `what` says what they are."""
+
+    pictures: Any
+    count: int
+    what: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inside:
+    """`channels` is what the layer gives, `filters` its weights, each None where there is no picture of it. `sample` of
+    `count` training samples was looked at, its label is `label`; `weights` says which they are.
+    """
+
+    layer: str
+    sample: int
+    count: int
+    label: str
+    picture: Any
+    channels: Channels | None
+    filters: Channels | None
+    weights: str
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """One kind of operation: its calls in the step and the microseconds spent in it, not in those that it calls.
+
+    `on_device` is of its kernels, None where the step is the CPU's alone.
+    """
+
+    name: str
+    calls: int
+    cpu: float
+    on_device: float | None
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """Forward and backward of one batch; `milliseconds` is by the clock, with what profiling costs.
+
+    `cpu` and `on_device` are the sums in microseconds over all operations; `rows` are the largest of them, `left_out`
+    is how many more there were.
+    """
+
+    device: str
+    batch: int
+    milliseconds: float
+    cpu: float
+    on_device: float | None
+    rows: tuple[OpTime, ...]
+    left_out: int
+
+    def share(self, row: OpTime) -> float:
+        """Return the fraction of device time if there is one, else of CPU time."""
+        part, whole = (row.cpu, self.cpu) if self.on_device is None else (row.on_device or 0.0, self.on_device)
+        return part / whole if whole else 0.0
