@@ -40,6 +40,12 @@ class NewestWeights(QObject):
         run = self._session.current
         return run if run is not self._before else None
 
+    def of_this_window(self, source: Source) -> bool:
+        """Whether a run in this window has the newest weights, so that to come by them takes a while."""
+        run = self.run
+        started = run is not None and self._session.thread is not None and run.state != "starting"
+        return started and run is not None and run.job.source.same_net(source)
+
     def choice(self, source: Source, folder: Path) -> Callable[[], WeightsChoice]:
         """Return how to come by the newest weights of a net as a value for an engine, on a worker.
 
@@ -47,7 +53,7 @@ class NewestWeights(QObject):
         ones as the run goes on. What is returned raises OSError.
         """
         run, thread = self.run, self._session.thread
-        if run is None or thread is None or run.state == "starting" or not run.job.source.same_net(source):
+        if run is None or thread is None or not self.of_this_window(source):
             return partial(NewestKept, str(self._keeper.folder))
         return partial(_written, run, thread, self._keeper.folder, folder)
 
@@ -57,7 +63,7 @@ class NewestWeights(QObject):
         Called here for the state of now; what is returned raises OSError.
         """
         run, thread = self.run, self._session.thread
-        if run is None or thread is None or run.state == "starting" or not run.job.source.same_net(source):
+        if run is None or thread is None or not self.of_this_window(source):
             return partial(_kept, self._keeper.folder, source)
         return partial(_newest, run, thread, self._keeper.folder, source)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 CAPTURE = "capture"  # the key of the question
+FEW = 500  # nodes whose steps are worked out within a few milliseconds
 
 
 class AutogradControl(QObject):
@@ -92,6 +93,9 @@ class AutogradControl(QObject):
         request = CaptureRequest(job, labels, train, options=self.options)
         for asks in (self._background, self._engine):
             asks.forget(CAPTURE)
+        if not self._newest.of_this_window(job.source):
+            self._ask(request, self._newest.choice(job.source, Path(self._folder.name))())
+            return
         self._background.ask(
             CAPTURE, self._newest.choice(job.source, Path(self._folder.name)),
             on_answer=partial(self._ask, request), on_error=partial(self._failed, request),
@@ -102,7 +106,10 @@ class AutogradControl(QObject):
         self._engine.ask(CAPTURE, asked, on_answer=self._answered, on_error=partial(self._failed, asked))
 
     def _answered(self, captured: Captured) -> None:
-        """Work out all that is said of its steps, off the window's thread."""
+        """Work out all that is said of its steps, of a large graph off the window's thread."""
+        if len(captured.tape.nodes) <= FEW:
+            self._captured(captured)
+            return
         self._background.ask(CAPTURE, prepare, captured.tape, on_answer=lambda _tape: self._captured(captured))
 
     def _captured(self, captured: Captured) -> None:
