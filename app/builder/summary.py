@@ -11,7 +11,7 @@ from app.builder.graph import Node
 from app.builder.literals import AUTO, DType, index_code
 from app.builder.params import format_param
 from app.builder.wired_params import with_parts
-from app.util.formatting import shape_text
+from app.util.formatting import counted, shape_text
 
 FROM_WIRE = "←"
 
@@ -51,7 +51,7 @@ def detail_line(spec: OpSpec, node: Node, parameters: int | None) -> str:
         dtype = spec.value(node, "dtype")
         return f"{dtype.name if isinstance(dtype, DType) else dtype}, batch N"
     if parameters:
-        return f"{parameters:,} param{'' if parameters == 1 else 's'}"
+        return f"{counted(parameters, 'param')}"
     return ""
 
 

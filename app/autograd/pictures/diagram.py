@@ -8,7 +8,7 @@ from app.autograd.blocks import group_by_block
 from app.autograd.grouping import Folded, LayerGroup, fold, group_by_layer, opened
 from app.autograd.tape import Saved, Tape, TapeNode
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
-from app.util.formatting import bytes_text, shape_text
+from app.util.formatting import bytes_text, counted, plural, shape_text
 
 CHIPS = 2
 _KINDS = {"activation": "held"}
@@ -69,7 +69,7 @@ def _rank(ranked: tuple[int, Box]) -> int:
 def summary(tape: Tape) -> str:
     """The line above the picture, such as "84 nodes · loss 2.31 · 53.2 MiB held for backward"."""
     count = len(tape.nodes)
-    parts = [f"{count:,} node{'s' if count != 1 else ''}"]
+    parts = [f"{counted(count, 'node')}"]
     if tape.loss is not None:
         parts.append(f"loss {tape.loss:.4g}")
     if any(node.order > 1 for node in tape.nodes):
@@ -85,7 +85,7 @@ def _frame(group: LayerGroup) -> Group:
 
 def _folded_box(group: LayerGroup, name: str, frame: str | None) -> Box:
     count, names = len(group.nodes), group.parameters
-    lines = [f"{count} node{'s' if count != 1 else ''}"]
+    lines = [f"{count} {plural(count, 'node')}"]
     if group.held:
         lines.append(f"{bytes_text(group.held)} held")
     if names:

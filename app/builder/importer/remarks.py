@@ -12,6 +12,7 @@ from typing import Any
 from torch import fx, nn
 
 from app.builder.importer.tracing.source_lines import SourceLine
+from app.util.formatting import plural
 
 _MOST = 4  # lines of one function that are named
 
@@ -48,7 +49,7 @@ class Report:
     def _told_sizes(self, given: str) -> Iterator[str]:
         for (file, function), lines in self._sizes.items():
             named = ", ".join(map(str, sorted(lines)[:_MOST])) + (" and more" if len(lines) > _MOST else "")
-            where = f"{function}, line{'s' if len(lines) > 1 else ''} {named} of {Path(file).name}"
+            where = f"{function}, {plural(len(lines), 'line')} {named} of {Path(file).name}"
             yield f"A decision on sizes ({where}) was fixed as for {given}: other sizes may take another branch."
 
 

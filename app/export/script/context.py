@@ -78,6 +78,7 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
         "plateau": training.schedule is not None and training.schedule.choice.name == PLATEAU,
         "scaled": training.amp == "float16",
         "skips": training.not_finite == "skip",
+        "validated": "model" if training.ema is None else "average.module",
         "tells": bool(training.metrics or training.losses),
         "loss": "" if rows else loss_call(training.loss),
         "optimizer": optimizer_call(training.optimizer, _parameters(job)),

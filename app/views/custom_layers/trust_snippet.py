@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.custom import CustomFile
+from app.util.formatting import plural
 from app.views.custom_layers.trust_dialog import TrustDialog
 
 
@@ -25,4 +26,4 @@ class SnippetTrustDialog(TrustDialog):
     def held(self) -> str:
         assert self.file.file is not None
         lines = sum(bool(line.strip()) for line in self.file.file.text.splitlines())
-        return f"{lines} line{'s' if lines != 1 else ''} to be run"
+        return f"{lines} {plural(lines, 'line')} to be run"

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QSi
 from app.autograd.grouping import LayerGroup
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Saved, Tape, TapeNode
-from app.util.formatting import bytes_text, shape_text
+from app.util.formatting import bytes_text, plural, shape_text
 from app.views.ui import icons
 from app.views.ui.theme import current, tile_fill
 from app.views.ui.widgets.empty import EmptyState
@@ -137,7 +137,7 @@ def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
 def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
     count = len(group.nodes)
     kind = f"{group.kind} · " if group.kind else ""
-    yield _title(group.title, f"{kind}{count} backward node{'s' if count != 1 else ''}", group.category)
+    yield _title(group.title, f"{kind}{count} {plural(count, 'backward node')}", group.category)
     section = Section("Memory for backward", f"{bytes_text(group.held)} held")
     section.body_layout.addWidget(
         table([("held by this layer", bytes_text(group.held)), ("freed when it has run", bytes_text(group.freed))])

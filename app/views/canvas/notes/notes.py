@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGraphicsScene
 
 from app.builder.graph import Graph
 from app.builder.sheet import Comment, Comments
+from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.canvas.items.spatial import RectIndex
 from app.views.canvas.notes.item import Edges, NoteItem
@@ -115,5 +116,5 @@ def subtotals(
             inside = (node for node in places.inside(body) if body.contains(places[node].center()))
             owners = {graph.owner(node).id for node in inside if node in graph.nodes}
             count = sum(analysis.parameters.get(node, 0) for node in owners)
-            words[key] = f"{count:,} param{'' if count == 1 else 's'}" if count else ""
+            words[key] = f"{counted(count, 'param')}" if count else ""
     return words
