@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from app.project.project import Project
+from app.training.events import Started
 from app.training.history import History
 from app.util import atomic, regular_files
 
@@ -174,14 +176,12 @@ def _number(value: float) -> float | None:
     return value if value == value and abs(value) != float("inf") else None
 
 
-def environment(device: str, threads: int) -> Environment:
-    """What a run that takes so many CPU threads runs on; 0 are as many as torch takes on this one."""
-    import torch
-
+def environment(started: Started, threads: int) -> Environment:
+    """What a run is carried out on, as it said itself; `threads` are those that it was given, 0 if it chose."""
     from app import __version__
 
-    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or "CPU"
     python = sys.version.partition(" ")[0]
     system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
-    threads = threads or torch.get_num_threads()
-    return Environment(__version__, python, str(torch.__version__), system, device, name, threads)
+    name = started.device_name or (platform.processor() or "CPU" if started.device == "cpu" else started.device)
+    torch = started.torch or metadata.version("torch")
+    return Environment(__version__, python, torch, system, started.device, name, threads or started.threads)

@@ -160,7 +160,7 @@ class Recorder:
     def _set_up(self, event: Started) -> None:
         names = record.Beginning.__struct_fields__
         begun = record.Beginning(**{name: getattr(event, name) for name in names})
-        where = record.environment(event.device, self.threads)
+        where = record.environment(event, self.threads)
         with self._writing:
             self._record = msgspec.structs.replace(
                 self._record, beginning=begun, environment=where, device=event.device, epochs=event.epochs

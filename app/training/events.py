@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.telemetry.histogram import Histogram
@@ -37,6 +37,10 @@ class Started:
     validation_count: int
     resumed_at: int = 0  # the step that a checkpoint was taken after
     changed: str = ""
+    # What carries it out; "" and 0 where that is not told. `threads` is how many one operation is shared out to.
+    torch: str = field(default="", compare=False)
+    device_name: str = field(default="", compare=False)
+    threads: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
 from app.training.setup.batch_order import batch_count, ordered
 from app.training.setup.device import Resolved
-from app.training.setup.devices import resolve
+from app.training.setup.devices import device_name, resolve
 from app.training.setup.prepare import set_up
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import Batch
@@ -173,6 +173,9 @@ class _Run:
             data.info.validation_count,
             self.at.step,
             self._changed,
+            str(torch.__version__),
+            device_name(device),
+            torch.get_num_threads(),
         )
 
     @property

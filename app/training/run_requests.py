@@ -56,7 +56,9 @@ class TellMemory:
         """Measured on a batch of the run."""
         if self.empty:
             gpu.empty_cache(live.device)
-        return memory_report.of_run(live)
+        from app.training.monitoring import measured_memory
+
+        return measured_memory.of_run(live)
 
 
 @dataclass(frozen=True)

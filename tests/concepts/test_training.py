@@ -405,11 +405,11 @@ def test_row_28_values_of_a_layer_in_between_and_its_filters_are_seen_as_picture
 
 def test_row_29_memory_is_told_while_a_run_goes_on_by_layer_and_estimated_before_it(tmp_path):
     from app.telemetry.gpu import Allocator
-    from app.training.monitoring import memory_report
+    from app.training.monitoring import measured_memory
 
     events = run(job(SMALL_NET, epochs=1))
     assert [event.resident for event in events if isinstance(event, MemorySample)][0] > 2**20
-    before = memory_report.before(job(CONV_NET), "cpu")
+    before = measured_memory.before(job(CONV_NET), "cpu")
     whole = before.step.total
     assert whole.parameters > 0 < whole.gradients and whole.activations > whole.optimizer > whole.parameters
     assert {"conv1", "norm1", "conv2", "linear1"} <= {row.layer for row in before.step.layers}

@@ -14,7 +14,7 @@ from app.training.config import Choice
 from app.training.control import Control
 from app.training.events import Paused
 from app.training.loop import train
-from app.training.monitoring import memory_by_layer, memory_report
+from app.training.monitoring import measured_memory, memory_by_layer, memory_report
 from app.training.run_requests import TellMemory
 from app.training.setup import devices
 from tests.support.training_jobs import CONV_NET, SGD, SMALL_NET, adam, job, losses, run
@@ -77,7 +77,7 @@ def test_an_optimizer_that_cannot_be_estimated_is_none():
 
 
 def test_a_report_is_a_file_of_bytes():
-    raw = json.loads(memory_report.before(job(), "cpu").to_json())
+    raw = json.loads(measured_memory.before(job(), "cpu").to_json())
     assert raw["estimated"] and raw["step"]["batch"] == 64 and raw["allocator"] is None
     assert raw["step"]["total"]["parameters"] == sum(row["parameters"] for row in raw["step"]["layers"])
     assert raw["gpu"]["reason"] == "cpu reports neither utilisation nor temperature"
@@ -89,7 +89,7 @@ def test_an_estimate_asks_the_device_that_auto_means_here(monkeypatch):
     monkeypatch.setattr(devices, "devices", lambda: present)
     monkeypatch.setattr(gpu, "read", lambda device: gpu.GpuReading(name=f"what is at {device}"))
     for asked, meant in (("auto", "cuda:1"), ("cuda:1", "cuda:1"), ("cuda:7", "cpu")):
-        report = memory_report.before(job(), asked)
+        report = measured_memory.before(job(), asked)
         assert (report.device, report.gpu.name) == (meant, f"what is at {meant}")
 
 

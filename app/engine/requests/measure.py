@@ -1,4 +1,4 @@
-"""What is asked of an engine itself: what it is, and how it fares."""
+"""Measurements: how an engine itself fares, and the memory that a run would take."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from app.engine.protocol import Request
+from app.training.job import Job
+from app.training.monitoring.memory_report import MemoryReport
 
 
 @dataclass(frozen=True)
@@ -22,3 +24,11 @@ class Measure(Request[Vitals]):
     """How the engine fares."""
 
     lane: ClassVar[str] = "measure"
+
+
+@dataclass(frozen=True)
+class EstimateMemory(Request[MemoryReport]):
+    """The memory of a step of a run that has not begun. Raises DataError where the data cannot be read."""
+
+    lane: ClassVar[str] = "memory"
+    job: Job

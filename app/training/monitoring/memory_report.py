@@ -6,14 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.data.sources import load
-from app.telemetry import gpu, memory
 from app.telemetry.gpu import Allocator, GpuReading
 from app.telemetry.layer_bytes import StepBytes
-from app.training.job import Job
-from app.training.monitoring import memory_by_layer
-from app.training.monitoring.live_model import Live
-from app.training.setup.devices import resolve
 
 
 @dataclass(frozen=True)
@@ -37,24 +31,6 @@ class MemoryReport:
         if self.step is not None:
             raw["step"]["total"] = asdict(self.step.total)
         return json.dumps(raw, indent=2, ensure_ascii=False)
-
-
-def of_run(live: Live) -> MemoryReport:
-    """Measure the memory of a training step now."""
-    step = memory_by_layer.of_run(live)
-    return MemoryReport(
-        live.device, step, False, gpu.allocator(live.device), gpu.read(live.device), memory.resident()
-    )
-
-
-def before(job: Job, device: str) -> MemoryReport:
-    """Estimate the memory of a run before it starts, on the device that its `device` resolves to.
-
-    Raises DataError where the data cannot be read.
-    """
-    device = resolve(device).id
-    step = memory_by_layer.estimate(job, load(job.data, job.data_root).info)
-    return MemoryReport(device, step, True, None, gpu.read(device), memory.resident())
 
 
 def score(estimated: int, measured: int) -> float:

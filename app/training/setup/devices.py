@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 
 from app.training.job import DEVICE, JobError
@@ -19,6 +20,15 @@ def devices() -> tuple[Device, ...]:
     if torch.backends.mps.is_available():
         found.append(Device("mps", "Apple GPU (Metal)", torch.mps.recommended_max_memory()))
     return (*found, Device("cpu", f"CPU, {torch.get_num_threads()} threads"))
+
+
+def device_name(device: str) -> str:
+    """What a device is called: a GPU by CUDA, a CPU by the system. Imports torch for a GPU."""
+    if not device.startswith("cuda"):
+        return platform.processor() or "CPU"
+    import torch
+
+    return torch.cuda.get_device_name(device)
 
 
 def resolve(name: str, present: tuple[Device, ...] | None = None) -> Resolved:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app.engine.requests.measure import EstimateMemory
 from app.preflight import preflight
 from app.training.monitoring import memory_report
 from app.training.monitoring.memory_report import MemoryReport
@@ -48,8 +49,8 @@ class MemoryControl(QObject):
             if report.step is not None:
                 self.estimates[run.number] = report.step.total.whole
 
-        self._window.background.ask(
-            "memory of a run", memory_report.before, run.job, run.job.training.device,
+        self._window.engine.ask(
+            "memory of a run", EstimateMemory(run.job),
             on_answer=keep, on_error=lambda _failure: None,
         )  # fmt: skip
 
@@ -63,8 +64,8 @@ class MemoryControl(QObject):
             self.dialog.say(f"Nothing to estimate: {window.run_control.blocked or 'the network is being checked'}.")
         else:
             job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
-            window.background.ask(
-                "memory", memory_report.before, job, job.training.device,
+            window.engine.ask(
+                "memory", EstimateMemory(job),
                 on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
             )  # fmt: skip
 

@@ -1,0 +1,137 @@
+"""Drive the real window through a day's work, and say at the end which of the heavy packages its process imported.
+
+A program of its own, since the process of the tests has torch: `python -m tests.support.drive_window FOLDER`. Each
+import of a heavy package is printed with the place that wanted it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+HEAVY = {"torch", "torchvision", "torchmetrics", "sklearn"}
+PATIENCE = 300.0  # seconds
+imported: list[str] = []
+
+
+class Watch(importlib.abc.MetaPathFinder):
+    """Notes who imports what is heavy, and lets it be."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+        if name in HEAVY:
+            stack = [frame for frame in traceback.extract_stack() if "/app/" in frame.filename]
+            places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(stack[-6:]))
+            imported.append(f"{name}: {places}")
+
+
+def main(folder: Path) -> int:
+    sys.meta_path.insert(0, Watch())
+    from PySide6.QtCore import QSettings
+    from PySide6.QtTest import QTest
+
+    from app.views.app import make_application
+    from app.views.main_window import MainWindow
+    from app.views.settings import Settings
+    from app.views.ui import theme
+
+    for form in (QSettings.Format.NativeFormat, QSettings.Format.IniFormat):
+        QSettings.setPath(form, QSettings.Scope.UserScope, str(folder))
+    application = make_application()
+    theme.apply(application, "dark")
+    window = MainWindow(Settings("TapedeckTest", "drive"))
+    said: list[str] = []
+    show = window.toasts.show
+    window.toasts.show = lambda *given, **more: said.append(str(given)) or show(*given, **more)  # type: ignore[assignment]
+    window.show()
+    window.start()
+
+    def until(what: str, ready: Callable[[], Any]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not ready():
+            QTest.qWait(20)
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what}; said {said[-4:]}, banner {window.banner.isVisible()}, imported {imported}")
+        print(what, flush=True)
+
+    def known() -> bool:
+        return window.live.up_to_date and hasattr(window, "page_links")
+
+    window.files.open_example("MLP on digits.tape")
+    until("opened", known)
+    project = window.document.project
+    window.document.apply("Shorten", replace(project, training=replace(project.training, epochs=2)))
+    linear = next(node for node in project.graph.nodes.values() if node.op == "nn.Linear")
+    window.canvas.selection.set({linear.id})
+    graph = window.document.project.graph.with_name(linear.id, "first")
+    window.document.apply("Rename", replace(window.document.project, graph=graph))
+    until("edited", known)
+    for page in ("cost", "curves", "console", "runs", "evaluation"):
+        window.bottom.pane.show_page(page)
+        QTest.qWait(50)
+    for page in ("training", "inspector"):
+        window.right.pane.show_page(page)
+        QTest.qWait(50)
+    window.centre.show_page("code")
+    QTest.qWait(50)
+    until("may run", lambda: not window.run_control.blocked)
+    window.actions_by_key["run"].trigger()
+    until("running", lambda: window.session.active)
+    until("trained", lambda: window.session.state == "done")
+    window.actions_by_key["capture"].trigger()
+    until("captured", lambda: window.room.drawing() is not None)
+    window.tape_control.show()
+    player = window.tape_control.player
+    player.set_speed(None)
+    window.actions_by_key["play-backward"].trigger()
+    until("played", lambda: 0 < len(player) == player.position)
+    _export(window, folder, until)
+    _import(window, until)
+    window.document.undo_stack.setClean()
+    window.close()
+    QTest.qWait(100)
+    print(json.dumps({"imported": imported, "there": sorted(HEAVY & set(sys.modules))}), flush=True)
+    return 0
+
+
+def _export(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+    from PySide6.QtCore import Qt
+    from PySide6.QtTest import QTest
+
+    from app.views.export.export_dialog import ExportDialog
+
+    window.export_control.ask()
+    (dialog,) = window.findChildren(ExportDialog)
+    dialog.folder.setText(str(folder / "export"))
+    (folder / "export").mkdir()
+    for key, box in dialog.boxes.items():
+        box.setChecked(key in ("code", "safetensors", "script"))
+    QTest.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
+    until("exported", lambda: len(list((folder / "export").iterdir())) >= 2)
+
+
+def _import(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> None:
+    from PySide6.QtCore import Qt
+    from PySide6.QtTest import QTest
+
+    from app.views.importing.import_dialog import ImportDialog
+
+    window.document.undo_stack.setClean()
+    window.actions_by_key["import"].trigger()
+    (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
+    until("listed", lambda: bool(dialog.torchvision.known))
+    QTest.keyClicks(dialog.torchvision.search, "squeezenet1_1")
+    before = window.document.project
+    QTest.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
+    until("imported", lambda: window.document.project is not before)
+    until("known", lambda: window.live.up_to_date)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
