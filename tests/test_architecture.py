@@ -36,7 +36,8 @@ ARROWS = {
     "training_thread": "engine runs training telemetry",
     # What a process of ours does, and how it is spoken to.
     "engine": "preflight project export training data telemetry autograd builder diagram",
-    "engine.tasks": "runs.newest runs.resume",  # the weights of the newest kept run
+    "engine.tasks": "runs",  # weights and checkpoints of kept runs
+    "engine.requests": "runs.checkpoint_files",  # values
     "runs": "project export.errors export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder",  # do net, data and loss fit

@@ -45,7 +45,8 @@ MODULES = """
     source.generated source.layer_files project.project data.config training.config training.job training.setup.device
     engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
-    engine.requests.look_inside training.monitoring.looks engine.requests.evaluation
+    engine.requests.runs runs.record runs.checkpoint_files
+    training.monitoring.looks engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
 """
 

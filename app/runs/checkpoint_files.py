@@ -9,6 +9,14 @@ from app.runs.store import Kept
 
 
 @dataclass(frozen=True)
+class GoingOn:
+    """A run goes on after `step`, when `epochs` had come to their end."""
+
+    step: int
+    epochs: int
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint of a kept run; `step` is None where the record does not say it."""
 

@@ -20,7 +20,7 @@ from app.project import file as project_file
 from app.project import file_lock
 from app.project.project import Project
 from app.runs import layer_tables, record, store, tables
-from app.runs.resume import GoingOn
+from app.runs.checkpoint_files import GoingOn
 from app.runs.store import Kept
 from app.training.events import (
     EpochDone,
@@ -150,9 +150,7 @@ class Recorder:
             if self._record.state == "running":
                 self._record = msgspec.structs.replace(self._record, state="interrupted")
             self._look()
-        with self._noting():
-            if self._watcher is not None:
-                self._watcher.close()
+        self._tell_watcher(lambda watcher: watcher.close())
         if self._lock is not None:
             self._lock.release()
         self.kept = Kept(self.kept.folder, self._record)
@@ -187,8 +185,15 @@ class Recorder:
                 others = [event for event in events if isinstance(event, Started | EpochDone)]
                 self._history.extend([*others, *steps[-1:]])  # the list asks for the last step alone
                 self._append(events)
-                if self._watcher is not None:
-                    self._watcher.tell(events)
+                self._tell_watcher(lambda watcher: watcher.tell(events))
+
+    def _tell_watcher(self, say: Callable[[Watcher], None]) -> None:
+        if self._watcher is not None:
+            try:
+                say(self._watcher)
+            except (OSError, RuntimeError) as error:
+                self._watcher = None
+                self.problem = self.problem or f"TensorBoard files are not written any more: {error}"
 
     def _append(self, events: list[Event]) -> None:
         folder = self.kept.folder

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from app.project.project import Project
 from app.project.weights import files
 from app.runs import layer_tables, store
+from app.runs.checkpoint_files import GoingOn
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.config import StartWeights, TrainingConfig
 from app.training.job import Job
-
-
-@dataclass(frozen=True)
-class GoingOn:
-    """A run goes on after `step`, when `epochs` had come to their end."""
-
-    step: int
-    epochs: int
 
 
 def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Path:

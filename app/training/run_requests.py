@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from app.telemetry import gpu
 from app.training.monitoring import activations, memory_report, snapshots, step_profile
 from app.training.monitoring.live_model import Live
+from app.training.monitoring.looks import LayerInside
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LookInside:
     layer: str
     sample: int
 
-    def __call__(self, live: Live) -> activations.Inside:
+    def __call__(self, live: Live) -> LayerInside:
         """The layer as it is at this moment of the run."""
         return activations.of_run(live, self.layer, self.sample)
 

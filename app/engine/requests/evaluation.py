@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.engine.protocol import Handle, Request
+from app.engine.requests.capture import WeightsChoice
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Answer, Image, Shown, Survey
 from app.training.job import Job
+from app.training.monitoring.looks import LayerInside
 
 
 @dataclass(frozen=True)
@@ -90,3 +92,14 @@ class TryInput(Request[Answer]):
     lane: ClassVar[str] = "samples"
     net: Handle
     sample: Image
+
+
+@dataclass(frozen=True)
+class LookInside(Request[LayerInside]):
+    """Activations and filters of a layer for a training sample, with the weights that are chosen."""
+
+    lane: ClassVar[str] = "samples"
+    job: Job
+    weights: WeightsChoice
+    layer: str
+    sample: int

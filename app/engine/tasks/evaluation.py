@@ -11,6 +11,7 @@ import numpy as np
 from app.data.spec import ReadingStopped
 from app.engine.requests.evaluation import (
     InitialWeights,
+    LookInside,
     Prepare,
     Prepared,
     ReadSample,
@@ -20,6 +21,7 @@ from app.engine.requests.evaluation import (
     WeightsFile,
 )
 from app.engine.server import Context, handles
+from app.engine.tasks.chosen_weights import chosen
 from app.export.weights import load_weights
 from app.runs import resume
 from app.training.checkpoints.checkpoint import CheckpointError
@@ -27,6 +29,8 @@ from app.training.evaluation import predict
 from app.training.evaluation.evaluator import Cancelled, Evaluator, checkpoint_weights
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Answer, Image, Shown
+from app.training.monitoring import activations
+from app.training.monitoring.looks import LayerInside
 from app.training.setup.torch_flags import cpu_threads
 from app.util.pace import Pace
 
@@ -79,13 +83,13 @@ def prepare(request: Prepare, context: Context) -> Prepared:
     return Prepared(context.keep(_Net(evaluator, found)), survey, found)
 
 
-def _weights(chosen: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
+def _weights(wanted: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
     """The weights and what they are called. Raises CheckpointError, WeightsError, OSError."""
-    if isinstance(chosen, InitialWeights):
+    if isinstance(wanted, InitialWeights):
         return None, "start weights"
-    if isinstance(chosen, WeightsFile):
-        return _in_file(chosen.path), chosen.name
-    newest = resume.newest_weights(chosen.folder)
+    if isinstance(wanted, WeightsFile):
+        return _in_file(wanted.path), wanted.name
+    newest = resume.newest_weights(wanted.folder)
     if newest is None:
         return None, "start weights, since there is no run yet"
     return checkpoint_weights(newest[0]), newest[1]
@@ -121,3 +125,11 @@ def read_sample(request: ReadSample, context: Context) -> Image:
 def try_input(request: TryInput, context: Context) -> Answer:
     net: _Net = context.kept(request.net)
     return predict.try_input(net.evaluator, request.sample, layers=True)
+
+
+@handles(LookInside)
+def look_inside(request: LookInside, _context: Context) -> LayerInside:
+    """Raises what `chosen` and `activations.of_weights` raise."""
+    job = request.job
+    found = chosen(request.weights, job.source, job.training.seed, job.training.start)
+    return activations.of_weights(job, found.state_dict, request.layer, request.sample, f"weights {found.words}")

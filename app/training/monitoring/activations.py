@@ -9,7 +9,7 @@ from app.data.dataset import Dataset
 from app.data.sources import load
 from app.training.job import Job, check_input
 from app.training.monitoring.live_model import Live
-from app.training.monitoring.looks import Inside
+from app.training.monitoring.looks import LayerInside
 from app.training.monitoring.snapshots import activations, filters
 from app.training.objectives import first_classes, prepared
 from app.training.setup.initial_weights import initial_module
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def of_run(live: Live, layer: str, sample: int) -> Inside:
+def of_run(live: Live, layer: str, sample: int) -> LayerInside:
     """Return the activations of a layer at this moment of the run."""
     weights = f"the run's weights after step {live.step:,}"
     return _inside(live.model, live.data, live.device, layer, sample, weights)
 
 
-def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str) -> Inside:
+def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str) -> LayerInside:
     """Return the activations with the weights `state`, described by `words`; without, with the initial weights of the
     seed.
 
@@ -40,7 +40,7 @@ def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample:
         return _inside(model, data, "cpu", layer, sample, words)
 
 
-def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: int, words: str) -> Inside:
+def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: int, words: str) -> LayerInside:
     import torch
 
     from app.data.targets import first
@@ -51,7 +51,7 @@ def _inside(model: nn.Module, data: Dataset, device: str, layer: str, sample: in
         inputs, labels = next(iter(data.train.batches([torch.tensor([sample], device=device)])))
     channels = activations(model, layer, inputs)
     shape = tuple(inputs.shape[1:])
-    return Inside(
+    return LayerInside(
         layer,
         sample,
         count,

@@ -33,7 +33,7 @@ class Channels:
 
 
 @dataclass(frozen=True)
-class Inside:
+class LayerInside:
     """`channels` is what the layer gives, `filters` its weights, each None where there is no picture of it. `sample` of
     `count` training samples was looked at, its label is `label`; `weights` says which they are.
     """

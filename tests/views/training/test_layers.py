@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from app.telemetry.histogram import BINS, Histogram
 from app.training.events import GradientNorms, Histograms, LayerFigures, Started, StepDone
 from app.training.history import History
-from app.training.monitoring.looks import Channels, Inside
+from app.training.monitoring.looks import Channels, LayerInside
 from app.views.training.charts.card import LINE, Entry, Legend
 from app.views.training.charts.curves import Curves
 from app.views.training.layer.activations_card import InsideCard
@@ -126,7 +126,7 @@ def test_the_inside_of_a_layer_is_shown_with_what_it_was_made_from(qtbot):
     card.show()
     assert "Choose a layer" in card.words.text() and card.shown is None
     channels = Channels(np.arange(48, dtype=np.float32).reshape(3, 4, 4), 5, "conv1: 5×4×4")
-    card.show_inside(Inside("conv1", 7, 100, "3", np.zeros((1, 8, 8)), channels, None, "fresh weights, seed 0"))
+    card.show_inside(LayerInside("conv1", 7, 100, "3", np.zeros((1, 8, 8)), channels, None, "fresh weights, seed 0"))
     assert card.grid.count == 3 and card.picture.isVisible()
     assert card.heading.texts[1] == "conv1: 5×4×4; 2 more"
     assert card.words.text() == "of 100, label 3; with fresh weights, seed 0"

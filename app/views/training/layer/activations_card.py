@@ -6,7 +6,7 @@ import numpy as np
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout
 
-from app.training.monitoring.looks import Channels, Inside
+from app.training.monitoring.looks import Channels, LayerInside
 from app.views.training.charts.card import Card
 from app.views.training.layer.picture_grid import PictureGrid
 from app.views.ui.widgets.button import Button
@@ -24,7 +24,7 @@ class InsideCard(Card):
 
     def __init__(self) -> None:
         super().__init__("Inside", legend=False)
-        self.inside: Inside | None = None
+        self.inside: LayerInside | None = None
         self.what = Segmented([("activations", "Activations"), ("filters", "Filters")], "View")
         self.what.changed.connect(lambda _key: self._show())
         self.sample = NumberField(0, minimum=0)
@@ -64,7 +64,7 @@ class InsideCard(Card):
         self.words.setToolTip(text)
         self.heading.set(note="")
 
-    def show_inside(self, inside: Inside) -> None:
+    def show_inside(self, inside: LayerInside) -> None:
         self.inside = inside
         self._show()
 

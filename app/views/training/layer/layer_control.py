@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.engine.requests import look_inside as engine_requests
+from app.engine.requests import evaluation as engine_requests
 from app.engine.requests.capture import WeightsFile
 from app.preflight import preflight
 from app.runs import store
-from app.training.monitoring.looks import Inside
+from app.training.monitoring.looks import LayerInside
 from app.training.run_requests import LookInside
 from app.util.leftovers import TemporaryFolder
 from app.views.training.layer.activations_card import CHOOSE
@@ -146,7 +146,7 @@ class LayerControl(QObject):
             if older != file:
                 older.unlink(missing_ok=True)
 
-        def show(found: Inside) -> None:
+        def show(found: LayerInside) -> None:
             _remove(file)
             self._show(found)
 
@@ -156,7 +156,7 @@ class LayerControl(QObject):
 
         self._window.engine.ask(INSIDE, request, on_answer=show, on_error=fail)
 
-    def _answered(self, found: Inside) -> None:
+    def _answered(self, found: LayerInside) -> None:
         self._show(found)
         self._ask_again()
 
@@ -170,7 +170,7 @@ class LayerControl(QObject):
             self._again = False
             self.look()
 
-    def _show(self, found: Inside) -> None:
+    def _show(self, found: LayerInside) -> None:
         if found.layer == self.page.layer:
             self.page.inside.show_inside(found)
 

@@ -19,6 +19,7 @@ from app.training.job import Job
 from app.util.formatting import counted
 from app.util.resources import path as resource_path
 from app.views.settings import Settings
+from app.views.training.runs.run_files import EventFiles
 from app.views.ui.background import Background, Failure
 from app.views.ui.thread_task import Errand
 
@@ -81,9 +82,7 @@ class RunsKeeper(QObject):
             return None
 
         def begun(folder: Path) -> Watcher:
-            from app.runs import tensorboard
-
-            return tensorboard.watch(folder, job)
+            return EventFiles(folder, job)
 
         return begun
 

@@ -154,7 +154,7 @@ class RunControl(QObject):
     def go_on(self, kept: Kept, project: Project, job: Job, history: History, checkpoint: Path) -> None:
         """Continue a run that was kept, from one of its checkpoints."""
         from app.runs.recorder import Recorder
-        from app.runs.resume import going_on
+        from app.views.training.runs.run_files import going_on
 
         if self._session.active:
             self.refused.emit(f"{kept.record.title} cannot be resumed", "A run is in progress. Stop it first.")
@@ -162,7 +162,7 @@ class RunControl(QObject):
         if self._wants_data(project):
             return
         watch = self._keeper.watch(job) if self._keeper is not None else None
-        recorder = Recorder(kept, project, job.source.text, lambda: going_on(kept, checkpoint), watch)
+        recorder = Recorder(kept, project, job.source.text, lambda: going_on(kept.folder, checkpoint), watch)
         self._begun(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
 
     def _wants_data(self, project: Project) -> bool:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog
 
-from app.preflight import preflight
-from app.project import custom_layers, file
+from app.data.spec import DataError
+from app.engine.protocol import EngineError, Request
+from app.engine.requests.runs import ExportEventFiles, FindResumable, Resumable, StartFrom
+from app.project import file
 from app.project.project import Project
-from app.runs import compare, resume, store
+from app.runs import compare, store
 from app.runs.checkpoint_files import Checkpoint
 from app.runs.record import Parent, RunError
 from app.runs.store import Kept
-from app.training.config import StartWeights, TrainingConfig
+from app.training.config import StartWeights
 from app.training.history import History
-from app.training.job import Job
 from app.views.training.charts.overlays import Other
 from app.views.training.runs.run_panel import MOST
 from app.views.training.runs.table_model import Row
@@ -30,49 +32,7 @@ if TYPE_CHECKING:
     from app.views.main_window import MainWindow
     from app.views.training.runs.session import Run
 
-
-@dataclass(frozen=True)
-class GoesOn:
-    """All that a run needs to go on."""
-
-    kept: Kept
-    project: Project
-    job: Job
-    history: History
-    checkpoint: Path
-    passed_over: tuple[str, ...] = ()  # what is wrong with newer checkpoints
-
-
-def prepare(kept: Kept, now: TrainingConfig, data_root: str) -> GoesOn:
-    """Read what a run was started with, and its newest checkpoint. One that is done takes the limits of `now`.
-
-    Raises RunError, CheckpointError.
-    """
-    from app.builder.analysis import analyse
-
-    if kept.goes_on:
-        raise RunError(f"{kept.record.title} is already running in another window or on the command line.")
-    project = store.project_of(kept)
-    if kept.record.state == "done":
-        project = replace(project, training=resume.further(kept, now))
-    if files := custom_layers.waiting(project):
-        names = ", ".join(str(one.path) for one in files)
-        raise RunError(f"{names} is not trusted; restore the project to review it.")
-    passed_over: list[str] = []
-    checkpoint = resume.newest(kept, passed_over.append)
-    analysis = analyse(project.graph, custom_layers.ops_of(project))
-    job = resume.as_before(preflight.job(project, analysis, data_root), project, checkpoint)
-    return GoesOn(kept, project, job, store.history_of(kept), checkpoint, tuple(passed_over))
-
-
-def exported(kept: Kept, folder: Path, data_root: str | None = None) -> Path:
-    """Write a run that is kept as event files. Raises RunError, OSError, DataError."""
-    from app.builder.analysis import analyse
-    from app.runs import tensorboard
-
-    project = store.project_of(kept)
-    analysis = analyse(project.graph, custom_layers.ops_of(project))
-    return tensorboard.export(kept, preflight.job(project, analysis, data_root), folder)
+A = TypeVar("A")
 
 
 def _compared_settings(kept: tuple[Kept, ...]) -> tuple[Setting, ...]:
@@ -120,15 +80,18 @@ class RunsControl(QObject):
 
     def _ask(self, key: str, title: str, function, *arguments, then) -> None:  # type: ignore[no-untyped-def]
         """Have something done beside the window; what goes wrong is said under `title`."""
+        self._window.background.ask(key, function, *arguments, on_answer=then, on_error=partial(self._failed, title))
 
-        def failed(failure: Failure) -> None:
-            known = isinstance(failure.error, RunError | OSError | ValueError | file.ProjectFileError)
-            if known:
-                self._window.refuse(title, f"{failure.error}")
-            else:
-                self._window.show_unexpected(f"{title}: {failure.error}", failure.traceback)
+    def _ask_engine(self, key: str, title: str, request: Request[A], then: Callable[[A], None]) -> None:
+        """Have something done by the engine."""
+        self._window.engine.ask(key, request, on_answer=then, on_error=partial(self._failed, title))
 
-        self._window.background.ask(key, function, *arguments, on_answer=then, on_error=failed)
+    def _failed(self, title: str, failure: Failure) -> None:
+        known = RunError | DataError | OSError | ValueError | EngineError | file.ProjectFileError
+        if isinstance(failure.error, known):
+            self._window.refuse(title, f"{failure.error}")
+        else:
+            self._window.show_unexpected(f"{title}: {failure.error}", failure.traceback)
 
     # -- curves and settings ------------------------------------------------------------------------------------------
 
@@ -224,14 +187,19 @@ class RunsControl(QObject):
         now, root = self._window.document.project.training, str(self._window.settings.data_folder)
         control = self._window.run_control
 
-        def ready(found: GoesOn) -> None:
-            control.go_on(found.kept, found.project, found.job, found.history, found.checkpoint)
+        title = f"{kept.record.title} cannot be resumed"
+
+        def found(found: Resumable) -> None:
+            self._ask("run goes on", title, store.history_of, kept, then=lambda history: ready(found, history))
+
+        def ready(found: Resumable, history: History) -> None:
+            control.go_on(kept, found.project, found.job, history, found.checkpoint)
             if found.passed_over:
                 words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
                 self._window.banner.set("warning", "An older checkpoint was used", words)
                 self._window.banner.show()
 
-        self._ask("run goes on", f"{kept.record.title} cannot be resumed", prepare, kept, now, root, then=ready)
+        self._ask_engine("run goes on", title, FindResumable(kept.folder, now, root), found)
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
@@ -260,7 +228,8 @@ class RunsControl(QObject):
         def done(target: Path) -> None:
             self._window.say(f"{kept.record.title} was exported for TensorBoard", f"tensorboard --logdir {target}")
 
-        self._ask("run exported", f"{kept.record.title} could not be exported", exported, kept, folder, root, then=done)
+        request = ExportEventFiles(kept.folder, folder, root)
+        self._ask_engine("run exported", f"{kept.record.title} could not be exported", request, done)
 
     def fork(self, kept: Kept, checkpoint: Checkpoint) -> None:
         """Start a new run of the open project from the weights of a checkpoint."""
@@ -271,4 +240,4 @@ class RunsControl(QObject):
             self._window.run_control.fork(start, parent)
 
         title = f"{kept.record.title} cannot be forked"
-        self._ask("run forked", title, resume.weights_of, checkpoint.path, name, then=ready)
+        self._ask_engine("run forked", title, StartFrom(checkpoint.path, name), ready)

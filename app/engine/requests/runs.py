@@ -1,0 +1,91 @@
+"""What is asked of kept runs: to go on, to start from a checkpoint, to be written for TensorBoard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from app.engine.protocol import Handle, Request
+from app.project.project import Project
+from app.runs.checkpoint_files import GoingOn
+from app.training.config import StartWeights, TrainingConfig
+from app.training.events import Event
+from app.training.job import Job
+
+
+@dataclass(frozen=True)
+class Resumable:
+    """What a run needs to go on. `passed_over` says what is wrong with newer checkpoints."""
+
+    project: Project
+    job: Job
+    checkpoint: Path
+    passed_over: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FindResumable(Request[Resumable]):
+    """What a run was started with, and its newest checkpoint. One that is done takes the limits of `now`.
+
+    Raises RunError.
+    """
+
+    lane: ClassVar[str] = "runs"
+    run: Path
+    now: TrainingConfig
+    data_root: str
+
+
+@dataclass(frozen=True)
+class GoOnFrom(Request[GoingOn]):
+    """Where a checkpoint of a run stands; later ones are let go. Raises RunError."""
+
+    lane: ClassVar[str] = "runs"
+    run: Path
+    checkpoint: Path
+
+
+@dataclass(frozen=True)
+class StartFrom(Request[StartWeights]):
+    """The weights of a checkpoint as start weights of that name. Raises RunError."""
+
+    lane: ClassVar[str] = "runs"
+    checkpoint: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class ExportEventFiles(Request[Path]):
+    """Write a run as event files below a folder; answers where. Raises RunError, DataError."""
+
+    lane: ClassVar[str] = "runs"
+    run: Path
+    folder: Path
+    data_root: str
+
+
+@dataclass(frozen=True)
+class BeginEventFiles(Request[Handle]):
+    """Begin event files of a run in its folder; it is told more under the handle. Raises RunError, DataError."""
+
+    lane: ClassVar[str] = "event files"
+    run: Path
+    job: Job
+
+
+@dataclass(frozen=True)
+class WriteEvents(Request[None]):
+    """What a run has told since."""
+
+    lane: ClassVar[str] = "event files"
+    files: Handle
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class EndEventFiles(Request[None]):
+    """Nothing more is told."""
+
+    lane: ClassVar[str] = "event files"
+    files: Handle

@@ -1,0 +1,105 @@
+"""Deal with kept runs: see `app.engine.requests.runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from app.builder.analysis import analyse
+from app.engine.protocol import Handle
+from app.engine.requests.runs import (
+    BeginEventFiles,
+    EndEventFiles,
+    ExportEventFiles,
+    FindResumable,
+    GoOnFrom,
+    Resumable,
+    StartFrom,
+    WriteEvents,
+)
+from app.engine.server import Context, handles
+from app.preflight import preflight
+from app.project import custom_layers
+from app.project.file import ProjectFileError
+from app.project.project import Project
+from app.runs import record, resume, store, tensorboard
+from app.runs.checkpoint_files import GoingOn
+from app.runs.record import RunError
+from app.runs.store import Kept
+from app.training.checkpoints.checkpoint import CheckpointError
+from app.training.config import StartWeights
+from app.training.job import Job
+
+
+@contextmanager
+def _as_run_errors() -> Iterator[None]:
+    """Say what files refuse in a class that travels."""
+    try:
+        yield
+    except (OSError, CheckpointError, ProjectFileError) as error:
+        raise RunError(str(error)) from error
+
+
+def _kept(folder: Path) -> Kept:
+    return Kept(folder, record.read(folder))
+
+
+def _job(project: Project, data_root: str) -> Job:
+    return preflight.job(project, analyse(project.graph, custom_layers.ops_of(project)), data_root)
+
+
+@handles(FindResumable)
+def find_resumable(request: FindResumable, _context: Context) -> Resumable:
+    with _as_run_errors():
+        kept = _kept(request.run)
+        if kept.goes_on:
+            raise RunError(f"{kept.record.title} is already running in another window or on the command line.")
+        project = store.project_of(kept)
+        if kept.record.state == "done":
+            project = replace(project, training=resume.further(kept, request.now))
+        if files := custom_layers.waiting(project):
+            names = ", ".join(str(one.path) for one in files)
+            raise RunError(f"{names} is not trusted; restore the project to review it.")
+        passed_over: list[str] = []
+        checkpoint = resume.newest(kept, passed_over.append)
+        job = resume.as_before(_job(project, request.data_root), project, checkpoint)
+        return Resumable(project, job, checkpoint, tuple(passed_over))
+
+
+@handles(GoOnFrom)
+def go_on_from(request: GoOnFrom, _context: Context) -> GoingOn:
+    with _as_run_errors():
+        return resume.going_on(_kept(request.run), request.checkpoint)
+
+
+@handles(StartFrom)
+def start_from(request: StartFrom, _context: Context) -> StartWeights:
+    with _as_run_errors():
+        return resume.weights_of(request.checkpoint, request.name)
+
+
+@handles(ExportEventFiles)
+def export_event_files(request: ExportEventFiles, _context: Context) -> Path:
+    with _as_run_errors():
+        kept = _kept(request.run)
+        return tensorboard.export(kept, _job(store.project_of(kept), request.data_root), request.folder)
+
+
+@handles(BeginEventFiles)
+def begin_event_files(request: BeginEventFiles, context: Context) -> Handle:
+    with _as_run_errors():
+        return context.keep(tensorboard.watch(request.run, request.job))
+
+
+@handles(WriteEvents)
+def write_events(request: WriteEvents, context: Context) -> None:
+    with _as_run_errors():
+        context.kept(request.files).tell(list(request.events))
+
+
+@handles(EndEventFiles)
+def end_event_files(request: EndEventFiles, context: Context) -> None:
+    with _as_run_errors():
+        context.kept(request.files).close()
