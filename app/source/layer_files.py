@@ -77,7 +77,7 @@ def allow(sha256: str, tried: bool = False) -> None:
 
 
 def note_tried(sha256: str) -> None:
-    """The text of this hash has run to its end, or has failed to: it need not be tried again."""
+    """The text of this hash came to its end in a process of its own: it need not be tried there again."""
     _tried.add(sha256)
 
 

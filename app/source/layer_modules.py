@@ -62,7 +62,8 @@ def load(file: LayerFile) -> types.ModuleType:
         with _trying:
             if not layer_files.tried(file.sha256) and key not in _failed and key not in _modules:
                 _keep_failure(key, _try, file)
-                layer_files.note_tried(file.sha256)
+                if key not in _failed:
+                    layer_files.note_tried(file.sha256)
         with borrowed(), _running:
             if key not in _modules and key not in _failed:
                 _keep_failure(key, _run, file)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 
+from app.engine.client import shared
 from app.project import file
 from app.project.project import Project
 from app.source import layer_files
@@ -93,6 +96,32 @@ def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marke
     dialog(window).revoke_button.click()
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.analysis.runnable, timeout=60_000)
     assert not Trust(window.layers.trust.file).is_trusted(sha256)
+
+
+def test_a_trusted_file_runs_in_the_engine_and_never_in_the_window(qtbot, window, tape, tmp_path) -> None:
+    pids, path = tmp_path / "pids", tape.parent / "my_layers.py"
+    path.write_text(f"import os\nwith open({str(pids)!r}, 'a') as f:\n    print(os.getpid(), file=f)\n{own.LAYERS}")
+    own.trust(path)
+    window.layers.trust.trust(layer_files.LayerFile.of("my_layers", path.read_text(), str(path)))
+    open_and_wait(qtbot, window, tape)
+    assert window.live.analysis.runnable and pids.exists()
+    sha256 = layer_files.digest(path.read_text())
+    qtbot.waitUntil(lambda: Trust(window.layers.trust.file).entry(sha256).tried, timeout=60_000)
+    assert set(pids.read_text().split()) == {str(shared().pid)} != {str(os.getpid())}
+    assert not [name for name in sys.modules if name.startswith(f"tapedeck_layers_{sha256[:12]}")]
+
+
+def test_a_file_that_cannot_be_loaded_says_why_at_its_layers_and_runs_once_it_is_mended(qtbot, window, tape) -> None:
+    path = tape.parent / "my_layers.py"
+    path.write_text(own.LAYERS + "\nraise RuntimeError('not today')\n")
+    layer_files.allow(layer_files.digest(path.read_text()))
+    open_and_wait(qtbot, window, tape)
+    assert any("not today" in message for message in messages(window))
+    sha256 = layer_files.digest(path.read_text())
+    assert not layer_files.tried(sha256)
+    layer_files.allow(layer_files.digest(own.LAYERS), tried=True)
+    own.write(tape.parent)
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000)
 
 
 def test_not_now_trusts_nothing(qtbot, window, tape, marker) -> None:

@@ -1,0 +1,69 @@
+"""Files of custom layers run in an engine, once they are trusted and no longer; whatever they do ends nobody else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.engine.client import Engine
+from app.engine.protocol import EngineDied
+from app.engine.requests.custom_layers import RunLayerFiles
+from app.engine.requests.measure import Measure
+from app.source import layer_files, layer_modules
+from app.source.layer_files import LayerFile, LayerFileError
+from tests.support import own_layers_nets as own
+
+pytestmark = pytest.mark.usefixtures("nothing_trusted")
+PATIENCE = 90.0
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.close()
+
+
+def told(engine: Engine, *texts: str) -> list[str]:
+    """What is said of files with these texts, in their order."""
+    files = tuple(LayerFile.of("mine", text) for text in texts)
+    reasons = engine.ask(RunLayerFiles(files)).result(PATIENCE)
+    return [reasons[file.sha256] for file in files]
+
+
+def test_a_file_runs_in_the_engine_once_it_is_trusted_and_not_after(engine: Engine, tmp_path: Path) -> None:
+    marker = tmp_path / "pids"
+    text = f"import os\nwith open({str(marker)!r}, 'a') as file:\n    print(os.getpid(), file=file)\n{own.LAYERS}"
+    assert told(engine, text) == ["mine.py is not trusted yet, so nothing of it was run"]
+    assert not marker.exists()
+    layer_files.allow(layer_files.digest(text), tried=True)
+    assert told(engine, text) == [""] == told(engine, text)
+    assert marker.read_text().split() == [str(engine.ask(Measure()).result(PATIENCE).pid)]
+    assert not [name for name in sys.modules if name.startswith("tapedeck_layers_") and name.endswith("_mine")]
+    layer_files.disallow(layer_files.digest(text))
+    assert "is not trusted yet" in told(engine, text)[0]
+
+
+def test_what_does_not_run_is_said_as_by_a_direct_call(engine: Engine) -> None:
+    for text in ("x = 1\n1 / 0\n", "import sys\nsys.exit(3)\n", "import os\nos._exit(4)\n"):
+        layer_files.allow(layer_files.digest(text))
+        with pytest.raises(LayerFileError) as here:
+            layer_modules.load(LayerFile.of("mine", text))
+        assert told(engine, text) == [str(here.value)]
+    assert engine.ask(Measure()).result(PATIENCE).kept == 0
+
+
+def test_a_file_that_ends_the_engine_is_said_in_a_sentence_and_the_next_answers(engine: Engine) -> None:
+    pid = engine.ask(Measure()).result(PATIENCE).pid
+    text = f"import os, signal\nos.kill({pid}, signal.SIGKILL)\n"
+    layer_files.allow(layer_files.digest(text))
+    with pytest.raises(EngineDied, match="SIGKILL") as caught:
+        told(engine, text)
+    assert str(caught.value).count(".") == 1 and pid != os.getpid()
+    good = "x = 2\n"
+    layer_files.allow(layer_files.digest(good))
+    assert told(engine, good) == [""]
