@@ -45,6 +45,11 @@ class Document(QObject):
     def dirty(self) -> bool:
         return not self.undo_stack.isClean()
 
+    @property
+    def whole(self) -> Document:
+        """Itself: what edits one sheet of it has the same name for it."""
+        return self
+
     def apply(self, text: str, project: Project, merge: str | None = None) -> None:
         """Make `project` the open one, as one undo step called `text`; does nothing if it is equal to the open one.
 

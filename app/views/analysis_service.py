@@ -106,7 +106,8 @@ class Live(QObject):
         self._turns = 0
         self._held = False
         self._waits = ""  # what is asked once it may be: "all" or the "rest"
-        self._first_look = QTimer(self, interval=0, timeout=self._turn)
+        self._first_look = QTimer(self, interval=0)
+        self._first_look.timeout.connect(self._turn)
         document.replaced.connect(self._replaced)
         document.changed.connect(self._changed)
         catalog.changed.connect(self._ask)
@@ -328,11 +329,13 @@ class Live(QObject):
         bare = self._bare
         if bare is None or not self._answers(self._answered_question):
             return
-        project, known, more = self._document.project, self._preflight, ()
+        project, known = self._document.project, self._preflight
+        more: tuple[Problem, ...] = ()
         if known is not None and known.project is project and known.look == self._look:
             more = known.problems
         elif bare.runnable:
-            started, start = (), project.training.start
+            started: tuple[Problem, ...] = ()
+            start = project.training.start
             if start is not None:
                 if self._started is None or self._started[0] != start or self._started[1] is not bare:
                     self._ask_start(start, bare, lambda _found: self._tell())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.views import early_imports
 from app.views.ui.background import many_imports
 from app.views.ui.docks import PageHeights
+from app.views.ui.present import present
 
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
@@ -76,13 +77,9 @@ def _costs(window: MainWindow) -> None:
 
 
 def _curves(window: MainWindow) -> Iterator[None]:
-    from app.views.training.charts.curves import CHARTS, Charts, Curves
+    from app.views.training.charts.curves import Curves, made_in_steps
 
-    charts = []
-    for kind in CHARTS:
-        charts.append(kind())
-        yield
-    window.curves = Curves(Charts(*charts))
+    window.curves = Curves((yield from made_in_steps()))
     window.bottom.pane.fill("curves", window.curves)
     window.bottom.pane.add_corner(window.curves.controls)
     window.curves.controls.setVisible(window.bottom.pane.page == "curves")
@@ -118,7 +115,7 @@ def _layer(window: MainWindow) -> None:
     window.bottom.pane.add_corner(window.layer_page.controls)
     window.layer_page.controls.setVisible(window.bottom.pane.page == "layer")
     window.bottom.pane.shown.connect(lambda key: window.layer_page.controls.setVisible(key == "layer"))
-    window.bottom.findChild(PageHeights).set_first("layer", HEIGHT)
+    present(window.bottom.findChild(PageHeights)).set_first("layer", HEIGHT)
     window.layer_control = LayerControl(window)
     window.memory_control = MemoryControl(window)
     window.profile_control = ProfileControl(window)

@@ -48,6 +48,7 @@ from app.views.ui import theme
 from app.views.ui.background import Background
 from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.ui.gc_housekeeping import Housekeeping
+from app.views.ui.present import present
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
@@ -58,8 +59,12 @@ from app.views.weights.weights_control import WeightsControl
 if TYPE_CHECKING:
     from app.training.events import Failed
     from app.views.autograd.capture_control import AutogradControl
+    from app.views.autograd.findings.findings_control import FindingsControl
     from app.views.autograd.inspector.inspector import TapeInspector
+    from app.views.autograd.options_control import OptionsControl
     from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.snippets.snippet_control import SnippetControl
+    from app.views.autograd.tape.tape_control import TapeControl
     from app.views.code.code_view import CodeView
     from app.views.cost.cost_control import CostControl
     from app.views.cost.cost_table import CostTable
@@ -67,7 +72,14 @@ if TYPE_CHECKING:
     from app.views.outline.outline import Outline
     from app.views.page_links import PageLinks
     from app.views.training.charts.curves import Curves
+    from app.views.training.evaluation.control import EvaluationControl
+    from app.views.training.evaluation.page import EvaluationPage
     from app.views.training.form.settings_form import TrainingForm
+    from app.views.training.form.watch_control import WatchControl
+    from app.views.training.layer.layer_control import LayerControl
+    from app.views.training.layer.layer_page import LayerPage
+    from app.views.training.memory.memory_control import MemoryControl
+    from app.views.training.memory.profile_control import ProfileControl
     from app.views.training.runs.console import Console
     from app.views.training.runs.run_panel import RunPanel
     from app.views.training.runs.runs_control import RunsControl
@@ -91,13 +103,25 @@ class MainWindow(QMainWindow):
     console: Console
     runs: RunPanel
     costs: CostTable
+    evaluation: EvaluationPage
+    layer_page: LayerPage
     autograd_control: AutogradControl
+    evaluation_control: EvaluationControl
+    findings_control: FindingsControl
+    options_control: OptionsControl
+    snippets: SnippetControl
+    tape_control: TapeControl
+    layer_control: LayerControl
+    memory_control: MemoryControl
+    profile_control: ProfileControl
+    watch_control: WatchControl
     export_control: ExportControl
     cost_control: CostControl
     page_links: PageLinks
     runs_control: RunsControl
     file_menu: QMenu
     dock_menu: QMenu
+    autograd_menu: QMenu
 
     def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -133,7 +157,7 @@ class MainWindow(QMainWindow):
         self.canvas = Canvas(self.sheet, self.selection, self.catalog)
         self.palette_view = Palette(self.catalog)
         self.own_files = OwnFiles()
-        self.palette_view.layout().addWidget(self.own_files)
+        present(self.palette_view.layout()).addWidget(self.own_files)
         self.inspector = Inspector(self.sheet, self.selection, self.catalog, self.engine)
         self.inspectors = QStackedWidget()
         self.inspectors.addWidget(self.inspector)
@@ -163,7 +187,7 @@ class MainWindow(QMainWindow):
         self.centre.add_corner(self.overlay_caption)
         self.centre.add_corner(self.overlay)
         middle = QWidget(self)
-        column = QVBoxLayout(middle)
+        self.column = column = QVBoxLayout(middle)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.banner)

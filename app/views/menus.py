@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
@@ -122,7 +123,7 @@ def _edit(window: MainWindow, actions: Actions) -> None:
 
 
 def _adopt(window: MainWindow, actions: Actions, menu: QMenu, key: str) -> None:
-    action: QAction | None = window.canvas.actions.get(key)
+    action = window.canvas.actions_by_key.get(key)
     if action is not None:
         actions.adopt(menu, f"canvas.{key}", action)
 
@@ -131,7 +132,7 @@ def _view(window: MainWindow, actions: Actions) -> None:
     menu = actions.menu("&View")
     centre = (("network", "&Network", "Ctrl+1"), ("autograd", "&Autograd", "Ctrl+2"), ("code", "&Code", "Ctrl+3"))
     for key, text, shortcut in centre:
-        actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key), shortcut, key)
+        actions.add(menu, f"show.{key}", text, partial(window.show_page, key), shortcut, key)
     menu.addSeparator()
     for key in ("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"):
         _adopt(window, actions, menu, key)
@@ -140,7 +141,7 @@ def _view(window: MainWindow, actions: Actions) -> None:
              ("console", "C&onsole"), ("runs", "&Runs"), ("evaluation", "E&valuation"),
              ("layer", "&Layer"))  # fmt: skip
     for key, text in below:
-        actions.add(menu, f"show.{key}", text, lambda key=key: window.show_page(key))
+        actions.add(menu, f"show.{key}", text, partial(window.show_page, key))
     menu.addSeparator()
     window.dock_menu = menu.addMenu("&Docks")
     look = menu.addMenu("&Theme")

@@ -35,7 +35,8 @@ class LiveCatalog(Catalog):
         self._library = Library()
         self._voice = _Voice(document)
         self.changed = self._voice.changed
-        self._later = QTimer(self._voice, singleShot=True, interval=DRAWN, timeout=self.changed.emit)
+        self._later = QTimer(self._voice, singleShot=True, interval=DRAWN)
+        self._later.timeout.connect(self.changed.emit)
         self._refill()
         # Who draws hears of another project before `changed` comes, and asks this catalog then.
         document.replaced.connect(self._replaced)

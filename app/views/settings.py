@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
@@ -76,7 +75,7 @@ class Settings:
         """The projects opened last, newest first; a file that has gone stays until it is forgotten."""
         kept = self._store.value("files/recent", [])
         # A list of one comes back from the file as a plain text.
-        texts: Iterable[object] = [kept] if isinstance(kept, str) else kept or []
+        texts = [kept] if isinstance(kept, str) else kept if isinstance(kept, list | tuple) else []
         return tuple(Path(str(text)) for text in texts if text)[:RECENT_FILES]
 
     def add_recent(self, path: Path) -> None:

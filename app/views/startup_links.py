@@ -34,7 +34,8 @@ class Links(QObject):
         super().__init__(window)
         self._window = window
         # Windows tell every widget in them when they are modified, which can wait until an edit has been painted.
-        self._title = QTimer(self, singleShot=True, interval=0, timeout=self._show_title)
+        self._title = QTimer(self, singleShot=True, interval=0)
+        self._title.timeout.connect(self._show_title)
         self._document()
         self._analysis()
         self._deck()

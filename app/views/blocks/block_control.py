@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QPoint, QPointF
@@ -319,7 +320,7 @@ class BlockControl(QObject):
         menu = QMenu(self._window)
         menu.setObjectName("expose")
         for name, value in values.items():
-            menu.addAction(f"{name} = {value}", lambda name=name: self.ask_expose(node.id, name))
+            menu.addAction(f"{name} = {value}", partial(self.ask_expose, node.id, name))
         return menu
 
     def ask_expose(self, node: str, param: str) -> None:

@@ -161,7 +161,7 @@ def enable(canvas: Canvas) -> None:
         **{row.key: len(nodes) >= 3 for row in ROWS if row.key.startswith("distribute_")},
     }
     for key, on in wants.items():
-        canvas.actions[key].setEnabled(on)
+        canvas.actions_by_key[key].setEnabled(on)
 
 
 def _caller(function: Callable[[], object]) -> Callable[[], None]:

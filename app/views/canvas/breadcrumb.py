@@ -10,6 +10,7 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.views.ui import theme
+from app.views.ui.present import present
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import box, label, start
 
@@ -48,7 +49,7 @@ class Breadcrumb(QWidget):
             return
         self._shown = (tuple(crumbs), note)
         while self._row.count():
-            old = self._row.takeAt(0).widget()
+            old = present(self._row.takeAt(0)).widget()
             if old is not None and old is not self.note:
                 old.deleteLater()
                 old.hide()

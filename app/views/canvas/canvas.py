@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QPixmapCache, QResizeEvent
+from PySide6.QtGui import QAction, QPixmapCache, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.builder.catalog.catalog import Catalog
-from app.project.document import Document
-from app.project.project import Project
+from app.builder.sheet import Sheet
 from app.views.canvas import actions
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
@@ -62,7 +61,7 @@ class Canvas(QWidget):
     said = Signal(str)  # why something was not done
 
     def __init__(
-        self, document: Document, selection: Selection, catalog: Catalog, parent: QWidget | None = None
+        self, document: SheetDocument, selection: Selection, catalog: Catalog, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         QPixmapCache.setCacheLimit(max(QPixmapCache.cacheLimit(), CACHE_KILOBYTES))
@@ -74,7 +73,7 @@ class Canvas(QWidget):
         self._unveiling = Unveiling(
             self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing
         )
-        self.scroll = AutoScroll(self.view)
+        self.autoscroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = Hand(self)
         self.folding = Folding(self)
@@ -91,7 +90,7 @@ class Canvas(QWidget):
         self.setFocusProxy(self.view)
         self.setAccessibleName("Network")
         self._make_overlays()
-        self.actions = actions.make(self.view, actions.doings(self))
+        self.actions_by_key = actions.make(self.view, actions.doings(self))
         self._dash = QTimer(self)
         self._dash.setInterval(100)
         self._dash.timeout.connect(self._turn)
@@ -243,7 +242,7 @@ class Canvas(QWidget):
             self.reveal([new])
         return new
 
-    def placed(self, project: Project) -> Project:
+    def placed(self, project: Sheet) -> Sheet:
         """A project with a place for each node that has none (as after a cure): on its wire, with room made for it."""
         return self.commands.placed(project)
 
@@ -276,7 +275,7 @@ class Canvas(QWidget):
 
     # --- Following the document, the selection, the theme
 
-    def _changed(self, before: Project, after: Project) -> None:
+    def _changed(self, before: Sheet, after: Sheet) -> None:
         if any(getattr(before, part) is not getattr(after, part) for part in DRAWN):
             if self.view.busy:
                 self.view.cancel_gesture()
@@ -288,7 +287,7 @@ class Canvas(QWidget):
                 self.scene.set_selected(kept)
             self._refresh()
 
-    def _replaced(self, project: Project) -> None:
+    def _replaced(self, project: Sheet) -> None:
         """Another project: everything in sight once it is drawn."""
         self.view.cancel_gesture()
         self._unveiling.veil()
@@ -385,7 +384,7 @@ class Canvas(QWidget):
         arrange_overlays(self)
         self._moved()
 
-    def showEvent(self, event) -> None:
+    def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         arrange_overlays(self)
         QTimer.singleShot(0, self, self._frame_once)

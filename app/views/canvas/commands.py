@@ -14,14 +14,14 @@ from app.builder.graph import Edge
 from app.builder.layout import layout
 from app.builder.layout.arrange import GAP, GRID, LANE_GAP, arrange, complete
 from app.builder.rules import ConnectError
-from app.project.document import Document
+from app.builder.sheet import Sheet
 from app.project.library import Library
-from app.project.project import Project
 from app.util.formatting import plural
 from app.views.canvas import clipboard
 from app.views.canvas.items.geometry import snapped
 from app.views.canvas.notes.commands import NoteCommands
 from app.views.canvas.scene import CanvasScene
+from app.views.navigation import SheetDocument
 from app.views.selection import Selection
 
 PASTE_STEP = 32.0
@@ -44,7 +44,7 @@ class Commands(QObject):
     marked = Signal()
 
     def __init__(
-        self, document: Document, selection: Selection, catalog: Catalog, scene: CanvasScene, origin: QObject
+        self, document: SheetDocument, selection: Selection, catalog: Catalog, scene: CanvasScene, origin: QObject
     ) -> None:
         super().__init__(origin)
         self._document, self._selection, self._catalog, self._scene = document, selection, catalog, scene
@@ -55,7 +55,7 @@ class Commands(QObject):
     # --- Ground
 
     @property
-    def project(self) -> Project:
+    def project(self) -> Sheet:
         """The open project with a place for every node, as shown; edits start from it."""
         project = self._document.project
         if all(node in project.positions for node in project.graph.nodes):
@@ -93,7 +93,7 @@ class Commands(QObject):
         nodes, notes = comments.taken_along(self.project, self._scene.notes.selected, self._scene.sizes())
         return self._selection.ids | nodes, notes
 
-    def apply(self, text: str, make: Callable[[], Project], merge: str | None = None) -> bool:
+    def apply(self, text: str, make: Callable[[], Sheet], merge: str | None = None) -> bool:
         """One step; a refused connection is said instead."""
         try:
             project = make()
@@ -103,7 +103,7 @@ class Commands(QObject):
         self._document.apply(text, project, merge)
         return True
 
-    def _apply_new(self, text: str, make: Callable[[], tuple[Project, str]]) -> str | None:
+    def _apply_new(self, text: str, make: Callable[[], tuple[Sheet, str]]) -> str | None:
         """One step that makes a node, which is selected then."""
         try:
             project, new = make()
@@ -152,7 +152,7 @@ class Commands(QObject):
     def insert(self, op: str, wire: Edge, middle: QPointF) -> str | None:
         """Put a new node on a wire: at the point if there is room, else in the row, which makes way."""
 
-        def make() -> tuple[Project, str]:
+        def make() -> tuple[Sheet, str]:
             corner, size = self._corner(op, middle), self._scene.size_of(op)
             project, new = edits.insert(self.project, self._catalog, op, wire, corner)
             if self._scene.index.inside(QRectF(*corner, size.width, size.height).adjusted(-24, -8, 24, 8)):
@@ -161,7 +161,7 @@ class Commands(QObject):
 
         return self._apply_new(f"Insert {self._label(op)} before {self.name(wire.target)}", make)
 
-    def placed(self, project: Project) -> Project:
+    def placed(self, project: Sheet) -> Sheet:
         """A project with a place for each node that has none."""
         new = {node: self._scene.size_of(value.op) for node, value in project.graph.nodes.items()
                if node not in self._scene.nodes and value.op in self._catalog}  # fmt: skip
@@ -226,7 +226,7 @@ class Commands(QObject):
         if nodes:
             text = f"Delete {self.many(nodes, notes)} and reconnect"
 
-            def make() -> Project:
+            def make() -> Sheet:
                 return comments.remove(edits.delete_and_reconnect(self.project, self._catalog, nodes), notes)
 
             self.apply(text, make)
@@ -248,7 +248,7 @@ class Commands(QObject):
         nodes, notes = self.held()
         if not nodes and not notes:
             return False
-        blocks = getattr(self._document, "whole", self._document).project.blocks
+        blocks = self._document.whole.project.blocks
         text = clipboard.to_text(edits.copy(self.project, nodes, notes), blocks)
         QGuiApplication.clipboard().setText(text)
         self._pastes = (text, 0)
@@ -294,8 +294,11 @@ class Commands(QObject):
         names = [node.name for node in piece.graph.nodes.values()]
         words = [names[0] if len(names) == 1 else f"{len(names)} nodes"] if names else []
         kinds = self.notes.words(piece.comments, piece.comments)
-        along = {"offers": blocks} if blocks and blocks.entries else {}
-        self._document.apply(f"{verb} {' and '.join([*words, *kinds])}", project, **along)
+        text = f"{verb} {' and '.join([*words, *kinds])}"
+        if blocks and blocks.entries:
+            self._document.apply(text, project, offers=blocks)
+        else:
+            self._document.apply(text, project)
         self.select(new & self._document.project.graph.nodes.keys(), notes)
 
     # --- Places and names

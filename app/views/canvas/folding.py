@@ -10,6 +10,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.edits import unfolding
 from app.builder.edits.blocks import NETWORK, Whole, sheet_named, with_sheet
 from app.builder.layout.arrange import Size
+from app.project.document import Document
 from app.project.project import Project
 from app.views.canvas.items.faces import face_of
 from app.views.canvas.items.geometry import shape_of
@@ -32,17 +33,16 @@ class Folding:
     # --- Ground
 
     @property
-    def _document(self) -> Any:
+    def _document(self) -> Document:
         """The whole document, also where the canvas has a sheet of it."""
-        document = self._canvas.document
-        return getattr(document, "whole", document)
+        return self._canvas.document.whole
 
     @property
     def _front(self) -> str:
         return getattr(self._canvas.document, "name", NETWORK)
 
     @property
-    def _project(self) -> Any:
+    def _project(self) -> Project:
         """The whole project, with a place for every node of the sheet in front."""
         return with_sheet(self._document.project, self._front, self._canvas.commands.project)
 

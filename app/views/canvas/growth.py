@@ -45,7 +45,8 @@ class Growth(QObject):
         self._part: Part | None = None  # of the target
         self._learnt: set[str] = set()  # of these something is known that they do not show yet
         self._chunk = FIRST
-        self._turn = QTimer(self, singleShot=True, interval=TURN, timeout=self._go_on)
+        self._turn = QTimer(self, singleShot=True, interval=TURN)
+        self._turn.timeout.connect(self._go_on)
 
     @property
     def growing(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
@@ -46,7 +47,7 @@ def menu_for(canvas: Canvas, hit: Hit, spot: QPoint) -> QMenu:
         if nodes:
             verb = "Fold" if canvas.folding.is_unfolded(nodes) else "Unfold"
             _add(menu, f"{verb}\tU", canvas.folding.toggle, "chevron-down")
-            menu.addAction(canvas.actions["unfold_level"])
+            menu.addAction(canvas.actions_by_key["unfold_level"])
             menu.addSeparator()
         _fill(canvas, menu, NODE, point)
         if more := canvas.more_actions():
@@ -68,7 +69,7 @@ def _fill(canvas: Canvas, menu: QMenu, keys: Iterable[str | None], point: QPoint
         elif key == "comment":
             _add(menu, "Frame the Selection\tC", canvas.hand.comment, "comment")
         else:
-            menu.addAction(canvas.actions[key])
+            menu.addAction(canvas.actions_by_key[key])
 
 
 def _of_inside(canvas: Canvas, menu: QMenu, node: str, way: tuple[str, ...]) -> None:
@@ -104,10 +105,10 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
     _add(menu, "Rename Frame" if frame else "Edit Comment", lambda: canvas.writing.edit(note))
     colors = menu.addMenu("Colour")
     for color, name in (("", "Plain"), *CATEGORIES.items()):
-        action = _add(colors, name.replace("&", "&&"), lambda chosen=color: canvas.commands.notes.tint(chosen))
+        action = _add(colors, name.replace("&", "&&"), partial(canvas.commands.notes.tint, color))
         action.setIcon(_swatch(theme.current().categories.get(color, theme.current().line3), color == value.color))
     if frame:
-        menu.addAction(canvas.actions["fit_frame"])
+        menu.addAction(canvas.actions_by_key["fit_frame"])
         _add(menu, "Select Its Contents", lambda: canvas.commands.select(*canvas.commands.held()))
     _fill(canvas, menu, NOTE, QPointF())
 

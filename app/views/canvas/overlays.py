@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
@@ -14,6 +15,7 @@ from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.geometry import text_width
 from app.views.canvas.items.painter import paint_port
 from app.views.ui import theme
+from app.views.ui.present import present
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.heatbar import HeatBar
 from app.views.ui.widgets.painting import Glyph, TextLine, announce, at_least, box, label, start
@@ -225,7 +227,7 @@ class Callout(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        margins = self.layout().contentsMargins()
+        margins = present(self.layout()).contentsMargins()
         sides = margins.left() + margins.right()
         cures = len(self.problem.cures) if self.problem is not None else 0
         button = (self.button.sizeHint().width() + 12 if cures else 0) + (self.more.width() + 4 if cures > 1 else 0)
@@ -233,7 +235,7 @@ class Callout(QWidget):
         foot = 22 + text_width(self._reason.text(), "caption") + button + 2
         width = min(math.ceil(max(head, foot, 160)) + sides + 4, self.WIDEST)
         self.setFixedWidth(width)
-        self.setFixedHeight(max(self.layout().heightForWidth(width), 52))
+        self.setFixedHeight(max(present(self.layout()).heightForWidth(width), 52))
 
     def _cure(self) -> None:
         if self.problem is not None and self.problem.cures:
@@ -244,7 +246,7 @@ class Callout(QWidget):
         """Every cure of the problem."""
         menu = QMenu(self)
         for cure in self.problem.cures if self.problem is not None else ():
-            menu.addAction(cure.label.replace("&", "&&"), lambda cure=cure: self.cure_wanted.emit(cure))
+            menu.addAction(cure.label.replace("&", "&&"), partial(self.cure_wanted.emit, cure))
         return menu
 
     def _list(self) -> None:
@@ -254,7 +256,7 @@ class Callout(QWidget):
 
     def point_at(self, spot: QPointF) -> None:
         """Stand under a spot of the parent, inside it."""
-        room = self.parentWidget().width() - 8
+        room = present(self.parentWidget()).width() - 8
         left = min(max(spot.x() - min(self.width() / 2, 120), 8), max(room - self.width(), 8))
         self._tip = min(max(spot.x() - left, 20), self.width() - 20)
         self.move(round(left), round(spot.y() + self.OFF))
@@ -320,7 +322,7 @@ class Word(QLabel):
             self.setText(text)
             announce(self, text)
         self.adjustSize()
-        parent = self.parentWidget()
+        parent = present(self.parentWidget())
         x = min(spot.x(), parent.width() - self.width() - 8)
         y = min(spot.y(), parent.height() - self.height() - 8)
         self.move(max(8, x), max(8, y))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, QTimer, Signal
+from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.builder.catalog.catalog import Catalog
@@ -39,7 +39,7 @@ class CanvasScene(QGraphicsScene):
 
     redrawn = Signal()
 
-    def __init__(self, catalog: Catalog, parent=None) -> None:
+    def __init__(self, catalog: Catalog, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.catalog = catalog
         self.nodes: dict[str, NodeItem] = {}

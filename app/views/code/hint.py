@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QColor, QTextCursor
 from PySide6.QtWidgets import QLabel, QPlainTextEdit
 
@@ -30,7 +30,7 @@ class CodeHint(QLabel):
         self.setWordWrap(True)
         self.setMargin(6)
         theme.manager().changed.connect(self._paint)
-        edit.updateRequest.connect(lambda _rect, dy: dy and self._place())
+        edit.updateRequest.connect(self._scrolled)
         edit.horizontalScrollBar().valueChanged.connect(self._place)
         self.hide()
 
@@ -66,6 +66,10 @@ class CodeHint(QLabel):
             f"QLabel {{ color: {text.name()}; background: {solid.name()}; border: 1px solid {edge.name()};"
             " border-radius: 4px; }"
         )
+
+    def _scrolled(self, _rect: QRect, dy: int) -> None:
+        if dy:
+            self._place()
 
     def _place(self) -> None:
         block = self._edit.document().findBlockByNumber(self._line - 1)

@@ -39,7 +39,8 @@ class CodeTyping(QObject):
         edit.typed.connect(self._typed)
         edit.left.connect(lambda: self.finish())
         edit.cursorPositionChanged.connect(self._caret_moved)
-        self._soon = QTimer(self, singleShot=True, interval=0, timeout=self._look_where_it_is)
+        self._soon = QTimer(self, singleShot=True, interval=0)
+        self._soon.timeout.connect(self._look_where_it_is)
 
     @property
     def under_way(self) -> bool:

@@ -52,7 +52,8 @@ class LayersControl(QObject):
         self.files: tuple[CustomFile, ...] = ()
         self.asked_about = ""
         self._watcher = QFileSystemWatcher(self)
-        self._settle = QTimer(self, singleShot=True, interval=SETTLED, timeout=self.read_again)
+        self._settle = QTimer(self, singleShot=True, interval=SETTLED)
+        self._settle.timeout.connect(self.read_again)
         self._watcher.fileChanged.connect(lambda _path: self._settle.start())
         self._watcher.directoryChanged.connect(lambda _path: self._settle.start())
         document.changed.connect(self._project_changed)

@@ -40,7 +40,8 @@ class Autosave(QObject):
         self._kept = False  # of a project that is not changed: a run of it that has no file
         self._era = 0  # grows with each save and each project that is opened
         self._empty = True  # nothing is on the disk, so that a crash now would lose all
-        self._timer = QTimer(self, singleShot=True, timeout=self.save)
+        self._timer = QTimer(self, singleShot=True)
+        self._timer.timeout.connect(self.save)
         self._written.connect(self._told, Qt.ConnectionType.QueuedConnection)
         document.changed.connect(self._changed)
         document.dirty_changed.connect(self._dirty_changed)

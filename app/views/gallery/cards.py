@@ -9,7 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap, QTextLayout, QTextOption
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.preflight.examples import BROKEN, DOWNLOAD, NO_DATA, OFFLINE, Example, Facts
 from app.util.formatting import counted, grouped_digits
@@ -131,7 +131,7 @@ class CardDelegate(QStyledItemDelegate):
         self._model = model
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        grid: QSize = option.widget.gridSize()
+        grid = option.widget.gridSize() if isinstance(option.widget, QListView) else QSize()
         return grid if grid.isValid() else QSize(LEAST, card_height(LEAST))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:

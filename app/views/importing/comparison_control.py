@@ -40,7 +40,8 @@ class ComparingControl(QObject):
         layout.insertWidget(0, self.banner)
         self.banner.chosen.connect(self._chosen)
         self.banner.closed.connect(self.stop)
-        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+        self._timer = QTimer(self, interval=LOOK)
+        self._timer.timeout.connect(self._look)
         window.document.replaced.connect(lambda _project: self._forget())
 
     @property

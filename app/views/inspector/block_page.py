@@ -42,7 +42,7 @@ class BlockPage(TabDown):
         self.follow = label("", "label", "text3", wrap=True)
         self.params = BlockParams(front)
         self.ends = EndsSection("The block has no inputs or outputs yet: add an Input and an Output.")
-        self.size = Section("Inside")
+        self.inside = Section("Inside")
         self.note = NotesField("What this block does.", "Note of the block")
         notes = Section("Note")
         notes.body_layout.addWidget(self.note)
@@ -55,7 +55,7 @@ class BlockPage(TabDown):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addLayout(head)
-        for section in (self.params, self.ends, self.size, notes):
+        for section in (self.params, self.ends, self.inside, notes):
             column.addWidget(section)
         column.addStretch(1)
         self.name.named.connect(self._rename)
@@ -87,7 +87,7 @@ class BlockPage(TabDown):
         if (size := (len(block.graph.nodes), total)) == self._size:
             return
         self._size = size
-        column = emptied(self.size)
+        column = emptied(self.inside)
         column.addWidget(Bar("Nodes", grouped_digits(len(block.graph.nodes)), None, "", "block"))
         if total is not None:
             column.addWidget(Bar("Parameters", grouped_digits(total), None, "", "block"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog
@@ -12,6 +11,7 @@ from app.builder.graph import Graph
 from app.builder.sheet import Sheet, changed
 from app.project.document import Document
 from app.project.project import Project
+from app.views.navigation import SheetDocument
 
 
 class Front:
@@ -20,7 +20,7 @@ class Front:
     What changes more than a sheet is an edit of the `whole` project; its refusals, `BlockError`, are the caller's.
     """
 
-    def __init__(self, document: Any, catalog: Catalog) -> None:
+    def __init__(self, document: SheetDocument, catalog: Catalog) -> None:
         self.document, self.catalog = document, catalog
 
     @property
@@ -47,7 +47,7 @@ class Front:
 
     @property
     def _document(self) -> Document:
-        return getattr(self.document, "whole", self.document)
+        return self.document.whole
 
     def apply(self, text: str, graph: Graph, merge: str | None = None) -> None:
         """Put another graph on the sheet, as one undo step."""

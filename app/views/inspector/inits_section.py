@@ -40,7 +40,8 @@ class InitLine(QWidget):
 
     def __init__(self, name: str, shape: tuple[int, ...] | None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.name, self._init = name, None
+        self.name = name
+        self._init: Init | None = None
         self.form: ParamForm | None = None
         self.choice = ChoiceField([(None, AS_MADE), *((key, key) for key in inits.FUNCTIONS)], pairs=True)
         self.choice.setAccessibleName(f"Initialise {name}")

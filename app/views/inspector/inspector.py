@@ -13,13 +13,13 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.edits import edits
 from app.builder.sheet import Sheet
-from app.project.document import Document
 from app.util.formatting import counted
 from app.views.engine_service import EngineService
 from app.views.inspector.block_page import BlockPage
 from app.views.inspector.edit_target import Front
 from app.views.inspector.multi_selection import SeveralPage
 from app.views.inspector.pages import OverviewPage
+from app.views.navigation import SheetDocument
 from app.views.selection import Selection
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Inspector(QWidget):
 
     def __init__(
         self,
-        document: Document,
+        document: SheetDocument,
         selection: Selection,
         catalog: Catalog,
         engine: EngineService,

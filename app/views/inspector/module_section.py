@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QEvent, QObject, Signal
+from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 
 from app.builder.edits.blocks import MOST_REPEATS
@@ -39,11 +40,11 @@ class RepeatField(NumberField):
         self.setFixedWidth(72)
         self.installEventFilter(self)
 
-    def focusInEvent(self, event) -> None:
+    def focusInEvent(self, event: QFocusEvent) -> None:
         self.visit += 1
         super().focusInEvent(event)
 
-    def eventFilter(self, watched, event) -> bool:
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         return leaves_to_window(event) or super().eventFilter(watched, event)
 
 

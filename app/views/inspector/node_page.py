@@ -13,7 +13,6 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Edge, GraphError, Node
 from app.builder.value_types import TensorType, ValueType
-from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
@@ -32,6 +31,7 @@ from app.views.inspector.instance_section import InstanceSection
 from app.views.inspector.module_section import ModuleSection, names
 from app.views.inspector.node_edits import NodeEdits
 from app.views.inspector.sections import CostSection, ProblemsSection, Shown
+from app.views.navigation import SheetDocument
 from app.views.project_catalog import LiveCatalog
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
@@ -53,7 +53,7 @@ class NodePage(TabDown):
     select_requested = Signal(str)
 
     def __init__(
-        self, document: Document, catalog: Catalog, engine: EngineService,
+        self, document: SheetDocument, catalog: Catalog, engine: EngineService,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -95,7 +95,7 @@ class NodePage(TabDown):
         column.addStretch(1)
         self._connect(document)
 
-    def _connect(self, document: Document) -> None:
+    def _connect(self, document: SheetDocument) -> None:
         edits = self.edits
         self.header.renamed.connect(edits.rename)
         self.header.frame_requested.connect(lambda: self.frame_requested.emit(self._node_id))
@@ -164,7 +164,7 @@ class NodePage(TabDown):
         """What is known of the shapes, of an older graph until the answer for this one comes; `show_node` shows it."""
         self._analysis, self._problems = analysis, problems
 
-    def set_cost(self, network: NetworkCost) -> None:
+    def set_cost(self, network: NetworkCost | None) -> None:
         """What the nodes cost; `show_node` shows it."""
         self._network = network
 

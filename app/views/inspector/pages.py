@@ -110,8 +110,9 @@ class OverviewPage(TabDown):
             errors = sum(problem.severity == "error" for problem in self._problems)
             warnings = sum(problem.severity == "warning" for problem in self._problems)
             self._sign.set("error" if errors else "warning" if warnings else "check")
-            words = (errors and counted(errors, "error"), warnings and counted(warnings, "warning"))
-            self._verdict.setText(", ".join(filter(None, words)) or "All shapes match")
+            found = ((errors, "error"), (warnings, "warning"))
+            words = ", ".join(counted(number, kind) for number, kind in found if number)
+            self._verdict.setText(words or "All shapes match")
 
     def _rename(self, name: str) -> None:
         self._front.apply_whole("Rename project", lambda project: replace(project, name=name), "project.name")

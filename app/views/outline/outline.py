@@ -23,11 +23,11 @@ from app.builder import search
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Node
 from app.builder.plan import plan
+from app.builder.sheet import Sheet
 from app.builder.value_types import ValueType
-from app.project.document import Document
-from app.project.project import Project
 from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
+from app.views.navigation import SheetDocument
 from app.views.palette.op_rows import Index, OpRow, RowDelegate
 from app.views.selection import Selection
 from app.views.ui import fuzzy, theme
@@ -46,7 +46,7 @@ class OutlineNode:
     category: str
 
 
-def entries(project: Project, ops: Catalog) -> tuple[OutlineNode, ...]:
+def entries(project: Sheet, ops: Catalog) -> tuple[OutlineNode, ...]:
     """All nodes in the order in which they run; those that wait for each other come last."""
     walk = plan(project.graph, ops)
     ordered = [step.node for step in walk.steps] + [project.graph.nodes[node] for node in walk.loops]
@@ -138,7 +138,7 @@ class Outline(QWidget):
     jump_requested = Signal(str)
 
     def __init__(
-        self, document: Document, selection: Selection, catalog: Catalog, parent: QWidget | None = None
+        self, document: SheetDocument, selection: Selection, catalog: Catalog, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._document, self._selection, self._catalog = document, selection, catalog
@@ -201,7 +201,7 @@ class Outline(QWidget):
         if entry := self.model.entry(index):
             self.jump_requested.emit(entry.node.id)
 
-    def _changed(self, before: Project, after: Project) -> None:
+    def _changed(self, before: Sheet, after: Sheet) -> None:
         if before.graph is not after.graph:
             self._stale = not self.isVisible()
             if not self._stale:
@@ -214,7 +214,7 @@ class Outline(QWidget):
             self._stale = False
             self._refresh(self._document.project)
 
-    def _refresh(self, project: Project) -> None:
+    def _refresh(self, project: Sheet) -> None:
         self._quiet = True
         changed = self.model.set_entries(entries(project, self._catalog))
         self._quiet = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QObject, QPoint, QSize, Qt, Signal
@@ -82,6 +82,7 @@ class OpModel(QStandardItemModel):
         self._catalog = catalog
         self.specs = tuple(catalog.values())
         self._summaries: Mapping[str, str] = FrozenMap()
+        self._groups: tuple[Group, ...] = ()
         self._show(grouped(self.specs, BLOCKS))
 
     def renew(self) -> bool:
@@ -176,7 +177,7 @@ class OpModel(QStandardItemModel):
     def mimeTypes(self) -> list[str]:
         return [MIME]
 
-    def mimeData(self, indexes: list[QModelIndex]) -> QMimeData:
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
         data = QMimeData()
         for index in indexes:
             if spec := self.spec(index):

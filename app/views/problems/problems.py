@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -110,7 +111,7 @@ class ProblemRow(QWidget):
         """Every cure, the way to the node, and copying."""
         menu = QMenu(self)
         for cure in self.problem.cures:
-            menu.addAction(cure.label, lambda cure=cure: self.cure_requested.emit(cure))
+            menu.addAction(cure.label, partial(self.cure_requested.emit, cure))
         if self.problem.cures:
             menu.addSeparator()
         if self.problem.node is not None:
@@ -204,7 +205,8 @@ class ProblemsPanel(QWidget):
         self._counts = (0, 0)
         self.rows: list[ProblemRow] = []
         self._waiting: Iterator[tuple[int, Problem, str]] = iter(())
-        self._turn = QTimer(self, singleShot=True, interval=1, timeout=lambda: self._add(A_TURN))
+        self._turn = QTimer(self, singleShot=True, interval=1)
+        self._turn.timeout.connect(lambda: self._add(A_TURN))
         self._filling: Analysis | None = None
         self.ok_line = label("", "label", "text3", wrap=True)
         self._ok_icon = Glyph("check", size=15)
@@ -242,7 +244,7 @@ class ProblemsPanel(QWidget):
         """Show the problems of a net, and `more` that were found between it and the data."""
         problems = sorted((*analysis.problems, *more), key=lambda problem: problem.rank)
         nodes = analysis.graph.nodes
-        shown = tuple((p, nodes[p.node].name if p.node in nodes else "") for p in problems)
+        shown = tuple((p, nodes[p.node].name if p.node is not None and p.node in nodes else "") for p in problems)
         self._say_fine(analysis, problems)
         if shown == self._shown:
             return

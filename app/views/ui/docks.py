@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
+from app.views.ui.present import present
 from app.views.ui.widgets.tabs import ToolTabs
 
 
@@ -50,7 +51,7 @@ class TabbedPane(QWidget):
         """Put the page of a tab in."""
         index = self._keys.index(key)
         shown = self.stack.currentIndex()
-        placeholder = self.stack.widget(index)
+        placeholder = present(self.stack.widget(index))
         self.stack.insertWidget(index, page)
         self.stack.removeWidget(placeholder)
         placeholder.deleteLater()

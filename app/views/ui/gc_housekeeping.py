@@ -36,7 +36,8 @@ class Housekeeping(QObject):
         self._window = window
         self._acted = monotonic()
         window.document.changed.connect(self._act)
-        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+        self._timer = QTimer(self, interval=LOOK)
+        self._timer.timeout.connect(self._look)
         self._timer.setTimerType(Qt.TimerType.VeryCoarseTimer)
 
     def begin(self) -> None:

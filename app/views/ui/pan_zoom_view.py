@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QPainter, QResizeEvent, QTransform
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
@@ -129,5 +129,5 @@ class RoamingView(QGraphicsView):
         self.widen()
         self.moved.emit()
 
-    def drawBackground(self, painter: QPainter, rect: QRectF) -> None:
-        self._dots.paint(painter, rect, self.viewportTransform(), self.zoom, self.devicePixelRatioF())
+    def drawBackground(self, painter: QPainter, rect: QRectF | QRect) -> None:
+        self._dots.paint(painter, QRectF(rect), self.viewportTransform(), self.zoom, self.devicePixelRatioF())

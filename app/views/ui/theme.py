@@ -139,6 +139,11 @@ def load(name: str) -> Theme:
     )
 
 
+def channels(color: QColor) -> tuple[int, int, int, int]:
+    """Red, green, blue and alpha of a colour, 0 to 255 each."""
+    return color.red(), color.green(), color.blue(), color.alpha()
+
+
 def mix(a: QColor, b: QColor, share: float) -> QColor:
     """`a` with `share` of `b` in it: 0 gives `a`, 1 gives `b`.
 
@@ -146,7 +151,7 @@ def mix(a: QColor, b: QColor, share: float) -> QColor:
     '#333333'
     """
     keep = 1.0 - share
-    return QColor(*(round(x * keep + y * share) for x, y in zip(a.getRgb(), b.getRgb(), strict=True)))
+    return QColor(*(round(x * keep + y * share) for x, y in zip(channels(a), channels(b), strict=True)))
 
 
 def faded(color: QColor, share: float) -> QColor:
@@ -164,7 +169,7 @@ def heat_table() -> tuple[tuple[int, int, int], ...]:
     for i in range(256):
         place = i / 255 * (len(stops) - 1)
         left = min(int(place), len(stops) - 2)
-        table.append(mix(stops[left], stops[left + 1], place - left).getRgb()[:3])
+        table.append(channels(mix(stops[left], stops[left + 1], place - left))[:3])
     return tuple(table)
 
 
@@ -316,11 +321,11 @@ class ThemeManager(QObject):
     @staticmethod
     def _set_fonts(app: QApplication) -> None:
         """Fonts are one for all themes; the first stylesheet of a program takes them away, so they come after it."""
-        if app.font() == font("body") and app.font("QLineEdit") == font("label"):
+        if app.font() == font("body") and app.font(b"QLineEdit") == font("label"):
             return
         app.setFont(font("body"))
         for class_name, role in CLASS_FONTS.items():
-            app.setFont(font(role), class_name)
+            app.setFont(font(role), class_name.encode())
 
 
 @cache

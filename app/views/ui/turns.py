@@ -17,7 +17,8 @@ class Turns(QObject):
         super().__init__(parent)
         self._steps = list(steps)
         self._left: deque[Callable[[], None]] = deque()
-        self._timer = QTimer(self, singleShot=True, interval=TURN, timeout=self._go_on)
+        self._timer = QTimer(self, singleShot=True, interval=TURN)
+        self._timer.timeout.connect(self._go_on)
 
     def add(self, step: Callable[[], None]) -> None:
         """Put a step behind the others."""

@@ -61,7 +61,8 @@ class WeightsDialog(Dialog):
         room = parent.size() if parent is not None else None
         self.setMinimumSize(620, 420)
         self.resize(min(940, room.width() - 60) if room else 940, min(640, room.height() - 60) if room else 640)
-        self._timer = QTimer(self, interval=LOOK, timeout=self._tell_progress)
+        self._timer = QTimer(self, interval=LOOK)
+        self._timer.timeout.connect(self._tell_progress)
         self._run(ReadWeights(path, source), self._read)
 
     def _lay_out(self) -> None:

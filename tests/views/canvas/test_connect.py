@@ -118,7 +118,7 @@ def test_shift_w_cuts_one_wire(table: Table) -> None:
 def test_without_a_node_selected_it_says_what_to_do(table: Table) -> None:
     table.canvas.commands.select(())
     for key in ("connect", "disconnect"):
-        assert not table.canvas.actions[key].isEnabled()
+        assert not table.canvas.actions_by_key[key].isEnabled()
     no_step(table, table.canvas.connector.connect)
     no_step(table, table.canvas.connector.disconnect)
     assert len(table.said) == 0 and table.canvas.word.isVisible()

@@ -451,14 +451,14 @@ def test_an_edit_elsewhere_ends_the_gesture(table: Table) -> None:
 def test_align_and_distribute_are_one_step_each(table: Table) -> None:
     table.canvas.commands.select_all()
     before = table.document.project
-    table.canvas.actions["align_middle"].trigger()
+    table.canvas.actions_by_key["align_middle"].trigger()
     ports = {table.scene.nodes[node].y() + table.scene.nodes[node].geometry.anchor for node in table.scene.nodes}
     assert len(ports) == 1
     table.document.undo_stack.undo()
     assert table.document.project == before
     assert table.document.undo_stack.count() == 1
     table.canvas.commands.select([table.id("conv1")])
-    assert not table.canvas.actions["align_left"].isEnabled()
+    assert not table.canvas.actions_by_key["align_left"].isEnabled()
 
 
 def test_a_layer_is_replaced_by_searching_another(table: Table, qtbot) -> None:

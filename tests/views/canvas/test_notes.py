@@ -312,7 +312,7 @@ def test_fit_brings_a_frame_close(table: Table) -> None:
     before = table.document.project
     table.canvas.commands.notes.resize(frame, comments.Rect(100, -200, 900, 100))
     table.canvas.commands.select((), [frame])
-    table.canvas.actions["fit_frame"].trigger()
+    table.canvas.actions_by_key["fit_frame"].trigger()
     assert table.document.project.comments[frame].height == before.comments[frame].height
 
 
@@ -431,13 +431,13 @@ def test_the_view_moves_along_while_something_is_dragged_at_its_edge(table: Tabl
     QTest.mousePress(port, LEFT, NONE, start)
     send_move(port, edge, LEFT, NONE)
     place = table.scene.nodes[table.id("relu1")].x()
-    table.canvas.scroll.tick()
+    table.canvas.autoscroll.tick()
     assert table.view.visible_area().left() == before  # who passes over the edge wants to stay
     qtbot.waitUntil(lambda: table.view.visible_area().left() > before + 20)
     assert table.scene.nodes[table.id("relu1")].x() > place
     QTest.mouseRelease(port, LEFT, NONE, edge)
     seen = table.view.visible_area().left()
-    table.canvas.scroll.tick()
+    table.canvas.autoscroll.tick()
     assert table.view.visible_area().left() == seen
     assert table.document.undo_stack.undoText() == "Move relu1"
 
@@ -453,7 +453,7 @@ def test_a_layer_dragged_in_over_the_edge_moves_nothing_until_it_comes_back_to_i
         if table.view.gesture is None:
             QApplication.sendEvent(table.view.viewport(), enter)
         QApplication.sendEvent(table.view.viewport(), move)
-        table.canvas.scroll.tick()
+        table.canvas.autoscroll.tick()
         if not moves:
             assert table.view.visible_area() == before
     qtbot.waitUntil(lambda: table.view.visible_area() != before)
@@ -464,6 +464,6 @@ def test_a_press_at_the_edge_moves_nothing(table: Table) -> None:
     port = table.view.viewport()
     before = table.view.visible_area()
     QTest.mousePress(port, LEFT, NONE, QPoint(3, 300))
-    table.canvas.scroll.tick()
+    table.canvas.autoscroll.tick()
     assert table.view.visible_area() == before
     QTest.mouseRelease(port, LEFT, NONE, QPoint(3, 300))

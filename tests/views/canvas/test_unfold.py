@@ -198,9 +198,9 @@ def test_the_menu_says_what_can_be_done(desk: Desk) -> None:
     assert "Fold\tU" in words(Hit(stage))
     inside = words(Hit(stage, inside=("n3",)))
     assert inside[:2] == ["Unfold cell2", "Go to cell2"]
-    assert desk.canvas.actions["unfold"].isEnabled()
+    assert desk.canvas.actions_by_key["unfold"].isEnabled()
     desk.selection.set([desk.id("relu1")])
-    assert not desk.canvas.actions["unfold"].isEnabled()
+    assert not desk.canvas.actions_by_key["unfold"].isEnabled()
 
 
 # --- The inside is for looking ----------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def test_a_double_click_inside_goes_there(qtbot, qapp) -> None:
     canvas, graph = window.canvas, window.document.project.graph
     stage = next(node.id for node in graph.nodes.values() if node.name == "stage1")
     window.selection.set([stage])
-    canvas.actions["unfold"].trigger()
+    canvas.actions_by_key["unfold"].trigger()
     canvas.glide.finish()
     canvas.frame_all()
     frame = canvas.scene.nodes[stage]

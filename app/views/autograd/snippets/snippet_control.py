@@ -46,7 +46,8 @@ class SnippetControl(QObject):
         self._errand: Errand | None = None
         self._stop = threading.Event()
         self._told = 0.0
-        self._poll = QTimer(self, interval=LOOK, timeout=self._look)
+        self._poll = QTimer(self, interval=LOOK)
+        self._poll.timeout.connect(self._look)
         self.toggle = Segmented([(NET, "Net"), (SNIPPET, "Snippet")], "Graph of the net or of a snippet")
         self.toggle.setToolTip("The graph of this project's net, or of a few lines of PyTorch")
         self.toggle.changed.connect(self.show)

@@ -69,7 +69,8 @@ class Player(QObject):
         self._client: PlaybackClient | None = None
         self._leaving: list[PlaybackClient] = []
         self._alive = 0  # bytes that were not freed with the last graph
-        self._timer = QTimer(self, interval=EVERY, timeout=self._drain)
+        self._timer = QTimer(self, interval=EVERY)
+        self._timer.timeout.connect(self._drain)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ class RecordedPlayer(Player):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._passed = PassResult(())
-        self._clock = QTimer(self, timeout=self._tick)
+        self._clock = QTimer(self)
+        self._clock.timeout.connect(self._tick)
 
     def set_pass(self, tape: Tape | None, passed: PassResult | None) -> None:
         """Have another pass to play, None for none."""

@@ -44,6 +44,7 @@ class DrawWire(Gesture):
             if not self.view.is_drag(self.began, point):
                 return
             self.scene.addItem(self._wire)
+            self.scrolls = True
             self.view.set_dragging(True)
             self._ring_what_fits()
             if self._detached is not None:
@@ -53,7 +54,9 @@ class DrawWire(Gesture):
         self._mark(node, target, refusal)
         found = self._parameters(node, target)
         self._wire.set_end(self._end(target, point), bool(found) or bool(target) and not refusal, bool(refusal))
-        words = f"To {found[0] if len(found) == 1 else 'a parameter'} of {self.commands.name(node)}" if found else ""
+        words = ""
+        if node is not None and found:
+            words = f"To {found[0] if len(found) == 1 else 'a parameter'} of {self.commands.name(node)}"
         tell = self.view.hint if words else self.view.refusal
         tell.emit(words or refusal, self.view.mapFromScene(point))
 
@@ -62,10 +65,6 @@ class DrawWire(Gesture):
         if node is None or node == self._node or target is not None or not self._from_output:
             return []
         return connect_candidates.parameters(self._graph, self.scene.catalog, self._node, self._pin.index, node)
-
-    @property
-    def scrolls(self) -> bool:
-        return self._wire is not None and self._wire.scene() is not None
 
     def _end(self, target: tuple[str, bool, int] | None, point: QPointF) -> QPointF:
         if target is None:
@@ -170,6 +169,7 @@ class DrawWire(Gesture):
     def _clean(self) -> None:
         if self._wire is not None and self._wire.scene() is not None:
             self.scene.removeItem(self._wire)
+            self.scrolls = False
             if self._detached is not None and self._detached in self.scene.wires:
                 self.scene.wires[self._detached].set_shown(True)
         self._wire = None

@@ -59,16 +59,13 @@ class Marquee(Gesture):
                 return
             self._box = drag_previews.MarqueeItem()
             self.scene.addItem(self._box)
+            self.scrolls = True
         area = QRectF(self.began, point).normalized()
         self._box.set_area(area)
         sides = comments.Rect(area.left(), area.top(), area.right(), area.bottom())
         nodes = self._chosen(self._before, frozenset(self.scene.index.inside(area)), keys)
         notes = self._chosen(self._noted, comments.touched(self.scene.notes.comments, sides), keys)
         self.commands.select(nodes, notes)
-
-    @property
-    def scrolls(self) -> bool:
-        return self._box is not None
 
     @staticmethod
     def _chosen(before: frozenset[str], inside: frozenset[str], keys: Modifiers) -> frozenset[str]:
@@ -89,6 +86,7 @@ class Marquee(Gesture):
         if self._box is not None:
             self.scene.removeItem(self._box)
             self._box = None
+            self.scrolls = False
 
 
 class DropOp(Gesture):

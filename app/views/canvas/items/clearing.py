@@ -15,7 +15,8 @@ class Clearing(QObject):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._kept: list[object] = []
-        self._timer = QTimer(self, interval=1, timeout=self._let_go)
+        self._timer = QTimer(self, interval=1)
+        self._timer.timeout.connect(self._let_go)
 
     def take(self, items: Iterable[object]) -> None:
         self._kept += items

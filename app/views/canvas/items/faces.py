@@ -171,7 +171,7 @@ def _inner_of(spec: OpSpec, node: str, catalog: Catalog, analysis: Analysis | No
         from app.builder.results import known
 
         here = known(block.graph, inside.plan, inside.results)
-        carried = FrozenMap({end: str(value) for end, value in here.values.items()})
+        carried: FrozenMap[tuple[str, int], str] = FrozenMap({end: str(value) for end, value in here.values.items()})
         return Inner(drawn, _faces(block, catalog, here), carried)
 
     return _inner.get_or_compute(Same(drawn, inside), made)

@@ -198,7 +198,7 @@ def _wide(area: QRectF) -> QRectF:
 
 
 def _exposed(option: QStyleOptionGraphicsItem) -> QRectF:
-    return option.exposedRect  # type: ignore[attr-defined,no-any-return]
+    return option.exposedRect
 
 
 def _order(item: WireItem) -> tuple[bool, int]:

@@ -139,7 +139,7 @@ class FarItem(QGraphicsItem):
         """Bundle the items by rank: what is behind what does not depend on when it came."""
         self._nodes = _bundled(self._all_nodes.values(), self._nodes, NodeBundle)
         self._wires = _bundled(self._all_wires.values(), self._wires, WireBundle)
-        self._bundles = {item: bundle for bundle in (*self._nodes, *self._wires) for item in bundle.members}
+        self._bundles = {item: bundle for bundle in self._all_bundles() for item in bundle.members}
         self._grouped = True
 
     def mark(self, item: object) -> None:
@@ -159,9 +159,12 @@ class FarItem(QGraphicsItem):
         """Rings are as wide on the screen at every zoom."""
         self._margin = 2 * RING / zoom
 
+    def _all_bundles(self) -> tuple[NodeBundle | WireBundle, ...]:
+        return (*self._nodes, *self._wires)
+
     def forget(self) -> None:
         """Colours are others now."""
-        for bundle in (*self._nodes, *self._wires):
+        for bundle in self._all_bundles():
             bundle.spoil()
         self.update()
 
@@ -191,7 +194,7 @@ class FarItem(QGraphicsItem):
     def _make_stale(self, now: Theme, seconds: float) -> None:
         """Make bundles anew that look different. Of very many the rest is left to the next paintings."""
         end = perf_counter() + seconds
-        for bundle in (*self._nodes, *self._wires):
+        for bundle in self._all_bundles():
             if bundle.stale:
                 bundle.make(now)
                 if perf_counter() > end:
@@ -200,12 +203,12 @@ class FarItem(QGraphicsItem):
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         now = theme.current()
-        self._catch_up(option.exposedRect)  # type: ignore[attr-defined]
+        self._catch_up(option.exposedRect)
         if not self._grouped:
             self._group()
         self._make_stale(now, math.inf if widget is None else SLICE)  # an image has no next painting
         margin = 2 * RING / painter.worldTransform().m11()
-        area = option.exposedRect.adjusted(-margin, -margin, margin, margin)  # type: ignore[attr-defined]
+        area = option.exposedRect.adjusted(-margin, -margin, margin, margin)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         for wires in self._wires:

@@ -128,6 +128,6 @@ class Places:
         corners = [self.index[node].getCoords() for node in nodes if node in self.index]
         if not corners:
             return QRectF()
-        lefts, tops, rights, bottoms = zip(*corners, strict=True)  # type: ignore[misc]
+        lefts, tops, rights, bottoms = zip(*corners, strict=True)
         left, top = min(lefts), min(tops)
         return QRectF(left, top, max(rights) - left, max(bottoms) - top)

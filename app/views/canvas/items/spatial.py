@@ -125,8 +125,9 @@ class RectIndex(Generic[K]):
 
 def _span(rect: QRectF) -> tuple[int, int, int, int]:
     """The first and last column and row of cells that a rectangle covers: left, top, right, bottom."""
-    left, top, right, bottom = rect.getCoords()  # type: ignore[misc]
-    return int(left // CELL), int(top // CELL), int(right // CELL), int(bottom // CELL)
+    return (
+        int(rect.left() // CELL), int(rect.top() // CELL), int(rect.right() // CELL), int(rect.bottom() // CELL)
+    )  # fmt: skip
 
 
 def _cells_in(span: tuple[int, int, int, int]) -> int:

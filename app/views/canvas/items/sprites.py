@@ -107,9 +107,10 @@ class Sprites:
         blunt = sum(sprite is not None and sprite.scale != scale for sprite in found)
         left = math.inf if blunt * self._cost <= AT_ONCE else 0.0 if hurry else AT_ONCE
         sharp = not left_out
-        for thing, sprite in zip(things, found, strict=True):
-            if sprite is None:
+        for thing, had in zip(things, found, strict=True):
+            if had is None:
                 continue
+            sprite = had
             if sprite.scale != scale and left > 0:
                 sprite = self._make(thing, scale)
                 left -= self._cost

@@ -71,7 +71,8 @@ class NoteField(QPlainTextEdit):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
             self.end()
-        elif event.type() == QEvent.Type.ShortcutOverride and event.key() == Qt.Key.Key_Escape:
+        elif (isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride
+              and event.key() == Qt.Key.Key_Escape):  # fmt: skip
             event.accept()  # or the window's own Esc would have it
             return True
         return super().event(event)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QPoint, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
     QListWidget,
@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.views.ui import icons
+from app.views.ui.present import present
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.painting import box, label, start
 from app.views.ui.widgets.search import SearchField
@@ -111,7 +112,7 @@ class PickBox(QFrame):
         self.field.clear()
         self.refill()
         self.adjustSize()
-        area = self.parentWidget().rect().adjusted(8, 8, -8, -8)
+        area = present(self.parentWidget()).rect().adjusted(8, 8, -8, -8)
         place = QRect(spot, self.size())
         if beside is not None and not area.contains(place):
             place = self._beside(beside, area) or place
@@ -150,8 +151,8 @@ class PickBox(QFrame):
         box(painter, QRectF(self.rect()), 7, now.panel, now.line3)
         painter.end()
 
-    def eventFilter(self, watched, event: QEvent) -> bool:
-        if watched is self.field and event.type() == QEvent.Type.KeyPress:
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
             return self._key(event)
         if watched is self.field and event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
             self.close_box()  # the person went on to something else; another window coming up is no reason
@@ -177,10 +178,12 @@ class PickBox(QFrame):
 class _Delegate(QStyledItemDelegate):
     """Icon, text and what is faint behind it, and at the right the hint, for which the text makes way."""
 
-    def sizeHint(self, option: QStyleOptionViewItem, index) -> QSize:
+    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
         return QSize(120, ROW)
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index) -> None:
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
         now, row, area = current(), index.data(DATA), option.rect
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -199,7 +202,7 @@ class _Delegate(QStyledItemDelegate):
         painter.restore()
 
 
-def _write(painter: QPainter, area: QRect, text: str, role: str, color: object, right: bool = False) -> int:
+def _write(painter: QPainter, area: QRect, text: str, role: str, color: QColor, right: bool = False) -> int:
     """Write one line, cut where it must be; returns the width used."""
     if not text or area.width() < 12:
         return 0
@@ -207,7 +210,7 @@ def _write(painter: QPainter, area: QRect, text: str, role: str, color: object, 
     metrics = QFontMetrics(face)
     shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, area.width())
     painter.setFont(face)
-    painter.setPen(color)  # type: ignore[call-overload]
+    painter.setPen(color)
     side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
     painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | side | Qt.TextFlag.TextSingleLine, shown)
     return metrics.horizontalAdvance(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app.views.ui.theme import font
@@ -45,7 +46,7 @@ class RenameField(QLineEdit):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.FocusOut and self.isVisible() and self.isActiveWindow():
             self._finish()
-        elif event.type() == QEvent.Type.KeyPress and event.key() == Qt.Key.Key_Escape:
+        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() == Qt.Key.Key_Escape:
             self.hide()
             self.closed.emit()
             return True

@@ -60,7 +60,7 @@ class BendDots:
         items = self.items.setdefault(wire, [])
         while len(items) > len(points):
             gone = items.pop()
-            gone.setParentItem(None)  # type: ignore[call-overload]
+            gone.setParentItem(None)  # type: ignore[arg-type]  # the stubs leave out None, which Qt documents
             if gone.scene() is not None:
                 gone.scene().removeItem(gone)
         while len(items) < len(points):

@@ -55,9 +55,11 @@ def detour(
     left, right = min(out, into) - FAR, max(out, into) + FAR
     nodes = obstacles(QRectF(left, top, right - left, bottom - top))
     lane = _free([(rect.left() - ASIDE, rect.right() + ASIDE) for rect in nodes], left, right, into)
+    if lane is None:
+        return None
     first = _gutter(nodes, lanes, out, lane, top, bottom, at_top=down)
     last = _gutter(nodes, lanes, lane, into, top, bottom, at_top=not down)
-    if lane is None or first is None or last is None:
+    if first is None or last is None:
         return None
     corners = [
         start, QPointF(out, start.y()), QPointF(out, first), QPointF(lane, first), QPointF(lane, last),
@@ -88,11 +90,9 @@ def _free(taken: list[tuple[float, float]], left: float, right: float, wished: f
 
 
 def _gutter(
-    nodes: list[QRectF], lanes: Obstacles, a: float, b: float | None, top: float, bottom: float, at_top: bool
+    nodes: list[QRectF], lanes: Obstacles, a: float, b: float, top: float, bottom: float, at_top: bool
 ) -> float | None:
     """The height of a free stretch between two places, between rows: the uppermost one or the lowest."""
-    if b is None:
-        return None
     left, right = min(a, b) - 2, max(a, b) + 2
     rects = [rect for rect in nodes if rect.right() > left and rect.left() < right]
     edges, free = [], top

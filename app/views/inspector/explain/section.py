@@ -151,8 +151,8 @@ class ExplainSection(ShapeSection):
             return
         had_focus = self._focus_next or any(chip.hasFocus() for chip in self.chips.values())
         self._shown, self._last, self._focus_next = state, None, False
-        if (old := self.body_layout.itemAt(0)) is not None and old.widget() is not None:
-            old.widget().hide()  # it is deleted a turn later
+        if (old := self.body_layout.itemAt(0)) is not None and (widget := old.widget()) is not None:
+            widget.hide()  # it is deleted a turn later
         column = emptied(self)
         self._show_chips(column, grid)
         self._show_story(column)

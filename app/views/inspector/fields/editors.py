@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
@@ -209,7 +210,7 @@ class NumbersEditor(Editor):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for word in self.param.choices:
-            menu.addAction(word, lambda word=word: self.edited.emit(word))
+            menu.addAction(word, partial(self.edited.emit, word))
         menu.popup(self.words.mapToGlobal(self.words.rect().bottomLeft()))
 
 

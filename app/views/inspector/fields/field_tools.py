@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QObject
@@ -67,9 +68,9 @@ class FieldTools(QObject):
         for port in self._edits.ports(name):
             if port in given:
                 to = f" to {port}" if port != name else ""
-                menu.addAction(f"Cut the wire from {given[port]}{to}", lambda port=port: self._edits.cut(port))
+                menu.addAction(f"Cut the wire from {given[port]}{to}", partial(self._edits.cut, port))
             else:
-                menu.addAction(f"Wire {port}…", lambda port=port: self._pick_source(name, port))
+                menu.addAction(f"Wire {port}…", partial(self._pick_source, name, port))
         if not menu.isEmpty():
             menu.addSeparator()
 
@@ -116,7 +117,12 @@ class FieldTools(QObject):
             return
         params = {**self._edits.owner.params, **self.resolved}
         row = form.rows[name]
+
+        def told(words: str) -> None:
+            if self.form is form:
+                row.add_words(words, text)
+
         self._engine.ask(
             KEY, ConstructorError(self._edits.spec, FrozenMap(params), name, text),
-            on_answer=lambda words: self.form is form and row.add_words(words, text),
+            on_answer=told,
         )  # fmt: skip

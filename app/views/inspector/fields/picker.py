@@ -15,7 +15,7 @@ from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import box, label, start
 
 _ROW, _ROWS_MOST, _WIDTH = 24, 9, 260
-_WALK = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
+_WALK: dict[int, int] = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -8, Qt.Key.Key_PageDown: 8}
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,7 @@ class Picker(QFrame):
         if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             if event.key() in _WALK:
                 count, row = self.list.count(), self.list.currentRow()
-                steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -8, Qt.Key.Key_PageDown: 8}
-                self.list.setCurrentRow(max(0, min(count - 1, row + steps[event.key()])))
+                self.list.setCurrentRow(max(0, min(count - 1, row + _WALK[event.key()])))
                 return True
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self._take(self.list.currentItem())

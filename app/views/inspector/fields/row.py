@@ -156,8 +156,9 @@ class ParamRow:
         editor = self.editor
         if editor is not None and not isinstance(editor, WiredEditor) and not editor.has_focus():
             if self._known and not suits(editor, self._value):
-                self._put(make_editor(self.param, self._value, self._form.scope))
-                self.editor.set_value(self._value)
+                editor = make_editor(self.param, self._value, self._form.scope)
+                self._put(editor)
+                editor.set_value(self._value)
                 self.fit()
 
     def forget(self) -> None:

@@ -44,10 +44,11 @@ def _takes_tab(widget: QWidget) -> bool:
 
 def _outside(page: QWidget, here: QWidget, forward: bool) -> QWidget | None:
     """The next widget of the window that is not in the page."""
-    widget = here
-    while True:
+    widget: QWidget | None = here
+    while widget is not None:
         widget = widget.nextInFocusChain() if forward else widget.previousInFocusChain()
         if widget is None or widget is here:
-            return None
+            break
         if not page.isAncestorOf(widget) and _takes_tab(widget) and widget.isVisible():
             return widget
+    return None

@@ -18,7 +18,7 @@ _AUTO = 84  # width of a field for a number that is taken from the input, px
 class LinkedField(TextField):
     """Shows a value that comes along the wire. The link, or Enter, cuts it."""
 
-    cut = Signal()
+    wire_cut = Signal()
 
     def __init__(self) -> None:
         super().__init__("", str, show)
@@ -32,11 +32,11 @@ class LinkedField(TextField):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
         if event.button() == Qt.MouseButton.LeftButton and event.position().x() > self.width() - 22:
-            self.cut.emit()
+            self.wire_cut.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space, Qt.Key.Key_F2):
-            self.cut.emit()
+            self.wire_cut.emit()
         else:
             super().keyPressEvent(event)
 
@@ -53,7 +53,7 @@ class AutoEditor(Editor):
         self.field.setMinimumWidth(LEAST)
         self.field.setMaximumWidth(_AUTO)
         self.row.addStretch(0)
-        self.field.cut.connect(self._cut)
+        self.field.wire_cut.connect(self._cut)
 
     def set_value(self, value: Any) -> None:
         self._given = value
@@ -81,7 +81,7 @@ class WiredEditor(Editor):
     def __init__(self, param: ParamLike) -> None:
         super().__init__(param, LinkedField())
         self.field.setMouseTracking(True)
-        self.field.cut.connect(self.cut)
+        self.field.wire_cut.connect(self.cut)
 
     def show_source(self, name: str) -> None:
         """Show the name of the node that gives the value."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from app.views.training.charts.gradients import nodes_by_layer
 from app.views.training.charts.lr_chart import RateChart
 from app.views.training.charts.memory_plot import MemoryChart
 from app.views.training.charts.overlays import Other
+from app.views.training.charts.plot import StepView
 from app.views.training.charts.timescale import Mode, TimeScale
 from app.views.training.runs.session import Run
 from app.views.ui import theme
@@ -45,7 +46,21 @@ class Charts(NamedTuple):
     throughput: ThroughputChart
 
 
-CHARTS = (LossChart, AccuracyChart, RateChart, GradientMap, MemoryChart, ThroughputChart)  # in the order of `Charts`
+def made_in_steps() -> Generator[None, None, Charts]:
+    """Make the charts, one a step; returns them."""
+    loss = LossChart()
+    yield
+    accuracy = AccuracyChart()
+    yield
+    rate = RateChart()
+    yield
+    gradients = GradientMap()
+    yield
+    memory = MemoryChart()
+    yield
+    throughput = ThroughputChart()
+    yield
+    return Charts(loss, accuracy, rate, gradients, memory, throughput)
 
 
 class Curves(QWidget):
@@ -61,7 +76,9 @@ class Curves(QWidget):
 
     def __init__(self, charts: Charts | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.charts = charts or Charts(*(kind() for kind in CHARTS))
+        self.charts = charts or Charts(
+            LossChart(), AccuracyChart(), RateChart(), GradientMap(), MemoryChart(), ThroughputChart()
+        )
         self.loss, self.accuracy, self.rate, self.gradients, self.memory, self.throughput = self.charts
         self.controls = CurveControls(self)
         self._history = History()
@@ -310,9 +327,9 @@ class Curves(QWidget):
 
     def _on_handled(self) -> None:
         """A person zoomed or moved one chart: the others go along."""
-        if self._moving:
-            return
         view = self.sender()
+        if self._moving or not isinstance(view, StepView):
+            return
         self._following = False
         self.controls.show_following(False)
         low, high = view.viewRange()[0]

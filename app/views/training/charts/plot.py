@@ -241,7 +241,7 @@ class StepPlot(pg.PlotWidget):
     def drop(self, curve: Curve) -> None:
         """Take a curve away."""
         self.curves.remove(curve)
-        curve.setParentItem(None)
+        curve.setParentItem(None)  # type: ignore[arg-type]  # the stubs leave out None, which Qt documents
         self.scene().removeItem(curve)
 
     def clear_cursor(self) -> None:

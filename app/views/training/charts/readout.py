@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.views.ui import theme
+from app.views.ui.present import present
 
 Row = tuple[QColor | None, str, str]  # swatch, label, value
 
@@ -40,7 +41,7 @@ class Readout(QWidget):
         widths = [strong.horizontalAdvance(heading) + (GAP + plain.horizontalAdvance(note) if note else 0)]
         widths += [15 + plain.horizontalAdvance(a) + GAP + strong.horizontalAdvance(b) for _, a, b in rows]
         width, height = int(max(widths) + 2 * PAD) + 1, int(2 * PAD + ROW * (len(rows) + 1) - 2)
-        area = self.parentWidget().rect()
+        area = present(self.parentWidget()).rect()
         left = x + 12 if x + 12 + width <= area.right() else x - 12 - width
         left = min(max(left, 2), max(2, area.right() - width - 1))
         self.setGeometry(int(left), min(22, max(0, area.bottom() - height - 2)), width, height)

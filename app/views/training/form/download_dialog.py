@@ -78,7 +78,8 @@ class DownloadDialog(Dialog):
         self.start_button = self.add_button(f"Download {megabytes(spec.download_bytes)}", "primary", default=True)
         self.start_button.clicked.connect(self.start)
         self.start_button.setFocus()
-        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+        self._timer = QTimer(self, interval=LOOK)
+        self._timer.timeout.connect(self._look)
 
     def start(self) -> None:
         """Begin to fetch."""

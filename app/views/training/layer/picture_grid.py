@@ -47,7 +47,7 @@ class PictureGrid(QWidget):
             places = np.clip(np.nan_to_num((pictures - low) / span, nan=0.0, posinf=1.0, neginf=0.0) * 255, 0, 255)
         table = np.array(theme.heat_table(), dtype=np.uint8)
         colors = table[np.minimum(places.astype(np.uint8), len(table) - 1)]
-        colors[np.isnan(pictures)] = theme.current().panel.getRgb()[:3]
+        colors[np.isnan(pictures)] = theme.channels(theme.current().panel)[:3]
         self.show_colors(colors, captions)
 
     def show_colors(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:

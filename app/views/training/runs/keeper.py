@@ -56,6 +56,7 @@ class RunsKeeper(QObject):
 
     def recorder(self, project: Project, job: Job, parent: Parent | None = None, name: str = "") -> Recorder | None:
         """What keeps a run that begins; None where no folder can be written, which `tell` says."""
+        kept: Kept | None
         try:
             kept = store.begin(self.folder, project, parent, name)
         except OSError as error:

@@ -43,7 +43,8 @@ class PlacesControl(QObject):
         self._places: dict[str, QAction] = {}
         self._blocking = QAction()
         pool.prepare(later=True)
-        self._idle = QTimer(self, singleShot=True, interval=IDLE, timeout=pool.prepare)
+        self._idle = QTimer(self, singleShot=True, interval=IDLE)
+        self._idle.timeout.connect(pool.prepare)
         window.live.torch_loaded.connect(lambda _torch: self._idle.start())
 
     def fill(self, actions: Actions, menu: QMenu) -> None:

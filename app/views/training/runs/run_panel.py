@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal, SignalInstance, Slot
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -263,7 +263,7 @@ class RunPanel(QWidget):
         hint = f"{len(rows)} runs" if rows else "Choose two to compare them"
         self._hint.setText(rows[0].words if len(rows) == 1 else hint)
 
-    def _ask(self, signal: Signal) -> None:
+    def _ask(self, signal: SignalInstance) -> None:
         if self._one is not None:
             signal.emit(self._one)
 

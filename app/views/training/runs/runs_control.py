@@ -119,21 +119,22 @@ class RunsControl(QObject):
         """Show the curves of several runs in one view, and their settings side by side."""
         first, *others = rows
         kept = tuple(row.kept for row in rows if row.kept is not None)
+        if len(kept) != len(rows):
+            return
 
         def read(histories: list[History]) -> None:
-            of = dict(zip((each.folder for each in kept), histories, strict=True))
-            shown = [row.run.history if row.run is not None else of[row.kept.folder] for row in rows if row.kept]
+            read_or_live = zip(rows, histories, strict=True)
+            shown = [row.run.history if row.run is not None else history for row, history in read_or_live]
             beside = [Other(row.title, history) for row, history in zip(others, shown[1:], strict=True)]
-            source = first.run.job.source if first.run is not None else self._same_source(first.kept)
+            source = first.run.job.source if first.run is not None else self._same_source(kept[0])
             self._window.curves.compare(shown[0], source, beside)
 
-        if len(kept) == len(rows):
-            self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
-            panel = self._window.runs
-            self._ask(
-                "runs compared", "The runs cannot be compared", _compared_settings, kept,
-                then=lambda lines: panel.set_settings(rows[:MOST], lines),
-            )  # fmt: skip
+        self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
+        panel = self._window.runs
+        self._ask(
+            "runs compared", "The runs cannot be compared", _compared_settings, kept,
+            then=lambda lines: panel.set_settings(rows[:MOST], lines),
+        )  # fmt: skip
 
     # -- deeds --------------------------------------------------------------------------------------------------------
 

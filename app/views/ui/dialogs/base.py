@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.views.ui.present import present
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -59,4 +60,4 @@ class Dialog(QDialog):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         # Wrapped labels ask for their height only once the width is known.
-        self.resize(self.width(), max(self.height(), self.layout().totalHeightForWidth(self.width())))
+        self.resize(self.width(), max(self.height(), present(self.layout()).totalHeightForWidth(self.width())))

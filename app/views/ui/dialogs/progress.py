@@ -27,7 +27,8 @@ class WorkingDialog(Dialog):
         super().__init__(title, parent)
         self._work: Work | EngineWork | None = None
         self._began = 0.0
-        self._timer = QTimer(self, interval=LOOK, timeout=self._look)
+        self._timer = QTimer(self, interval=LOOK)
+        self._timer.timeout.connect(self._look)
 
     @property
     def running(self) -> bool:

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, theme
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.present import present
 from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import box, label
 
@@ -129,7 +130,7 @@ class ShortcutSheet(Dialog):
 
 def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction | Gesture]) -> int:
     """Write one group from `line` on; returns the line after it. A group without shortcuts is left out."""
-    lines = [text for member in members if (text := _line(member))]
+    lines = [words for member in members if (words := _line(member))]
     if not lines:
         return line
     table.addWidget(label(title, "section", "text3"), line, 0, 1, 2, Qt.AlignmentFlag.AlignBottom)
@@ -226,7 +227,7 @@ class CommandPalette(Dialog):
         super().__init__("Commands", parent)
         self.heading.hide()
         self.setMinimumSize(480, 380)
-        self.layout().setContentsMargins(10, 12, 10, 8)
+        present(self.layout()).setContentsMargins(10, 12, 10, 8)
         self.field = SearchField("Type a command")
         self.model = _CommandModel(actions, self)
         self.view = QListView()

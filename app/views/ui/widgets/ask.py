@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QVBoxLayout, QWidget
 
+from app.views.ui.present import present
 from app.views.ui.theme import current
 from app.views.ui.widgets.painting import announce, box, label, start
 
@@ -47,7 +48,7 @@ class AskBox(QFrame):
         self.hint.setText(hint)
         self.field.setText(text)
         self._say("")
-        area = self.parentWidget().rect().adjusted(8, 8, -8, -8)
+        area = present(self.parentWidget()).rect().adjusted(8, 8, -8, -8)
         left = max(area.left(), min(spot.x(), area.right() - self.width()))
         top = max(area.top(), min(spot.y(), area.bottom() - self.height()))
         self.move(left, top)
@@ -76,11 +77,11 @@ class AskBox(QFrame):
         self.refusal.setText(refusal)
         self.refusal.setVisible(bool(refusal))
         self.hint.setVisible(bool(self.hint.text()) and not refusal)
-        self.setFixedHeight(self.layout().totalHeightForWidth(WIDTH))
+        self.setFixedHeight(present(self.layout()).totalHeightForWidth(WIDTH))
         if refusal:
             announce(self, refusal)
 
-    def eventFilter(self, watched: QWidget, event: QEvent) -> bool:
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.field:
             if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
                 if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

@@ -115,7 +115,8 @@ class Button(KeyboardFocus, QPushButton):
             flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextSingleLine
             painter.drawText(area, flags, self._words())
             if self._kind == "link" and self.underMouse() and self.isEnabled():
-                painter.drawLine(area.left(), self.height() / 2 + 8, area.right() - 2, self.height() / 2 + 8)
+                under = int(self.height() / 2 + 8)
+                painter.drawLine(int(area.left()), under, int(area.right() - 2), under)
         if chevron:
             right = self.width() - 11 - CHEVRON
             icons.draw(painter, "chevron-down", color, right, (self.height() - CHEVRON) / 2, CHEVRON)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.views.ui import icons
@@ -149,7 +149,7 @@ class Counter(QWidget):
         else:
             self._segments = [QRectF(FIELDS + i * (width + gap), HEIGHT - 6, width, 3) for i in range(count)]
 
-    def resizeEvent(self, event) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:
         self._cut()
         self._fit()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPaintEvent, QPen
+from PySide6.QtGui import QPaintEvent, QPen, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.views.ui import icons
+from app.views.ui.present import present
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label, start
@@ -85,11 +86,11 @@ class EmptyState(QWidget):
     def title(self) -> str:
         return self._title.text()
 
-    def resizeEvent(self, event) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
 
-    def showEvent(self, event) -> None:
+    def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._fit()
 
@@ -104,4 +105,4 @@ class EmptyState(QWidget):
         self._art.setVisible(self.height() >= 190 or not self.isVisible())
 
     def sizeHint(self) -> QSize:
-        return self.layout().sizeHint()
+        return present(self.layout()).sizeHint()

@@ -53,8 +53,8 @@ def keeping_focus(place: QWidget) -> Iterator[None]:
 
 def _give(heir: QWidget, place: QWidget) -> None:
     """Focus a widget that may have been made in this turn: a layout shows its new widgets in the next one."""
-    above = heir
-    while above is not place:
+    above: QWidget | None = heir
+    while above is not None and above is not place:
         above.setVisible(True)
         above = above.parentWidget()
     heir.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -72,8 +72,9 @@ def _shown(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
         return widget.isHidden() and widget.testAttribute(Qt.WidgetAttribute.WA_WState_ExplicitShowHide)
 
     def takes_focus(widget: QWidget) -> bool:
-        takes, above = widget.focusPolicy() != Qt.FocusPolicy.NoFocus and widget.isEnabled(), widget
-        while takes and above is not place:
+        takes = widget.focusPolicy() != Qt.FocusPolicy.NoFocus and widget.isEnabled()
+        above: QWidget | None = widget
+        while takes and above is not None and above is not place:
             takes, above = not hidden(above), above.parentWidget()
         return takes
 

@@ -92,12 +92,12 @@ def _disabled(widget: QWidget) -> QWidget:
     return widget
 
 
-def _invalid(field, message: str = "At least 1.") -> QWidget:
+def _invalid(field: w.NumberField, message: str = "At least 1.") -> QWidget:
     field.set_invalid(message)
     return field
 
 
-def _linked(field) -> QWidget:
+def _linked(field: w.NumberField) -> QWidget:
     field.set_linked(True)
     return field
 

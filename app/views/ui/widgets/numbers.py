@@ -19,7 +19,7 @@ from app.views.ui.widgets.painting import label
 ARROWS = 16  # width of the part with the arrows, px
 NARROW = 46  # a field that is narrower has no arrows but those of the keyboard, px
 HOLD, REPEAT = 400, 60  # ms
-STEP_KEYS = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_PageUp: 10, Qt.Key.Key_PageDown: -10}
+STEP_KEYS: dict[int, int] = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_PageUp: 10, Qt.Key.Key_PageDown: -10}
 
 
 def read_number(text: str, kind: str = "int", optional: bool = False) -> int | float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.views.ui import icons
@@ -40,7 +40,7 @@ class _Header(KeyboardFocus, QAbstractButton):
         room = self.width() - INSET - 20
         self._shown = self._line if self._line.width <= room else elided(self.text(), "section", room)
 
-    def resizeEvent(self, event) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit()
 
     def sizeHint(self) -> QSize:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QPaintEvent
+from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QTabBar, QToolButton, QWidget
 
 from app.views.ui import icons
@@ -144,7 +144,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
                 self._paint_tab(painter, theme, index, tab, hovered == index)
         painter.end()
 
-    def _paint_tab(self, painter, theme: Theme, index: int, tab: _Tab, hovered: bool) -> None:
+    def _paint_tab(self, painter: QPainter, theme: Theme, index: int, tab: _Tab, hovered: bool) -> None:
         area = QRectF(self.tabRect(index))
         active = index == self.currentIndex()
         if active:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
@@ -53,7 +53,7 @@ class Toggle(KeyboardFocus, QAbstractButton):
         text = 8 + self._line.width if self._line.text else 0
         return at_least(WIDTH + text, max(HEIGHT + 2, self._line.height))
 
-    def hitButton(self, position) -> bool:
+    def hitButton(self, position: QPoint) -> bool:
         return self.rect().contains(position)
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -12,6 +12,8 @@ from app.views.ui import icons
 from app.views.ui.theme import current
 from app.views.ui.widgets.painting import KeyboardFocus, box, start
 
+STEPS: dict[int, int] = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+
 
 @dataclass(frozen=True)
 class Key:
@@ -123,7 +125,7 @@ class Deck(QWidget):
         return self._buttons[name]
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(event.key())
+        step = STEPS.get(event.key())
         pressable = [b for b in self._buttons.values() if b.isEnabled()]
         focused = self.focusWidget()
         if step is not None and focused in pressable:

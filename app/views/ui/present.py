@@ -1,0 +1,20 @@
+"""What Qt may lack in general, and has here."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def present(part: T | None) -> T:
+    """Return what Qt declares as optional, such as the layout of a widget that was given one.
+
+    Raises RuntimeError where it is missing after all, so that the fault shows where it is.
+
+    >>> present("a part")
+    'a part'
+    """
+    if part is None:
+        raise RuntimeError("A part of the window is missing that was put there when it was made.")
+    return part
