@@ -321,11 +321,13 @@ class ThemeManager(QObject):
     @staticmethod
     def _set_fonts(app: QApplication) -> None:
         """Fonts are one for all themes; the first stylesheet of a program takes them away, so they come after it."""
-        if app.font() == font("body") and app.font(b"QLineEdit") == font("label"):
+        # The stubs want bytes, which PySide itself refuses: a class name is a str.
+        of_fields = app.font("QLineEdit")  # type: ignore[call-overload]
+        if app.font() == font("body") and of_fields == font("label"):
             return
         app.setFont(font("body"))
         for class_name, role in CLASS_FONTS.items():
-            app.setFont(font(role), class_name.encode())
+            app.setFont(font(role), class_name)  # type: ignore[arg-type]
 
 
 @cache
