@@ -27,7 +27,7 @@ run: $(READY) ## open the window with the bundled example; without a display, do
 test: $(READY) ## the whole suite, without a display
 	QT_QPA_PLATFORM=$${QT_QPA_PLATFORM:-offscreen} $(PY) -m pytest $(BESIDE) $(ARGS)
 
-lint: $(READY) ## ruff on everything, mypy on everything that knows no Qt
+lint: $(READY) ## ruff on everything, mypy on all of app
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 

@@ -98,7 +98,7 @@ def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
     first = TrainingBatch(model, torch.randn(2, 1, 8, 8), loss).capture()
     ref = weakref.ref(first)
     room.set_tape(first)
-    room.find("conv")
+    room.find_nodes("conv")
     room.scene.choose(next(iter(room.scene.boxes)))
     room.way.mark(list(room.scene.boxes)[-1])
     room.view.viewport().repaint()

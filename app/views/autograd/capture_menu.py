@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Signal
@@ -30,7 +31,8 @@ class CaptureMenu(QMenu):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Capture &options", parent)
         self.options = PLAIN_OPTIONS
-        self.outputs, self.blocks = 1, ()  # how many outputs the net has, and the paths of its blocks
+        self.outputs = 1
+        self.blocks: tuple[str, ...] = ()  # their paths
         self.project_batch = 64  # samples of a training step
         # Asked when the menu opens: (number of outputs, paths of blocks, samples of a training step).
         self.about: Callable[[], tuple[int, tuple[str, ...], int]] | None = None
@@ -87,7 +89,7 @@ class CaptureMenu(QMenu):
             for place in range(self.outputs):
                 on = not now.outputs or place in now.outputs
                 self._check(which, f"output.{place}", f"output {place + 1}", on,
-                            lambda on, place=place: self._output(place, on))  # fmt: skip
+                            partial(self._output, place))  # fmt: skip
         self.addSeparator()
         self._check(self, "amp", "AMP: autocast to bfloat16", now.amp == "bfloat16",
                     lambda on: self._set(amp="bfloat16" if on else ""))  # fmt: skip
@@ -107,7 +109,7 @@ class CaptureMenu(QMenu):
         menu.setEnabled(bool(self.blocks or now.checkpoint))
         for path in dict.fromkeys((*now.checkpoint, *self.blocks[:MOST])):
             self._check(menu, f"checkpoint.{path}", path, path in now.checkpoint,
-                        lambda on, path=path: self._checkpoint(path, on))  # fmt: skip
+                        partial(self._checkpoint, path))  # fmt: skip
 
     def _submenu(self, text: str) -> QMenu:
         menu = self.addMenu(text)

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
 from app.autograd.tape import Tape
 from app.views.autograd.graph.faces import CHIP_HEIGHT
 from app.views.autograd.graph.playback_paint import paint_freed, width_of
+from app.views.ui.present import present
 from app.views.ui.theme import current, faded, manager
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.painting import TextLine, at_least, box, label, start
@@ -35,7 +36,7 @@ class Head(QWidget):
         self.grouping.setToolTip("Block: groups within groups as the modules lie, opened level by level with ] and [")
         self.capture = Button("Capture again")
         self.fold_all = Button("Fold all")
-        self.find = icon_button("search", "Find a node (Ctrl+F)")
+        self.search = icon_button("search", "Find a node (Ctrl+F)")
         self.export = icon_button("export", "Export this picture")
         self.frame = icon_button("frame", "Show everything (Home)")
         layout = QHBoxLayout(self)
@@ -52,7 +53,7 @@ class Head(QWidget):
         layout.addWidget(self.fold_all)
         layout.addWidget(self.mode)
         layout.addWidget(self.capture)
-        layout.addWidget(self.find)
+        layout.addWidget(self.search)
         layout.addWidget(self.export)
         layout.addWidget(self.frame)
         # The window may be narrower than all of this: the least important goes first, the summary is cut.
@@ -66,7 +67,7 @@ class Head(QWidget):
 
     def add(self, widget: QWidget) -> None:
         """Put another widget before the button that captures; it goes where there is no room for any summary."""
-        layout = self.layout()
+        layout = present(self.layout())
         assert isinstance(layout, QHBoxLayout)
         layout.insertWidget(layout.indexOf(self.capture), widget)
         self._added.append(widget)
@@ -83,8 +84,8 @@ class Head(QWidget):
     def _fit(self) -> None:
         """Put the summary below where only legends could make room for it; hide what there is no room for."""
         metrics = self.summary.fontMetrics()
-        layout = self.layout()
-        widgets = [layout.itemAt(place).widget() for place in range(layout.count())]
+        layout = present(self.layout())
+        widgets = [present(layout.itemAt(place)).widget() for place in range(layout.count())]
         others = [widget for widget in widgets if widget is not None and widget is not self.summary]
         hidden: set[QWidget] = set() if self._played else {self.norms}
         wanted = metrics.horizontalAdvance(self._text) + 8
@@ -93,9 +94,9 @@ class Head(QWidget):
             shown = [widget.sizeHint().width() for widget in others if widget not in hidden]
             return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
 
-        whole = needed() <= self.width() or needed() - sum(
-            widget.sizeHint().width() + layout.spacing() for widget in self._spare[:LEGENDS] if widget not in hidden
-        ) <= self.width()
+        legends = [widget for widget in self._spare[:LEGENDS] if widget not in hidden]
+        spared = sum(widget.sizeHint().width() + layout.spacing() for widget in legends)
+        whole = needed() - spared <= self.width()
         if not whole:
             wanted = 0
         for widget in self._spare:

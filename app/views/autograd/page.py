@@ -102,14 +102,14 @@ class AutogradRoom(QWidget):
         self.head.export.clicked.connect(self._export)
         self.head.frame.clicked.connect(self.view.frame_all)
         self.head.fold_all.clicked.connect(self._fold_all)
-        self.head.find.clicked.connect(lambda: self.find())
+        self.head.search.clicked.connect(lambda: self.find_nodes())
         self.finder.found.connect(self.reveal)
         self.finder.closed.connect(self.view.setFocus)
         self.view.folded.connect(self.toggle)
         self.view.led.connect(self.way.mark)
         self.view.escaped.connect(self.way.end)
         self.view.leveled.connect(self._level)
-        find = QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find())
+        find = QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find_nodes())
         find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.scene.chosen.connect(self._chosen)
         self.scene.hovered.connect(self.nodeHovered)
@@ -282,7 +282,7 @@ class AutogradRoom(QWidget):
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
-    def find(self, words: str = "") -> None:
+    def find_nodes(self, words: str = "") -> None:
         """Open the row for finding nodes."""
         if self._tape is not None:
             self.finder.open_bar(words)

@@ -207,7 +207,8 @@ class LayersControl(QObject):
 
     def add(self, paths: Iterable[Path]) -> None:
         """Add files to the project, as one undo step, and show the first that is not trusted yet."""
-        project, added = self._document.project, []
+        project = self._document.project
+        added: list[CustomFile] = []
         for path in paths:
             path = path.absolute()
             one = read_file(path)

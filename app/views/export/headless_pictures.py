@@ -23,6 +23,7 @@ from app.training.history import History
 from app.training.job import Job
 from app.util import atomic
 from app.views.export.picture import png_bytes
+from app.views.navigation import Place, SheetDocument
 from app.views.selection import Selection
 from app.views.ui import theme
 
@@ -88,7 +89,8 @@ def _network(project: Project, path: Path) -> None:
     from app.views.canvas.canvas import Canvas
 
     ops = ops_of(project)
-    canvas = Canvas(Document(project), Selection(), ops)
+    document = Document(project)
+    canvas = Canvas(SheetDocument(document, Place(document), ops), Selection(), ops)
     analysis = analyse(project.graph, ops)
     canvas.set_analysis(analysis)
 

@@ -94,7 +94,7 @@ def _svg(picture: Picture) -> bytes:
     painter = QPainter(target)
     picture.paint(painter, vector=True)
     painter.end()
-    return buffer.data().data()
+    return bytes(buffer.data().data())
 
 
 def _pdf(picture: Picture) -> bytes:
@@ -110,7 +110,7 @@ def _pdf(picture: Picture) -> bytes:
     painter = QPainter(target)
     picture.paint(painter, vector=True)
     painter.end()
-    return buffer.data().data()
+    return bytes(buffer.data().data())
 
 
 def _png(picture: Picture) -> bytes:
@@ -131,5 +131,5 @@ def png_bytes(image: QImage | QPixmap) -> bytes:
     """Encode a picture as a PNG file."""
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")
-    return buffer.data().data()
+    image.save(buffer, "PNG")  # type: ignore[call-overload]  # the stubs want the format as bytes
+    return bytes(buffer.data().data())

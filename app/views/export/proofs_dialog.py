@@ -9,6 +9,7 @@ from app.engine.requests.export import Proofs, Prove, ToProve
 from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.progress import WorkingDialog
+from app.views.ui.present import present
 from app.views.ui.widgets.painting import Glyph, label, set_property
 
 WIDE = 48  # letters of a figure that fit beside the other columns
@@ -33,7 +34,7 @@ class ProofsDialog(WorkingDialog):
         self.setMinimumWidth(600)
         self.finished.connect(self.deleteLater)
         # Wrapped labels ask for the height that they would need in a dialog narrower than it can be.
-        self.layout().setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        present(self.layout()).setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self.bar = QProgressBar()
         self.bar.setRange(0, 0)
         self.bar.setTextVisible(False)
@@ -70,8 +71,8 @@ class ProofsDialog(WorkingDialog):
         QTimer.singleShot(0, self, self._fit)  # what is new here tells its height once it has been shown
 
     def _fit(self) -> None:
-        self.layout().activate()
-        self.resize(self.width(), self.layout().totalHeightForWidth(self.width()))
+        present(self.layout()).activate()
+        self.resize(self.width(), present(self.layout()).totalHeightForWidth(self.width()))
 
     def _show(self, proofs: Proofs) -> None:
         self.heading.setText("The export matches this net" if proofs.passed else "Some checks failed")

@@ -35,9 +35,7 @@ class ComparingControl(QObject):
         self._wanted: ImportRequest | None = None
         self.banner = Banner(parent=window)
         self.banner.hide()
-        layout = window.centralWidget().layout()
-        assert layout is not None
-        layout.insertWidget(0, self.banner)
+        window.column.insertWidget(0, self.banner)
         self.banner.chosen.connect(self._chosen)
         self.banner.closed.connect(self.stop)
         self._timer = QTimer(self, interval=LOOK)

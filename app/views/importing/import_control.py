@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QTimer
 from app.builder.catalog.catalog import Catalog
 from app.builder.layout.arrange import Size, arrange
 from app.builder.layout.uncalled_modules import used_part, with_kept
-from app.builder.sheet import Positions, S, changed
+from app.builder.sheet import Point, S, changed
 from app.project import custom_layers
 from app.project.project import Project
 from app.util.formatting import counted
@@ -51,7 +51,7 @@ def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
     return changed(sheet, positions=positions, comments=comments)
 
 
-def _zoom(places: Positions, sizes: Mapping[str, Size], room: Size) -> float:
+def _zoom(places: Mapping[str, Point], sizes: Mapping[str, Size], room: Size) -> float:
     """How large a sheet is seen in a room, 1 at most."""
     if not places:
         return 1.0

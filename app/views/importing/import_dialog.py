@@ -189,8 +189,8 @@ class ImportDialog(WorkingDialog):
         """The last page: what of the model is not drawn call by call, and what holds for its example alone."""
         for part in self.form:
             part.hide()
-        self.result, self._read = ResultPage(found), drawn
-        self.body.insertWidget(0, self.result, 1)
+        self.result_page, self._read = ResultPage(found), drawn
+        self.body.insertWidget(0, self.result_page, 1)
         self._say("")
         self.import_button.setText("Open")
         self.import_button.setEnabled(True)

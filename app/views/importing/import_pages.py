@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QKeyEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -27,12 +28,15 @@ from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of
 from app.views.ui import theme
+from app.views.ui.present import present
 from app.views.ui.widgets import Button, SearchField
 from app.views.ui.widgets.painting import label, set_property
 
 ARGUMENTS = '{"num_classes": 10}'
 NOT_CHOSEN = "Choose a model in the list."
 NOTHING = "It has no class, and no function that can be called without arguments."
+
+T = TypeVar("T")
 
 
 class FormField(QWidget):
@@ -94,7 +98,7 @@ class Page(QWidget):
         for entry in self.entries.values():
             entry.complain("")
 
-    def _parsed(self, entry: str, parse: Callable[[], object]) -> object | None:
+    def _parsed(self, entry: str, parse: Callable[[], T]) -> T | None:
         try:
             return parse()
         except ImportFailed as error:
@@ -136,9 +140,9 @@ class TorchvisionPage(Page):
         self.entries["pretrained"] = FormField("Weights", self.pretrained, "Otherwise torchvision initialises them.")
         row = QHBoxLayout()
         row.setSpacing(12)
-        for name in ("arguments", "inputs"):
+        for name, field in (("arguments", self.arguments), ("inputs", self.input)):
             row.addWidget(self.entries[name], 1, Qt.AlignmentFlag.AlignTop)
-            self.entries[name].field.textEdited.connect(lambda _text, name=name: self.entries[name].complain(""))
+            field.textEdited.connect(lambda _text, name=name: self.entries[name].complain(""))
         self.pretrained.toggled.connect(lambda _on: self.entries["pretrained"].complain(""))
         self.column.addWidget(self.search)
         self.column.addWidget(self.state)
@@ -180,14 +184,17 @@ class TorchvisionPage(Page):
         if not self.known:
             return
         words = query.casefold().split()
-        rows = [self.list.topLevelItem(row) for row in range(self.list.topLevelItemCount())]
+        rows = [present(self.list.topLevelItem(row)) for row in range(self.list.topLevelItemCount())]
         for item in rows:
             text = f"{item.text(0)} {item.text(1)}".casefold()
             item.setHidden(not all(word in text for word in words))
         there = [item for item in rows if not item.isHidden()]
         exact = next((item for item in there if item.text(0) == query.strip()), None)
         best = exact or next((item for item in there if item.text(0).startswith(query.strip())), None)
-        self.list.setCurrentItem(best or (there[0] if there else None))
+        if there:
+            self.list.setCurrentItem(best or there[0])
+        else:
+            self.list.setCurrentIndex(QModelIndex())
         self._say("" if there else "No model matches.")
         self._chosen()
 
@@ -265,7 +272,8 @@ class FilePage(Page):
         """Read the text anew; what it offers is read off it."""
         before, words = self.names.currentText(), ""
         path = Path(self.path.text().strip()).expanduser()
-        self.text, names = None, ()
+        self.text = None
+        names: tuple[str, ...] = ()
         try:
             if self.path.text().strip():
                 self.text = LayerFile.of(module_name(path), read_text(path), str(path.absolute()))

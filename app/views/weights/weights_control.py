@@ -159,7 +159,7 @@ class WeightsControl(QObject):
         if start is not None and self._window.live.net_runs:
             self.tell_start(STATUS, start, analysis.source, self._window.status.set_start)
 
-    def tell_start(self, key: str, start: StartWeights, source: Source, then: Callable[[str, str], object]) -> None:
+    def tell_start(self, key: str, start: StartWeights, source: Source, then: Callable[[str, str], None]) -> None:
         """Have `then` told what a run starts from, short and whole, once the engine has counted it."""
         name = start.name or Path(start.path).name
         self._window.engine.ask(

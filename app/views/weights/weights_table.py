@@ -117,8 +117,8 @@ class WeightsModel(QAbstractTableModel):
 
     def _text(self, row: KeyRow, column: int, words: str) -> str:
         if self.alone:
-            info = row.theirs or TensorInfo((), "", 0)
-            return (row.key, sizes(info), info.dtype, f"{info.bytes:,}")[column]
+            theirs = row.theirs or TensorInfo((), "", 0)
+            return (row.key, sizes(theirs), theirs.dtype, f"{theirs.bytes:,}")[column]
         if column == KEY:
             return row.key if row.source in ("", row.key) else f"{row.key}  ←  {row.source}"
         if column == STATE:

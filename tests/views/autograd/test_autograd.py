@@ -40,7 +40,7 @@ def room(qtbot, qapp) -> Iterator[AutogradRoom]:
 
 def at(room: AutogradRoom, key: str, dx: float, dy: float) -> QPoint:
     part = room.scene.part(key)
-    return room.view.mapFromScene(QPointF(part.rect.x + dx, part.rect.y + dy))
+    return room.view.mapFromScene(QPointF(part.place.x + dx, part.place.y + dy))
 
 
 def click(room: AutogradRoom, key: str, dx: float, dy: float) -> None:

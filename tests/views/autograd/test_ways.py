@@ -52,7 +52,7 @@ def key_of(room: AutogradRoom, title: str) -> str:
 def click(room: AutogradRoom, title: str, keys: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
     part = room.scene.part(key_of(room, title))
     assert part is not None
-    spot = room.view.mapFromScene(QPointF(part.rect.x + 40, part.rect.y + 11))
+    spot = room.view.mapFromScene(QPointF(part.place.x + 40, part.place.y + 11))
     QTest.mouseClick(room.view.viewport(), LEFT, keys, spot)
 
 

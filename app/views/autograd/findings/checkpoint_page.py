@@ -46,7 +46,7 @@ class CheckpointPage(QWidget):
         self.table = FiguresTable(HEADS, "Blocks, and what it would bring to checkpoint each", {2, 3, 4, 5})
         self.sentence = label("", "label", "text2", wrap=True)
         self.use = Button("Checkpoint in training", "primary")
-        self.use.clicked.connect(lambda: self.path and self.wanted.emit(self.path))
+        self.use.clicked.connect(self._use)
         foot = QHBoxLayout()
         foot.setContentsMargins(16, 6, 16, 8)
         foot.setSpacing(12)
@@ -80,6 +80,10 @@ class CheckpointPage(QWidget):
         if self.rows:
             self.table.selectRow(places.get(path, 0))
         self._tell()
+
+    def _use(self) -> None:
+        if self.path:
+            self.wanted.emit(self.path)
 
     def _moved(self) -> None:
         self._tell()

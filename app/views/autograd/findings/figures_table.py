@@ -9,6 +9,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
 from app.views.ui import theme
+from app.views.ui.present import present
 
 ROOM = 22  # px beside the text of a column
 WIDEST = 300
@@ -41,7 +42,7 @@ class FiguresTable(QTableWidget):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         self.setHorizontalHeaderLabels(list(heads))
         for column in range(len(heads)):
-            self.horizontalHeaderItem(column).setTextAlignment(self._side(column))
+            present(self.horizontalHeaderItem(column)).setTextAlignment(self._side(column))
 
     def _side(self, column: int) -> Qt.AlignmentFlag:
         side = Qt.AlignmentFlag.AlignRight if column in self._figures else Qt.AlignmentFlag.AlignLeft
@@ -63,9 +64,9 @@ class FiguresTable(QTableWidget):
                 self.setItem(row, column, item)
         for column, head in enumerate(self._heads):
             metrics = QFontMetrics(code if column in self._figures else plain)
-            texts = [metrics.horizontalAdvance(row[column]) for row in rows]
+            widths = [metrics.horizontalAdvance(row[column]) for row in rows]
             least = QFontMetrics(self.horizontalHeader().font()).horizontalAdvance(head)
-            self.setColumnWidth(column, min(max([least, *texts]), WIDEST) + ROOM)
+            self.setColumnWidth(column, min(max([least, *widths]), WIDEST) + ROOM)
         if 0 <= chosen < len(rows):
             self.selectRow(chosen)
 

@@ -21,6 +21,7 @@ from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
 from app.views.ui.background import Failure
 from app.views.ui.docks import PageHeights
+from app.views.ui.present import present
 from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class FindingsControl(QObject):
         pane = window.bottom.pane
         pane.add("findings", "Findings", "flask", page, after="tape")
         pane.shown.connect(lambda key: self._shown() if key == "findings" else None)
-        window.bottom.findChild(PageHeights).set_first("findings", HEIGHT)
+        present(window.bottom.findChild(PageHeights)).set_first("findings", HEIGHT)
         page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
         page.asked.connect(self.ask)
         page.stopped.connect(self.stop)
@@ -269,7 +270,7 @@ class FindingsControl(QObject):
         at = inspector.verticalScrollBar().value()
         if inspector.shown() is not None:
             inspector.show_item(inspector.tape, inspector.shown())
-            inspector.widget().adjustSize()
+            present(inspector.widget()).adjustSize()
             inspector.verticalScrollBar().setValue(at)
 
     def _show_rows(self, words: str = "") -> None:

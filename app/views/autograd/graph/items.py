@@ -40,7 +40,7 @@ class _Part(Bounded):
 
     def __init__(self, key: str, link: str | None, rect: Rect) -> None:
         super().__init__()
-        self.key, self.link, self.rect = key, link, rect
+        self.key, self.link, self.place = key, link, rect
         self._state = State()
         self._played: Played | None = None
         self.setRect(-RING, -RING, rect.width + 2 * RING, rect.height + 2 * RING)
@@ -98,13 +98,13 @@ class GroupItem(_Part):
 
     def in_header(self, at: QPointF) -> bool:
         """Whether a point of the scene lies in the header."""
-        return 0 <= at.y() - self.rect.y <= HEADER and 0 <= at.x() - self.rect.x <= self.rect.width
+        return 0 <= at.y() - self.place.y <= HEADER and 0 <= at.x() - self.place.x <= self.place.width
 
     def on_chevron(self, at: QPointF) -> bool:
-        return self.in_header(at) and at.x() - self.rect.x <= 20
+        return self.in_header(at) and at.x() - self.place.x <= 20
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        size = (self.rect.width, self.rect.height)
+        size = (self.place.width, self.place.height)
         detail = _detailed(option, painter)
         self.face.paint(painter, current(), size, self._state, detail=detail, played=self._played)
 

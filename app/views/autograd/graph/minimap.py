@@ -38,7 +38,7 @@ class Minimap(QWidget):
         scale, x, y = self._scale()
         painter.translate(x, y)
         painter.scale(scale, scale)
-        self._view.scene().far.paint_map(painter, current())
+        self._view.tape_scene.far.paint_map(painter, current())
         painter.end()
         self._follow()
 

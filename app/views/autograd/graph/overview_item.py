@@ -52,7 +52,8 @@ class FarItem(QGraphicsItem):
         on_way: dict[Look, list[QRectF]] = defaultdict(list)
         for box in self._drawing.boxes:
             (on_way if box.id in way else boxes)[_look(box)].append(rectangle(rects[box.id]))
-        lines, way_lines = [], []
+        lines: list[QLineF] = []
+        way_lines: list[QLineF] = []
         for arrow, route in zip(self._drawing.arrows, self._layout.routes, strict=True):
             into = way_lines if way and arrow.source in way and arrow.target in way else lines
             ax, ay = route[0]

@@ -123,9 +123,9 @@ class PlayedParts:
         for number, flow in flows.items():
             if number in plain:
                 self._scene.arrow(number)
-            for item in (self._arrows.get(number), self._labels.get(number)):
-                if item is not None:
-                    item.set_flow(flow)
+            for line in (self._arrows.get(number), self._labels.get(number)):
+                if line is not None:
+                    line.set_flow(flow)
         self._tell_marks()
 
     def end(self) -> None:

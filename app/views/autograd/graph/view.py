@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPaintEvent, QWheelEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import QWidget
 
 from app.views.autograd.graph.items import SIMPLE_BELOW, BoxItem, GroupItem
@@ -35,7 +35,7 @@ class TapeView(RoamingView):
 
     def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
-        self._scene = scene
+        self._scene = self.tape_scene = scene
         self.whole = True
         self._pan_from: QPoint | None = None
         self._pressed_at: QPoint | None = None
@@ -167,7 +167,7 @@ class TapeView(RoamingView):
         point = self.mapToScene(at)
         if isinstance(part, GroupItem):
             return part.on_chevron(point)
-        return part.foldable and point.x() - part.rect.x <= 20 and point.y() - part.rect.y <= 22
+        return part.foldable and point.x() - part.place.x <= 20 and point.y() - part.place.y <= 22
 
     def _part_at(self, at: QPoint) -> BoxItem | GroupItem | None:
         return self._scene.part_at(self.mapToScene(at))
@@ -223,6 +223,6 @@ class TapeView(RoamingView):
         else:
             super().keyReleaseEvent(event)
 
-    def focusOutEvent(self, event: QEvent) -> None:
+    def focusOutEvent(self, event: QFocusEvent) -> None:
         self._space = False
         super().focusOutEvent(event)

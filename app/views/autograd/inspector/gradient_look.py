@@ -17,6 +17,7 @@ from app.util import formatting
 from app.util.formatting import figure
 from app.views.autograd.inspector.inspector import note
 from app.views.autograd.tape.player import Player
+from app.views.ui.present import present
 from app.views.ui.theme import current, font, mix
 from app.views.ui.widgets import Button, ChoiceField, NumberField
 from app.views.ui.widgets.numbers import read_number
@@ -264,7 +265,7 @@ class LookSections:
         def typed(row: int, column: int) -> None:
             index = (*look.at, *[0] * (dimensions - len(look.at) - 2), row, column) if dimensions > 1 else (column,)
             try:
-                value = read_number(table.item(row, column).text(), "float")
+                value = read_number(present(table.item(row, column)).text(), "float")
             except ValueError:
                 value = None
             if value is None:  # what was there comes back

@@ -13,6 +13,7 @@ from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Saved, Tape, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
 from app.views.ui import icons
+from app.views.ui.present import present
 from app.views.ui.theme import current, tile_fill
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import box, label, start
@@ -98,7 +99,7 @@ class TapeInspector(QScrollArea):
         """Ask for the sections of `above` anew; all else of the item stays as it is."""
         if self._shown is not None and self._top is not None:
             before, self._top = self._top, self._given(self.above)
-            self.widget().layout().replaceWidget(before, self._top)
+            present(present(self.widget()).layout()).replaceWidget(before, self._top)
             before.hide()
             before.deleteLater()
 

@@ -11,6 +11,7 @@ from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, PLAYING
 from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.autograd.tape.tape_page import SPEEDS
+from app.views.ui.present import present
 from app.views.ui.widgets import BackwardTransport, ChoiceField
 from app.views.ui.widgets.painting import label
 
@@ -101,5 +102,5 @@ class SnippetDeck(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.speed.setVisible(self.count.isVisibleTo(self) and self.width() >= NARROW)
-        self.layout().activate()
+        present(self.layout()).activate()
         self._say(self.words.toolTip())

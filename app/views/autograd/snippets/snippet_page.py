@@ -22,6 +22,7 @@ from app.views.autograd.snippets.output import SnippetOutput
 from app.views.autograd.snippets.table import TensorTable
 from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.ui import theme
+from app.views.ui.present import present
 from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
 from app.views.ui.widgets.painting import Line, label, set_property, start
 
@@ -89,8 +90,8 @@ class SnippetPage(QWidget):
         for widget in (self.ready, self.open, self.save):
             row.addWidget(widget)
         row.addStretch(1)
-        for widget in (self.limits, self.stop, self.run):
-            row.addWidget(widget)
+        for right in (self.limits, self.stop, self.run):
+            row.addWidget(right)
         column = QVBoxLayout(part)
         column.setContentsMargins(12, 6, 10, 6)
         column.setSpacing(4)
@@ -359,7 +360,7 @@ class _SnippetRoom(AutogradRoom):
         super().__init__(parent)
         head = self.head
         for widget in (head.mode, head.capture):
-            head.layout().removeWidget(widget)
+            present(head.layout()).removeWidget(widget)
             widget.hide()
         head._spare = tuple(widget for widget in head._spare if widget is not head.mode)
         self._empty.set_text(*NONE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt, Signal
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView, QWidget
 
@@ -13,6 +13,7 @@ from app.util.formatting import shape_text
 from app.views.ui import theme
 
 COLUMNS = ("Name", "Shape", "requires_grad", "grad_fn", ".grad", "is_leaf", "_version", "dtype", "Values")
+Index = QModelIndex | QPersistentModelIndex
 WIDEST = 190  # px of a column of text
 ROOM = 18
 JUDGED = 60  # rows that a column's width is judged by
@@ -51,10 +52,10 @@ class TensorModel(QAbstractTableModel):
         """What stands in a column, as far as its width is to be judged."""
         return [row[column] for row in self._rows[:JUDGED]]
 
-    def rowCount(self, parent: QModelIndex | None = None) -> int:
+    def rowCount(self, parent: Index | None = None) -> int:
         return 0 if parent is not None and parent.isValid() else len(self._rows)
 
-    def columnCount(self, parent: QModelIndex | None = None) -> int:
+    def columnCount(self, parent: Index | None = None) -> int:
         return 0 if parent is not None and parent.isValid() else len(COLUMNS)
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = _ROLE.DisplayRole) -> Any:
@@ -64,7 +65,7 @@ class TensorModel(QAbstractTableModel):
             return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         return None
 
-    def data(self, index: QModelIndex, role: int = _ROLE.DisplayRole) -> Any:
+    def data(self, index: Index, role: int = _ROLE.DisplayRole) -> Any:
         if not index.isValid():
             return None
         text, tensor = self._rows[index.row()][index.column()], self.tensors[index.row()]

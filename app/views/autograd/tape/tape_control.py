@@ -22,6 +22,7 @@ from app.views.autograd.tape.replay_control import ReplayControl
 from app.views.autograd.tape.step_list import StepList
 from app.views.autograd.tape.tape_page import TapePage
 from app.views.ui.docks import PageHeights
+from app.views.ui.present import present
 
 if TYPE_CHECKING:
     from app.engine.requests.capture import CaptureRequest
@@ -59,7 +60,7 @@ class TapeControl(QObject):
         pane.add_corner(self.page.controls)
         self.page.controls.setVisible(pane.page == "tape")
         pane.shown.connect(lambda key: self.page.controls.setVisible(key == "tape"))
-        window.bottom.findChild(PageHeights).set_first("tape", HEIGHT)
+        present(window.bottom.findChild(PageHeights)).set_first("tape", HEIGHT)
         window.autograd_control.captured.connect(self._captured)
         window.document.replaced.connect(lambda _project: player.set_tape(None))
         self.page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())

@@ -13,6 +13,7 @@ from app.autograd.tape import TapeNode
 from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
+from app.views.ui.present import present
 from app.views.ui.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
 from app.views.ui.widgets.painting import Line, label, set_property
 
@@ -193,7 +194,7 @@ class TapePage(QWidget):
         self.above.setText("Norm above" if narrow else "Break when norm above")
         self.non_finite.setToolTip("Break on NaN or Inf")
         self.above.setToolTip("Break when a norm is above this bound")
-        self._pages.currentWidget().layout().activate()
+        present(present(self._pages.currentWidget()).layout()).activate()
         if self.player.tape is not None:
             self._moved()
 

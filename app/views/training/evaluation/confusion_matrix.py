@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
@@ -160,7 +161,9 @@ class ConfusionMatrix(QWidget):
                 painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         painter.end()
 
-    def _write_numbers(self, painter: QPainter, look: theme.Theme, grid: QRectF, size: float, shares) -> None:
+    def _write_numbers(
+        self, painter: QPainter, look: theme.Theme, grid: QRectF, size: float, shares: NDArray[np.float64]
+    ) -> None:
         assert self._found is not None and self._found.confusion is not None
         font = theme.font("axis")
         metrics = QFontMetricsF(font)

@@ -63,7 +63,7 @@ class Pad(QWidget):
         """What is drawn, 0 to 1, (SIDE, SIDE)."""
         image = self._image
         rows = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.bytesPerLine())
-        return rows[:, : image.width()].astype(np.float32) / 255
+        return rows[:, : image.width()].astype(np.float32) / np.float32(255)
 
     def clear(self) -> None:
         self._image.fill(0)
@@ -163,4 +163,4 @@ def read_picture(path: Path) -> NDArray[np.float32]:
     painter.end()
     rows = np.frombuffer(flat.constBits(), np.uint8).reshape(flat.height(), flat.bytesPerLine())
     pixels = rows[:, : 3 * flat.width()].reshape(flat.height(), flat.width(), 3)
-    return pixels.transpose(2, 0, 1).astype(np.float32) / 255
+    return pixels.transpose(2, 0, 1).astype(np.float32) / np.float32(255)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import SupportsInt
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QActionGroup
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenu, QSplitter, QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QMenu, QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
 from app.training.evaluation.result import AUGMENTATIONS, PARTS, Evaluation
 from app.training.evaluation.trying import Shown
@@ -14,6 +17,7 @@ from app.views.training.evaluation.classes import ClassTable
 from app.views.training.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot
 from app.views.training.evaluation.predict import TryPage
 from app.views.training.evaluation.samples import SampleTiles
+from app.views.ui.present import present
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -56,8 +60,8 @@ class Figures(QWidget):
         for name, value in found.metrics:
             score = SCORES[name]
             rows.append((score.label, f"{value:.4f}" if score.share else formatting.figure(value), score.doc))
-        for place, (name, value, doc) in enumerate(rows):
-            told, number = label(name, "label", "text2"), label(value, "section" if place < 2 else "label")
+        for place, (title, figure, doc) in enumerate(rows):
+            told, number = label(title, "label", "text2"), label(figure, "section" if place < 2 else "label")
             for widget in (told, number):
                 widget.setToolTip(doc)
             self._grid.addWidget(told, place, 0)
@@ -72,7 +76,8 @@ class Figures(QWidget):
 
     def texts(self) -> list[str]:
         """What is shown, for whoever reads it aloud."""
-        cells = [self._grid.itemAt(place).widget().text() for place in range(self._grid.count())]
+        parts = (present(self._grid.itemAt(place)).widget() for place in range(self._grid.count()))
+        cells = [part.text() for part in parts if isinstance(part, QLabel)]
         return [f"{name} {value}" for name, value in zip(cells[::2], cells[1::2], strict=True)]
 
 
@@ -292,7 +297,7 @@ class EvaluationPage(QWidget):
         self._all.show()
         self._want(order[there], words)
 
-    def _want(self, numbers, words: str) -> None:
+    def _want(self, numbers: Iterable[SupportsInt], words: str) -> None:
         self._heading.setText(words)
         self.wanted.emit([int(number) for number in numbers])
 

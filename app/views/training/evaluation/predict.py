@@ -205,7 +205,8 @@ class TryPage(QWidget):
         elif self.pad.empty:
             return None
         else:
-            values = as_digit(self.pad.ink(), survey.shape[-2:])[None]
+            height, width = survey.shape[-2:]
+            values = as_digit(self.pad.ink(), (height, width))[None]
         return as_input(1 - values if self.invert.isChecked() else values, survey)
 
     def _tell(self) -> None:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QHelpEvent, QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QHelpEvent,
+    QImage,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
 
 from app.training.evaluation.trying import Picture, Shown
@@ -59,10 +69,10 @@ class _Tiles(QWidget):
         last = self._box(len(self.samples) - 1).bottom() + PAD if self.samples else 1
         self.setFixedHeight(round(last))
 
-    def resizeEvent(self, event) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit()
 
-    def _at(self, position) -> int:
+    def _at(self, position: QPointF) -> int:
         return next((place for place in range(len(self.samples)) if self._box(place).contains(position)), -1)
 
     def event(self, event: QEvent) -> bool:
@@ -127,7 +137,7 @@ class _Tiles(QWidget):
         _write(painter, sample.text, "formula", look.text2, QRectF(words.left(), words.top() + 20, words.width(), 18))
 
 
-def _write(painter: QPainter, text: str, role: str, color, box: QRectF, right: bool = False) -> None:
+def _write(painter: QPainter, text: str, role: str, color: QColor, box: QRectF, right: bool = False) -> None:
     painter.setFont(theme.font(role))
     painter.setPen(color)
     text = QFontMetricsF(painter.font()).elidedText(text, Qt.TextElideMode.ElideRight, box.width())

@@ -119,6 +119,7 @@ class DataSection(Section):
         self._lay_out()
 
     def _lay_out(self) -> None:
+        part: QWidget
         for part in (self.source, self.words, self.state):
             self.body_layout.addWidget(part)
         for button in (self.download, self.pick, self.trust):
@@ -347,20 +348,20 @@ class DataSection(Section):
         self._asked = None
         if config != self._config:
             return
-        failed = isinstance(answer, Failure)
-        if failed and isinstance(answer.error, ReadingStopped):
+        error = answer.error if isinstance(answer, Failure) else None
+        if isinstance(error, ReadingStopped):
             self.show_batch.show()
             self.state.setText("Reading was stopped. Show a batch to restart it.")
             return
-        if failed and not isinstance(answer.error, DataError):
+        if error is not None and not isinstance(error, DataError):
             self._failed = config  # what ended the engine may end it again
         self.show_config(config)
-        if not failed:
+        if isinstance(answer, Preview):
             self.batch.show_preview(answer)
             self.batch_words.setText(description.batch(answer))
             self.batch_words.show()
         elif not self._known()[1]:
             set_property(self.state, "tone", "error")
-            self.state.setText(str(answer.error))
+            self.state.setText(str(error))
             self.state.show()
         self.facts_changed.emit()

@@ -75,8 +75,8 @@ class ScheduleSection(ChoiceSection):
         for part in (self.when, self.said):
             self.body_layout.addWidget(part)
         self.body_layout.addWidget(self.fit, 0, Qt.AlignmentFlag.AlignLeft)
-        for part in (self.plot, self.plot_words):
-            self.body_layout.addWidget(part)
+        for drawn in (self.plot, self.plot_words):
+            self.body_layout.addWidget(drawn)
         self.chosen.connect(self._chosen)
 
     @property

@@ -178,9 +178,9 @@ class TrainingForm(QWidget):
             link.clicked.connect(lambda _on=False, key=key: self.asked.emit(key))
             section.body_layout.addWidget(link, 0, Qt.AlignmentFlag.AlignLeft)
         self.groups.made.connect(lambda value, words, merge: self._apply("groups", value, words, merge))
-        for section in self.knobs:
-            section.edited.connect(self._set_training)
-            section.acted.connect(lambda section=section: self._reset(section))
+        for knob in self.knobs:
+            knob.edited.connect(self._set_training)
+            knob.acted.connect(partial(self._reset, knob))
         self._document.changed.connect(self._changed)
         self._document.replaced.connect(self._replaced)
 

@@ -138,7 +138,8 @@ class TransformsList(QWidget):
     def put(self, name: str) -> None:
         """One more at the end."""
         sized = any(option.name == "size" for option in KINDS[name].options)
-        params = FrozenMap(size=self.shape[1:]) if sized and len(self.shape) == 3 else FrozenMap()
+        whole = sized and len(self.shape) == 3
+        params: FrozenMap[str, Any] = FrozenMap(size=self.shape[1:]) if whole else FrozenMap()
         self.edited.emit((*self.transforms, Transform(name, params)), f"Add {name}", None)
 
     def _pick(self) -> None:

@@ -63,7 +63,8 @@ class WatchSection(Folding):
         if name == "memory_mib":
             points = replace(self.points, memory=None if value is None else value * MEBIBYTE)
         else:
-            points = replace(self.points, **{name: float(value) if type(value) is int else value})
+            change: dict[str, Any] = {name: float(value) if type(value) is int else value}
+            points = replace(self.points, **change)
         problem = points.problem()
         self.form.set_problem(name, problem)
         if not problem:
