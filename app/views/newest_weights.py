@@ -43,7 +43,7 @@ class NewestWeights(QObject):
     def of_this_window(self, source: Source) -> bool:
         """Whether a run in this window has the newest weights, so that to come by them takes a while."""
         run = self.run
-        started = run is not None and self._session.thread is not None and run.state != "starting"
+        started = run is not None and self._session.training_thread is not None and run.state != "starting"
         return started and run is not None and run.job.source.same_net(source)
 
     def choice(self, source: Source, folder: Path) -> Callable[[], WeightsChoice]:
@@ -52,7 +52,7 @@ class NewestWeights(QObject):
         Those of a run in this window are written into a file in `folder`, so that what is asked later has the same
         ones as the run goes on. What is returned raises OSError.
         """
-        run, thread = self.run, self._session.thread
+        run, thread = self.run, self._session.training_thread
         if run is None or thread is None or not self.of_this_window(source):
             return partial(NewestKept, str(self._keeper.folder))
         return partial(_written, run, thread, self._keeper.folder, folder)
@@ -62,7 +62,7 @@ class NewestWeights(QObject):
 
         Called here for the state of now; what is returned raises OSError.
         """
-        run, thread = self.run, self._session.thread
+        run, thread = self.run, self._session.training_thread
         if run is None or thread is None or not self.of_this_window(source):
             return partial(_kept, self._keeper.folder, source)
         return partial(_newest, run, thread, self._keeper.folder, source)

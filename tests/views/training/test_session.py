@@ -19,7 +19,7 @@ def session(qtbot):
     made = RunSession()
     yield made
     assert made.close_and_wait()
-    assert made.thread is None or made.thread.isFinished()
+    assert made.training_thread is None or made.training_thread.isFinished()
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def test_stopping_in_mid_epoch_keeps_the_weights_and_the_curves(session, until):
     assert session.state == "stopping"
     until("stopped")
     assert heard == ["starting", "running", "stopping", "stopped"]
-    assert run.finished.steps == len(run.history.steps) == session.thread.result.step
-    assert session.thread.result.state_dict is not None
+    assert run.finished.steps == len(run.history.steps) == session.training_thread.result.step
+    assert session.training_thread.result.state_dict is not None
     session.start(job(epochs=1))
     until("done")
 
@@ -103,7 +103,7 @@ def test_a_failure_is_told_and_the_next_run_is_as_good_as_ever(session, until, b
     run = session.start(broken)
     until("failed")
     assert [failure.kind for failure in failures] == [kind] and isinstance(run.failed, Failed)
-    assert not session.active and session.thread.isFinished()
+    assert not session.active and session.training_thread.isFinished()
     session.start(job(epochs=1))
     until("done")
 
@@ -138,7 +138,7 @@ def test_closing_while_a_run_goes_on_leaves_no_thread(session, until):
     session.start(job(epochs=LONG))
     until("running", steps=1)
     assert session.close_and_wait()
-    assert session.thread.isFinished() and session.state == "stopped"
+    assert session.training_thread.isFinished() and session.state == "stopped"
     assert ended == [session.current]
     assert session.close_and_wait()
 
@@ -146,7 +146,7 @@ def test_closing_while_a_run_goes_on_leaves_no_thread(session, until):
 def test_a_run_can_be_closed_before_it_has_set_up(session):
     session.start(job(epochs=LONG))
     assert session.close_and_wait()
-    assert session.state == "stopped" and session.thread.isFinished()
+    assert session.state == "stopped" and session.training_thread.isFinished()
 
 
 def test_keys_without_a_run_do_nothing(session):

@@ -41,7 +41,7 @@ def path(qtbot: QtBot, qapp: QApplication, trained: Path, tmp_path: Path) -> Pat
         window = opened(qtbot, trained / "net.tape")
         window.start_run()
         qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs), timeout=60_000)
-        torch.save(dict(window.session.thread.result.state_dict), trained / "learnt.pt")
+        torch.save(dict(window.session.training_thread.result.state_dict), trained / "learnt.pt")
         closed(window)
     return Path(shutil.copytree(trained, tmp_path / "copy")) / "net.tape"
 

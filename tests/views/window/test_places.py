@@ -116,7 +116,7 @@ def test_a_run_has_a_process_of_its_own_also_where_the_windows_was_chosen_once(q
     assert pid in children(pool._state.server._process.pid), "forked, with all that a window loads by then"
     window.run_control.stop()
     reach(qtbot, window, "stopped")
-    assert window.session.thread.result.state_dict and not alive(pid)
+    assert window.session.training_thread.result.state_dict and not alive(pid)
 
 
 def test_the_fork_server_is_there_before_a_run_wants_it(qtbot, window):
@@ -141,7 +141,7 @@ def test_two_processes_are_started_seen_live_paused_and_stopped(qtbot, window, s
     qtbot.waitUntil(lambda: len(window.session.history.steps) == before + 1, timeout=60_000)
     window.run_control.stop()
     reach(qtbot, window, "stopped")
-    assert window.session.thread.result.state_dict
+    assert window.session.training_thread.result.state_dict
     assert not any(map(alive, family))
 
 
@@ -211,4 +211,4 @@ def test_a_run_elsewhere_is_watched_as_its_file_grows(qtbot, window, tmp_path):
         file.write(lines[20][9:] + "\n" + "\n".join(lines[21:]) + "\n")
     reach(qtbot, window, "done")
     assert len(window.session.history.steps) == sum('"step"' in line[:20] for line in lines)
-    assert window.session.thread.result.state_dict is None
+    assert window.session.training_thread.result.state_dict is None

@@ -229,7 +229,7 @@ def certified(window: MainWindow, folder: Path) -> None:
 
     analysis = window.live.analysis
     assert analysis is not None
-    weights = window.session.thread.weights()
+    weights = window.session.training_thread.weights()
     answer = certify(analysis.source, weights, Files(folder / "model.py", folder / "weights.safetensors"))
     assert answer.passed and all(one.equal for one in answer.checks), answer.lines
 

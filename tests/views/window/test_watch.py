@@ -62,9 +62,9 @@ def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
     assert section.points == from_text(window.settings.watch_points) == wanted
     window.run_control.step()
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
-    assert window.session.thread.control.watch == wanted
+    assert window.session.training_thread.control.watch == wanted
     section.acted.emit()
-    assert window.session.thread.control.watch == WatchPoints() == from_text(window.settings.watch_points)
+    assert window.session.training_thread.control.watch == WatchPoints() == from_text(window.settings.watch_points)
 
 
 def test_the_section_refuses_what_cannot_be_watched_and_says_what_is_set(qtbot):

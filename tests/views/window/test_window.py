@@ -166,7 +166,7 @@ def test_stop_in_mid_epoch_then_run_again(qtbot, window: MainWindow) -> None:
     qtbot.waitUntil(lambda: bool(window.session.history) and len(window.session.history.steps) > 3, timeout=60_000)
     press(window, "stop")
     wait_for(qtbot, window, "stopped")
-    assert window.session.thread.result.state_dict is not None
+    assert window.session.training_thread.result.state_dict is not None
     run_to_the_end(qtbot, window)
     assert len(window.session.runs) == 2
 
@@ -299,7 +299,7 @@ def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: M
     assert asked and window.session.active and window.isVisible()
     answer_with(monkeypatch, Answer.DISCARD)
     assert window.close()
-    assert not window.session.thread.isRunning()
+    assert not window.session.training_thread.isRunning()
 
 
 def test_closing_with_unsaved_work_asks(qtbot, window: MainWindow, tmp_path: Path, monkeypatch) -> None:

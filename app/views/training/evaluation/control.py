@@ -103,7 +103,7 @@ class EvaluationControl(QObject):
         Raises LookupError with words.
         """
         window = self._window
-        run, thread = window.newest_weights.run, window.session.thread
+        run, thread = window.newest_weights.run, window.session.training_thread
         if self._key == NEWEST and run is not None and thread is not None:
             if thread.result is None or thread.result.state_dict is not None:
                 return run.job, thread, f"newest weights of run {run.kept_number}"

@@ -55,7 +55,7 @@ class WatchControl(QObject):
         self._give()
 
     def _give(self) -> None:
-        thread = self._window.session.thread
+        thread = self._window.session.training_thread
         if thread is not None:
             thread.control.watch = self.section.points
 
@@ -80,7 +80,7 @@ class WatchControl(QObject):
             self._window.banner.hide()
 
     def _acted(self) -> None:
-        thread = self._window.session.thread
+        thread = self._window.session.training_thread
         if not self.speaks or thread is None or self._asked is not None:
             return
         self._asked = thread.run_between_steps(ShowCaught())

@@ -125,8 +125,8 @@ class LayerControl(QObject):
             self._again = True
             return
         session = self._window.session
-        if session.active and session.thread is not None:
-            self._asked = session.thread.run_between_steps(LookInside(layer, self._sample))
+        if session.active and session.training_thread is not None:
+            self._asked = session.training_thread.run_between_steps(LookInside(layer, self._sample))
             when_done(self._asked, self, self._answered, self._refused)
             return
         window = self._window

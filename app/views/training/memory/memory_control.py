@@ -58,8 +58,8 @@ class MemoryControl(QObject):
         window, session = self._window, self._window.session
         if self._asked is not None or self.dialog is None:
             return
-        if session.active and session.thread is not None:
-            self._ask(session.thread.run_between_steps(TellMemory()))
+        if session.active and session.training_thread is not None:
+            self._ask(session.training_thread.run_between_steps(TellMemory()))
         elif window.live.analysis is None or not window.live.up_to_date or window.run_control.blocked:
             self.dialog.say(f"Nothing to estimate: {window.run_control.blocked or 'the network is being checked'}.")
         else:
@@ -111,16 +111,16 @@ class MemoryControl(QObject):
             return
         self._window.say("Memory report saved", str(path))
         session = self._window.session
-        if report.allocator is not None and session.active and session.thread is not None:
+        if report.allocator is not None and session.active and session.training_thread is not None:
             snapshot = path.with_suffix(".pickle")
             when_done(
-                session.thread.run_between_steps(WriteSnapshot(str(snapshot))), self,
+                session.training_thread.run_between_steps(WriteSnapshot(str(snapshot))), self,
                 lambda _: self._window.say("CUDA allocator snapshot saved", str(snapshot)),
                 lambda error: self._window.refuse("The snapshot could not be saved", f"“{snapshot}”: {error}."),
             )  # fmt: skip
 
     def _empty(self) -> None:
         """Between two steps of a run, so that nothing of it is in the way."""
-        thread = self._window.session.thread
+        thread = self._window.session.training_thread
         if self._asked is None and thread is not None and self._window.session.active:
             self._ask(thread.run_between_steps(TellMemory(empty=True)))

@@ -52,12 +52,12 @@ class ProfileControl(QObject):
         session = self._window.session
         if self._asked is not None or self.dialog is None:
             return
-        if not session.active or session.thread is None:
+        if not session.active or session.training_thread is None:
             self.dialog.say(NOTHING)
             return
         if self.dialog.profile is None:
             self.dialog.say("Measuring…")
-        self._asked = session.thread.run_between_steps(ProfileStep(trace))
+        self._asked = session.training_thread.run_between_steps(ProfileStep(trace))
         when_done(self._asked, self, partial(self._show, trace), partial(self._fail, trace))
 
     def _show(self, trace: str, profile: StepProfile) -> None:

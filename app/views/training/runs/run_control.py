@@ -111,10 +111,10 @@ class RunControl(QObject):
 
     def set_rate(self, rate: float, group: str = "") -> None:
         """Let the run under way go on with another learning rate of a parameter group, "" is the main one."""
-        if self._session.thread is None or not self._session.active:
+        if self._session.training_thread is None or not self._session.active:
             self.refused.emit("No run is in progress", "The next run uses the optimizer's lr, under Training.")
             return
-        asked = self._session.thread.run_between_steps(SetRate(rate, group))
+        asked = self._session.training_thread.run_between_steps(SetRate(rate, group))
         asked.add_done_callback(self._rate_answered)
 
     def _rate_answered(self, asked: Future[float]) -> None:

@@ -124,7 +124,7 @@ class RunSession(QObject):
         return self.runs[-1].history if self.runs else None
 
     @property
-    def thread(self) -> TrainingThread | None:
+    def training_thread(self) -> TrainingThread | None:
         """The thread of the newest run; its `result` has the weights when it has ended."""
         return self._thread
 
