@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -351,7 +352,6 @@ def test_the_reader_sees_lazy_relative_and_dynamic_imports() -> None:
 
 def test_the_packages_of_pyproject_are_pinned() -> None:
     """Every package that pyproject names has one exact version in constraints.txt."""
-    import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
@@ -383,3 +383,10 @@ def test_no_folder_is_crowded() -> None:
         folder = str(file.parent.relative_to(ROOT))
         count[folder] = count.get(folder, 0) + (file.name != "__init__.py")
     assert not {folder: many for folder, many in count.items() if many > MOST}
+
+
+def test_mypy_reads_all_of_the_program() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+    assert settings["files"] == ["app"] and "exclude" not in settings
+    followed = [rule for rule in settings["overrides"] if {"follow_imports", "ignore_errors"} & rule.keys()]
+    assert not followed, f"these rules keep errors back: {followed}"
