@@ -290,7 +290,7 @@ def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(qtbo
     before = window.document.project
     dialog.import_button.click()
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
-    told = [part.text() for part in dialog.result.findChildren(QLabel)]
+    told = [part.text() for part in dialog.result_page.findChildren(QLabel)]
     assert "units.0 (Unit)" in told and any("depends on the values of the data" in text for text in told)
     assert window.document.project is before and dialog.import_button.text() == "Open"
     dialog.import_button.click()
