@@ -67,11 +67,12 @@ class Told:
         self._thread.start()
 
     def _read(self, stream: IO[bytes]) -> None:
-        for line in stream:
-            text = line.decode("utf-8", "replace")
-            self._lines.append(text)
-            if sys.stderr is not None and self._passes(text):
-                sys.stderr.write(text)
+        with contextlib.suppress(OSError, ValueError):  # it was closed while something held its other end
+            for line in stream:
+                text = line.decode("utf-8", "replace")
+                self._lines.append(text)
+                if sys.stderr is not None and self._passes(text):
+                    sys.stderr.write(text)
 
     def text(self) -> str:
         """All that is kept, once the process has ended. A grandchild that holds the stream is not waited for."""

@@ -60,6 +60,11 @@ class EngineService(Questions):
         question.add_done_callback(partial(self._done, number))
         return question
 
+    @property
+    def pid(self) -> int | None:
+        """The process that answers at the moment."""
+        return self._engine.pid
+
     def release(self, handle: Handle) -> None:
         """Let go of what a handle names."""
         self._engine.release(handle)
