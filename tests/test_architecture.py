@@ -76,8 +76,10 @@ TORCH_MODULES = """
     builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
     builder.shapes.shapes builder.shapes.size_dependence builder.shapes.try_sizes data.loaders
     data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
-    engine.tasks export preflight.random_batch telemetry training.checkpoints.checkpoint training.loop
-    training.multi_output training.registry training.script_recipes training.setup.devices training.task
+    engine.tasks export preflight.net_cost preflight.random_batch telemetry training.checkpoints.checkpoint
+    training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.measured_memory
+    training.multi_output training.registry training.script_recipes training.setup.devices
+    training.setup.prepare training.task training.trials.lr_range_test
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 

@@ -199,10 +199,12 @@ def read(options: argparse.Namespace) -> Project:
 def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Problem, ...]]:
     from app.builder.analysis import analyse
     from app.preflight import preflight
+    from app.preflight.net_cost import with_cost
     from app.project import custom_layers
     from app.project.weights import start_weights
 
-    analysis = analyse(project.graph, custom_layers.ops_of(project))
+    ops = custom_layers.ops_of(project)
+    analysis = with_cost(analyse(project.graph, ops), ops)
     if not alone:
         read_data(project)
     found = analysis.problems
@@ -216,7 +218,8 @@ def read_data(project: Project) -> None:
     """Read the user's files, so that the data can be checked against the network; errors are listed with the
     problems.
     """
-    from app.data.sources import DataError, check, look
+    from app.data.loaders import look
+    from app.data.sources import DataError, check
 
     with suppress(DataError):
         check(project.data)

@@ -24,7 +24,7 @@ from app.data.own_files import cache, dataset_class, own_dataset
 from app.data.own_files import readers as file_readers
 from app.data.own_files import survey as surveys
 from app.data.samples import TensorSamples
-from app.data.sources import SOURCES, Watch, is_present, options_of, spec_of
+from app.data.sources import SOURCES, Watch, check, default_root, is_present, options_of, spec_of
 from app.data.spec import (
     CLASSES,
     VALUES,
@@ -45,6 +45,24 @@ from app.util.rng import borrowed
 
 Pair = tuple[Any, Any]  # inputs: a tensor, or Streamed; labels: a tensor, or Targets
 Parts = tuple[Pair, Pair, Pair]
+
+
+def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
+    """As `spec_of`, but files of the person's are read for it where nobody has. Raises UnknownSource, DataError."""
+    spec = spec_of(config)
+    if spec.is_read:
+        return spec
+    read_files(config, watch)
+    return spec_of(config)
+
+
+def load(config: DataConfig, root: str | Path | None = None, watch: Watch = lambda done, total, name: None) -> Dataset:
+    """Load the data of `config` and split them.
+
+    Raises UnknownSource, NotDownloaded, or DataError for files that are damaged or a split that leaves nothing.
+    """
+    check(config)
+    return read(config, Path(root) if root else default_root(), watch)
 
 
 def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:

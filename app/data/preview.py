@@ -11,9 +11,10 @@ from torch import Tensor
 
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
+from app.data.loaders import load, look
 from app.data.readers import as_floats
 from app.data.samples import TensorSamples
-from app.data.sources import Watch, load, look
+from app.data.sources import Watch
 from app.data.spec import CLASSES, TOKENS, Preview, SourceSpec
 from app.data.targets import first
 

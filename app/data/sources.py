@@ -16,12 +16,12 @@ from app.data.transform_list import is_random, params_of, shape_after
 
 __all__ = [
     "DIGITS", "MNIST", "SOURCES", "DataError", "DataInfo", "NotDownloaded", "SourceSpec", "UnknownSource",
-    "Watch", "look", "check", "default_root", "is_present", "load", "options_of",
+    "Watch", "check", "default_root", "is_present", "options_of",
     "spec_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from app.data.dataset import Dataset
+    pass
 
 # Told of what is read: done, total, and the name of it. What it raises ends the reading.
 Watch = Callable[[int, int, str], None]
@@ -60,17 +60,6 @@ def _base_spec(config: DataConfig) -> SourceSpec:
         return found or spec
     sized = SIZED.get(spec.key)
     return sized(spec, options_of(config)) if sized is not None else spec
-
-
-def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
-    """As `spec_of`, but files of the person's are read for it where nobody has. Raises UnknownSource, DataError."""
-    spec = spec_of(config)
-    if spec.is_read:
-        return spec
-    from app.data.loaders import read_files
-
-    read_files(config, watch)
-    return spec_of(config)
 
 
 def options_of(config: DataConfig) -> dict[str, Any]:
@@ -127,14 +116,3 @@ def is_present(source: str, root: str | Path | None = None) -> bool:
         return True
     folder = Path(root or default_root())
     return all((folder / name).is_file() for name in COLLECTIONS[source].files)
-
-
-def load(config: DataConfig, root: str | Path | None = None, watch: Watch = lambda done, total, name: None) -> Dataset:
-    """Load the data of `config` and split them.
-
-    Raises UnknownSource, NotDownloaded, or DataError for files that are damaged or a split that leaves nothing.
-    """
-    from app.data.loaders import read
-
-    check(config)
-    return read(config, Path(root) if root else default_root(), watch)

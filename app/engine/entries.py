@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import sys
 import traceback
 from importlib import import_module
 from typing import NoReturn
 
 from app.engine.child_process import die_with_parent
+
+# What the fork server and who asks it say: ready, the length of a request, the process that was forked, how it ended.
+READY = b"R"
+LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<i")
 
 ENTRIES = {
     "run": "app.engine.run_main",

@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import tempfile
 import time
@@ -26,9 +25,8 @@ from typing import Any, NoReturn
 
 from app.engine import entries
 from app.engine.child_process import die_with, die_with_parent
+from app.engine.entries import LENGTH, PID, READY, STATUS
 
-READY = b"R"
-LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<i")
 # What runs, imports and snippets want; torch loads its compiler and its monitor with the first step of an optimizer.
 MODULES = """
     torch torch._dynamo torch.profiler._cupti_monitor torch.utils.data torch.fx.experimental.proxy_tensor

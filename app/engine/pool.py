@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 from app.engine import child_process
-from app.engine.entries import ENTRIES
-from app.engine.fork_server import LENGTH, PID, READY, STATUS
+from app.engine.entries import ENTRIES, LENGTH, PID, READY, STATUS
 
 T = TypeVar("T")
 

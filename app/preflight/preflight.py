@@ -31,11 +31,9 @@ from app.training.setup import weighted_losses
 from app.util.formatting import plural, shape_text
 
 UNREAD = "The data have not been read yet"
-FEW = 64  # nodes; whether a net is small is asked of no larger ones
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.builder.shapes.network_cost import NetworkCost
 
 
 def problems(
@@ -167,24 +165,14 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:
-    """Return the job of the project, with one CPU thread if unspecified and the network is small."""
-    training = project.training
-    cost = analysis.cost if analysis.cost is not None or training.threads else small_cost(
-        project.graph, _ops(project, analysis)
-    )
-    if not training.threads and cost is not None:
-        training = replace(training, threads=for_net(cost, training.batch_size))
-    return Job(analysis.source, project.data, training, data_root)
+    """Return the job of the project, with one CPU thread if unspecified and the network is small.
 
-
-def small_cost(graph: Graph, ops: Catalog) -> NetworkCost | None:
-    """What a net of few nodes costs, by which its threads are chosen; None for another.
-
-    Each call is counted once and remembered, so who starts a run does not wait where a worker has asked before.
+    Whether it is small is taken from `analysis.cost`, see `net_cost.with_cost`.
     """
-    from app.builder.shapes.cost import cost
-
-    return cost(graph, ops) if len(graph.nodes) <= FEW else None
+    training = project.training
+    if not training.threads and analysis.cost is not None:
+        training = replace(training, threads=for_net(analysis.cost, training.batch_size))
+    return Job(analysis.source, project.data, training, data_root)
 
 
 def _ops(project: Project, analysis: Analysis) -> Catalog:

@@ -149,7 +149,7 @@ def begin(out: Any, job: Job) -> None:
     """Write the pictures of the first samples, and the graph of the net. Draws from no generator of the run's."""
     import torch
 
-    from app.data.sources import load
+    from app.data.loaders import load
     from app.source.compiled import make_module
     from app.util.rng import borrowed
 

@@ -21,6 +21,7 @@ from app.training.checkpoints.writer import Saver
 from app.training.choices import CLOSURE
 from app.training.control import Control, Ending, Result
 from app.training.error_messages import NotFinite, failure
+from app.training.evaluation.metric_values import Gathered
 from app.training.evaluation.validation import Evaluated, evaluate, sample_numbers
 from app.training.events import (
     Caught,
@@ -36,7 +37,6 @@ from app.training.events import (
     StepDone,
 )
 from app.training.job import Job, check_numbers
-from app.training.metrics import Gathered
 from app.training.monitoring.live_model import Live
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher

@@ -1,20 +1,13 @@
-"""Metrics over an evaluation, computed by torchmetrics, and which of them apply to a task.
-
-torchmetrics is imported when a run or an evaluation first asks for one. The exported `train.py` makes the same metrics
-and feeds them the same tensors, so their values are equal bit for bit on the CPU.
-"""
+"""The metrics that torchmetrics computes here, and which of them apply to a task; `evaluation.metric_values` has them
+computed."""
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from app.training.task import CLASSES, TOKENS, VALUES, Task
+from app.data.spec import CLASSES, TOKENS, VALUES
 from app.util.frozen import FrozenMap
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SOFTMAX, SIGMOID, PLAIN = "softmax", "sigmoid", "plain"
 # How a loss reads the net's output as probabilities; of any other it is taken as it is.
@@ -88,12 +81,12 @@ _NUMBERS = (
     Score("r2", "R²", (VALUES,), "R2Score", "torchmetrics", share=False,
           doc="Coefficient of determination: 1 is perfect, 0 is no better than predicting the mean."),
 )  # fmt: skip
-_PERPLEXITY = Score(
+PERPLEXITY = Score(
     "perplexity", "Perplexity", (TOKENS,), "Perplexity", "torchmetrics.text", share=False,
     doc="Perplexity: exp of the mean negative log-likelihood per token.",
 )  # fmt: skip
 
-SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOTH, *_NUMBERS, _PERPLEXITY)})
+SCORES: FrozenMap[str, Score] = FrozenMap({score.name: score for score in (*_BOTH, *_NUMBERS, PERPLEXITY)})
 
 
 def label_of(name: str) -> str:
@@ -128,74 +121,3 @@ def refusal(name: str, kind: str, classes: int) -> str:
 def reading(loss: str) -> str:
     """How the loss reads an output as probabilities: "softmax", "sigmoid", or "plain" where it is compared as it is."""
     return _READ.get(loss, PLAIN)
-
-
-def probabilities(loss: str, output: Tensor) -> Tensor:
-    """Return the output (N, classes) as the loss interprets it, float32: probabilities, or raw values."""
-    output = output.float()
-    return {SOFTMAX: lambda: output.softmax(1), SIGMOID: output.sigmoid}.get(reading(loss), lambda: output)()
-
-
-class Gathered:
-    """Accumulates the chosen metrics over the batches of one evaluation. Made anew for each."""
-
-    def __init__(self, names: tuple[str, ...], task: Task) -> None:
-        self._scores = tuple(SCORES[name] for name in names)
-        self._task = task
-        self._metrics: tuple[Any, ...] = ()
-
-    def add(self, output: Tensor, labels: Tensor) -> None:
-        """Update with a batch: the network's output and the labels."""
-        if not self._scores:
-            return
-        task = self._task
-        columns = output.shape[-1 if task.kind == TOKENS else 1] if task.kind != VALUES else 0
-        if not self._metrics:
-            self._metrics = tuple(make(score, columns).to(output.device) for score in self._scores)
-        if task.kind == VALUES:
-            self._update(output.float().flatten(1), labels.float().flatten(1))
-            return
-        rows = probabilities(task.loss, output.reshape(-1, columns))
-        self._update(rows, labels.flatten(), output.float(), labels)
-
-    def add_rows(self, rows: Tensor, labels: Tensor) -> None:
-        """Update with probabilities (N, classes) and class ids (N,)."""
-        if not self._metrics:
-            self._metrics = tuple(make(score, rows.shape[1]).to(rows.device) for score in self._scores)
-        self._update(rows, labels)
-
-    def _update(self, rows: Tensor, labels: Tensor, output: Any = None, tokens: Any = None) -> None:
-        for score, metric in zip(self._scores, self._metrics, strict=True):
-            if score is _PERPLEXITY:
-                metric.update(output, tokens)
-            else:
-                metric.update(rows, labels)
-
-    def compute(self) -> tuple[tuple[str, float], ...]:
-        """The value of each metric over all that was taken in; nothing if that is nothing."""
-        from app.training.script_recipes import computed
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a class has no samples, which the support of the classes tells
-            return tuple(
-                (score.name, computed(metric)) for score, metric in zip(self._scores, self._metrics, strict=False)
-            )
-
-
-def make(score: Score, classes: int) -> Any:
-    """Create the torchmetrics metric."""
-    import importlib
-
-    _import_torchmetrics()
-    cls = getattr(importlib.import_module(score.module), score.metric)
-    return cls(*([classes] if score.by_class else []), **score.arguments, **score.quiet)
-
-
-def _import_torchmetrics() -> None:
-    """torchmetrics imports torchvision where there is one, which must be helped where its operators are missing."""
-    import contextlib
-
-    from app.util.torchvision_import import import_torchvision
-
-    with contextlib.suppress(ImportError):
-        import_torchvision()

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from app.data.config import DataConfig, Transform
-from app.data.sources import load, look
+from app.data.loaders import load, look
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 from app.util.torchvision_import import import_torchvision

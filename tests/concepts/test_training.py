@@ -184,7 +184,7 @@ def job_of(project):
 
 
 def test_row_12_the_loop_is_the_one_of_the_note_and_its_losses_are_the_same_bit_for_bit():
-    from app.data.sources import load
+    from app.data.loaders import load
     from app.source.compiled import make_module
 
     a_job = job(SMALL_NET, epochs=1, optimizer=Choice("SGD"))
@@ -362,7 +362,7 @@ def kept_by(init: str, forward: str) -> list[str]:
 
 
 def test_row_19_gradients_are_looked_at_by_layer_and_retained_ones_too():
-    from app.data.sources import load
+    from app.data.loaders import load
     from app.source.compiled import make_module
 
     a_job = job(SMALL_NET, max_steps=1)

@@ -10,8 +10,9 @@ import pytest
 
 from app import cli
 from app.data.config import DataConfig
+from app.data.loaders import load, look
 from app.data.own_files import cache
-from app.data.sources import DataError, load, look, spec_of
+from app.data.sources import DataError, spec_of
 from app.data.spec import ReadingStopped
 from app.project.file import read, write
 from app.project.project import Project

@@ -14,7 +14,8 @@ from app.data.config import DataConfig
 from app.data.downloads import download as downloads
 from app.data.downloads.archives import COLLECTIONS, Archive
 from app.data.downloads.download import DownloadCancelled, DownloadError, download, fetch
-from app.data.sources import MNIST, DataError, NotDownloaded, is_present, load
+from app.data.loaders import load
+from app.data.sources import MNIST, DataError, NotDownloaded, is_present
 
 CONFIG = DataConfig(source=MNIST)
 MNIST_FILES = tuple(name.rpartition("/")[2] for name in COLLECTIONS[MNIST].files)

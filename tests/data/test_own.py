@@ -12,9 +12,10 @@ import torch
 from torch.utils.data import IterableDataset
 
 from app.data.config import DataConfig
+from app.data.loaders import look
 from app.data.own_files import dataset_class
 from app.data.own_files.survey import survey_dataset
-from app.data.sources import DataError, look, options_of
+from app.data.sources import DataError, options_of
 from app.export.script.script import write_start
 from app.project import custom_layers
 from app.project.project import Project
@@ -151,7 +152,7 @@ def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file
 
 
 def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_path):  # noqa: F811
-    from app.data.sources import load
+    from app.data.loaders import load
     from app.data.streams import InOrder
     from app.training.checkpoints import checkpoint
     from app.training.config import Choice

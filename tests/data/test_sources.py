@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.data.config import DataConfig
+from app.data.loaders import load
 from app.data.sample_counts import training_count
-from app.data.sources import SOURCES, DataError, load, spec_of
+from app.data.sources import SOURCES, DataError, spec_of
 from app.training.choices import LOSSES
 from app.training.config import Choice
 from app.training.job import JobError, check_numbers

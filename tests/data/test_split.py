@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.data.config import DataConfig
+from app.data.loaders import load
 from app.data.sample_counts import held_out
-from app.data.sources import DIGITS, SOURCES, DataError, UnknownSource, load
+from app.data.sources import DIGITS, SOURCES, DataError, UnknownSource
 
 labels_lists = st.lists(st.integers(0, 4), min_size=1, max_size=120)
 fractions = st.floats(0, 0.99)

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from app.data.config import DataConfig, Transform
+from app.data.loaders import load, look
 from app.data.own_files import survey
-from app.data.sources import load, look
 from app.data.streams import SampleLost, Streamed
 from app.training.checkpoints import checkpoint
 from app.training.events import Failed, StepDone

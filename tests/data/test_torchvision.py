@@ -13,7 +13,8 @@ import pytest
 from app.data.config import DataConfig
 from app.data.downloads.archives import COLLECTIONS, TAR, Archive
 from app.data.downloads.download import DownloadError, download, fetch
-from app.data.sources import SOURCES, DataError, NotDownloaded, is_present, load
+from app.data.loaders import load
+from app.data.sources import SOURCES, DataError, NotDownloaded, is_present
 from app.training.job import Job
 from tests.data.test_mnist import files, never, server  # noqa: F401
 from tests.data.test_sources import linear

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from app.data.config import DataConfig, Transform
-from app.data.sources import DataError, load, look
+from app.data.loaders import load, look
+from app.data.sources import DataError
 from app.data.transform_list import KINDS, calls, shape_after
 from app.training.config import Choice
 from app.training.control import Control

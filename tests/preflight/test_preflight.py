@@ -13,9 +13,10 @@ from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Problem, apply_cure
 from app.builder.literals import DType
 from app.data.config import DataConfig
+from app.data.loaders import load, look
 from app.data.sample_counts import training_count
-from app.data.sources import load, look
 from app.preflight import preflight, synthetic_data
+from app.preflight.net_cost import with_cost
 from app.project.project import Project
 from app.training.config import Choice, TrainingConfig
 from app.util.frozen import FrozenMap
@@ -239,7 +240,7 @@ def test_a_run_of_a_small_net_takes_one_thread_unless_it_is_told_how_many(layers
     from app.export.script.script import training_script
 
     found = project(*layers, **training)
-    job = preflight.job(found, analyse(found.graph))
+    job = preflight.job(found, with_cost(analyse(found.graph), catalog()))
     assert job.training.threads == threads
     assert ("torch.set_num_threads(" in training_script(job)) == bool(threads), "the script takes as many"
 
@@ -248,4 +249,4 @@ def test_of_a_net_that_is_large_or_not_known_the_threads_are_torchs() -> None:
     many = project(*(("nn.ReLU", f"relu{turn}", {}) for turn in range(80)), *MLP)
     unknown = project(("nn.Linear", "fc", {"in_features": 3, "out_features": 10}))
     for found in (many, unknown):
-        assert preflight.job(found, analyse(found.graph)).training.threads == 0
+        assert preflight.job(found, with_cost(analyse(found.graph), catalog())).training.threads == 0

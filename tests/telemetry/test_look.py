@@ -43,7 +43,7 @@ def test_weight_norms_and_update_ratios_are_those_of_plain_torch(every_step):
     import torch
 
     from app.data.config import DataConfig
-    from app.data.sources import load
+    from app.data.loaders import load
     from app.source.compiled import make_module
 
     data = load(DataConfig())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.data.config import DataConfig
-from app.data.sources import load
+from app.data.loaders import load
 from app.training.config import Choice
 from app.training.control import Control
 from app.training.evaluation.evaluator import Cancelled, EvaluationError, Evaluator, checkpoint_weights, views

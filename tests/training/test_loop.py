@@ -5,7 +5,7 @@ import math
 import pytest
 
 from app.data.config import DataConfig
-from app.data.sources import load
+from app.data.loaders import load
 from app.training.config import Choice
 from app.training.control import Control
 from app.training.events import EpochDone, Failed, Finished, GradientNorms, MemorySample, Paused, Started, StepDone

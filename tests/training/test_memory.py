@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.data.sources import load
+from app.data.loaders import load
 from app.telemetry import gpu
 from app.telemetry.gpu import Allocator, GpuReading
 from app.telemetry.layer_bytes import LayerBytes, StepBytes

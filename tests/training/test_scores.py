@@ -7,10 +7,11 @@ import pytest
 
 from app.data.config import DataConfig
 from app.training.config import Choice
+from app.training.evaluation.metric_values import Gathered, probabilities
 from app.training.events import EpochDone, to_json
 from app.training.history import History
 from app.training.job import JobError, check_numbers
-from app.training.metrics import SCORES, Gathered, fitting, probabilities, refusal
+from app.training.metrics import SCORES, fitting, refusal
 from app.training.task import Task
 from tests.data.test_files import csv, text, values
 from tests.data.test_files import fitting as net_for
@@ -140,7 +141,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name, tmp_path, run_script):  # noqa: F811
-    from app.data.sources import look
+    from app.data.loaders import look
     from app.training.control import Control
     from app.training.evaluation.evaluator import Evaluator
     from app.training.loop import train
@@ -162,7 +163,7 @@ def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name
 
 
 def test_a_metric_of_another_task_is_refused_once_a_file_was_read(tmp_path):
-    from app.data.sources import look
+    from app.data.loaders import look
 
     data = csv(tmp_path)
     a_job = job(net_for(look(data)), data=data, metrics=("mae",))

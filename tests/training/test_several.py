@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from app.data.config import DataConfig, Transform
-from app.data.sources import load
+from app.data.loaders import load
 from app.source.compiled import make_module
 from app.source.generated import OutputSpec
 from app.training.checkpoints import checkpoint

@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 from app.data.config import DataConfig
+from app.data.loaders import look
 from app.data.own_files.survey import SURVEYS
-from app.data.sources import DataError, look
+from app.data.sources import DataError
 from app.engine.requests.import_model import ImportFailed
 from app.engine.run_process import loaded
 from app.engine.tasks import import_model

@@ -10,7 +10,7 @@ import pytest
 
 from app.builder.analysis import analyse
 from app.data.config import DataConfig
-from app.data.sources import load, look
+from app.data.loaders import load, look
 from app.preflight import preflight
 from app.preflight.preflight import job
 from app.project.document import Document

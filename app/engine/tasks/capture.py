@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
-    from app.data.sources import load
+    from app.data.loaders import load
 
     return load(config, root)
 

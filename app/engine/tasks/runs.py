@@ -21,6 +21,7 @@ from app.engine.requests.runs import (
 )
 from app.engine.server import Context, handles
 from app.preflight import preflight
+from app.preflight.net_cost import with_cost
 from app.project import custom_layers
 from app.project.file import ProjectFileError
 from app.project.project import Project
@@ -47,7 +48,8 @@ def _kept(folder: Path) -> Kept:
 
 
 def _job(project: Project, data_root: str) -> Job:
-    return preflight.job(project, analyse(project.graph, custom_layers.ops_of(project)), data_root)
+    ops = custom_layers.ops_of(project)
+    return preflight.job(project, with_cost(analyse(project.graph, ops), ops), data_root)
 
 
 @handles(FindResumable)

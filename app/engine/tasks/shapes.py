@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
 from app.builder.analysis import analyse, shapes_first
@@ -13,7 +11,7 @@ from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
 from app.engine.requests.shapes import Analyse, Cost, LoadTorch, Shapes, StartProblems, Torch
 from app.engine.server import Context, handles
-from app.preflight import preflight
+from app.preflight.net_cost import with_cost
 from app.project.weights import start_weights
 from app.training.setup.devices import devices
 
@@ -34,7 +32,7 @@ def shapes(request: Shapes, _context: Context) -> Analysis:
 @handles(Analyse)
 def analysis(request: Analyse, _context: Context) -> Analysis:
     answer = analyse(request.graph, request.catalog, request.path, request.shapes)
-    return replace(answer, cost=preflight.small_cost(request.graph, request.catalog)) if answer.runnable else answer
+    return with_cost(answer, request.catalog)
 
 
 @handles(StartProblems)

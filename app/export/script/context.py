@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.data import readers, splits, targets, transforms
-from app.data.sources import look, options_of
+from app.data.loaders import look
+from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import alone, calls, is_random
 from app.export.script import launch

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.data.dataset import Dataset
+from app.data.loaders import load
 from app.data.sources import Watch as Reading
-from app.data.sources import load
 from app.source.compiled import make_module
+from app.training.evaluation.metric_values import Gathered, probabilities
 from app.training.evaluation.result import AUGMENTATIONS, FLIP, SHIFT, Evaluation
 from app.training.job import Job, JobError, check_input, check_numbers
-from app.training.metrics import Gathered, fitting, probabilities
+from app.training.metrics import fitting
 from app.training.objectives import prepared, task_of
 from app.training.setup.class_weights import weigh_classes
 from app.training.setup.initial_weights import initial_weights

@@ -10,9 +10,10 @@ import numpy as np
 from app.data.sources import spec_of
 from app.data.spec import CLASSES, TOKENS
 from app.training.evaluation.evaluator import Evaluator
+from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Answer, Image, Picture, Shown, Survey, is_picture
-from app.training.metrics import PLAIN, probabilities, reading
+from app.training.metrics import PLAIN, reading
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:

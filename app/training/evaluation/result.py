@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.training.task import CLASSES
+from app.data.spec import CLASSES
 
 Numbers = NDArray[np.int64]
 PARTS = ("validation", "test", "training")

@@ -10,7 +10,7 @@ from app.util.rng import GENERATOR
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.training.metrics import Gathered
+    from app.training.evaluation.metric_values import Gathered
     from app.training.stepper import Stepper
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from app.data.dataset import Dataset
-from app.data.sources import load
 from app.training.job import Job, check_input
 from app.training.monitoring.live_model import Live
 from app.training.monitoring.looks import LayerInside
@@ -31,6 +30,8 @@ def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample:
 
     Runs on the CPU. Raises JobError or DataError where net and data do not go together, and what the net raises.
     """
+    from app.data.loaders import load
+
     data = prepared(job, load(job.data, job.data_root))
     check_input(job, data.info)
     with borrowed(job.training.seed):

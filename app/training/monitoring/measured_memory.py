@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.data.sources import load
+from app.data.loaders import load
 from app.telemetry import gpu, memory
 from app.training.job import Job
 from app.training.monitoring import memory_by_layer

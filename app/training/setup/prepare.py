@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from app.data.dataset import Dataset
-from app.data.sources import Watch, load
+from app.data.loaders import load
+from app.data.sources import Watch
 from app.training.job import Job, check_input
 from app.training.objectives import prepared, task_of
 from app.training.setup.class_weights import weigh_classes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.data.sources import load
+from app.data.loaders import load
 from app.training.job import Job, JobError, check_input, check_numbers
 from app.training.objectives import prepared
 from app.training.setup.devices import resolve
