@@ -1,1 +1,1 @@
-"""The autograd graph of one batch: captured, folded, drawn. Knows no Qt and keeps no tensor."""
+"""Capture the autograd graph of one batch, diagnose it, play its backward pass and draw it. Imports no Qt."""

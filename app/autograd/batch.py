@@ -59,7 +59,7 @@ class TrainingBatch:
     def hold(
         self, around: AbstractContextManager[object] | None = None, special: Special | None = None
     ) -> LiveGraph:
-        """As `capture`, but the graph is kept: `release()` it, or use it in a `with`.
+        """Like `capture`, but keep the graph: `release()` it, or use it in a `with`.
 
         `around` is entered around the forward pass and the loss, `special` is taken in place of this one's. Raises
         CaptureError too where the outputs have no such vector as backward is to start with.

@@ -1,4 +1,4 @@
-"""The tape folded by block: groups within groups, as the net's modules lie within one another.
+"""Group the tape by block: nested groups that mirror the nesting of the modules.
 
 A net that was drawn has the drawing's nodes at the top, and the modules of a block below its node; any other net has
 its modules' paths (`layer1`, `layer1.0`, `layer1.0.conv1`). What a container computes itself stands in it beside its

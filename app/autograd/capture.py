@@ -110,7 +110,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
     second = SecondOrder(ends, model.parameters(), walk(ends)[0]) if special.second_order else None
     if second is not None:
         if second.value is None:
-            raise NoGraph("The gradient of this net is the same for all weights, so it has no graph of its own.")
+            raise NoGraph("The gradient of this net does not depend on the weights, so it has no graph of its own.")
         ends = [second.value]
     with gc_pause.put_off():
         nodes, edges, roots = walk(ends)
@@ -229,7 +229,7 @@ def first_tensor(output: Any) -> Tensor:
     """The first of them. Raises CaptureError if there is none."""
     tensors = tensors_of(output)
     if not tensors:
-        raise CaptureError("The net answers with no tensor, so there is nothing to compute a loss from.")
+        raise CaptureError("The model returns no tensor, so there is no loss to compute.")
     return tensors[0]
 
 

@@ -1,4 +1,4 @@
-"""How one batch is captured: what goes in, where backward starts, and what differs from a plain forward pass."""
+"""Options of a capture: its data, where backward starts, and what differs from a plain forward pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ VECTORS = ("ones", "random", "one-hot")
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """What a person chose. The mode of the net is not among them: it is asked for with each capture.
+    """Options of a capture, without train or eval mode, which is chosen with each capture.
 
     `data` is "batch" or "random": inputs of the net's own shapes and dtypes, with random targets for the loss. `batch`
     is how many samples, 0 for as many as a step of the training has. Without `loss` backward starts at the net's
@@ -30,23 +30,23 @@ class CaptureOptions:
     compile: bool = False
 
     @property
-    def looked_into(self) -> CaptureOptions:
-        """The same for detectives: a graph whose every node has its layer and its line."""
+    def diagnosed(self) -> CaptureOptions:
+        """Return the options that diagnostics run with, so that every node has its layer and its line."""
         return replace(self, checkpoint=(), second_order=False, compile=False)
 
     @property
     def left_out(self) -> str:
-        """What of this the detectives leave out, and why, as a sentence; "" where they leave out nothing."""
-        plain = self.looked_into.words
+        """Say as a sentence which options the diagnostics ignore and why; "" if none."""
+        plain = self.diagnosed.words
         gone = [words for words in self.words if words not in plain]
         if not gone:
             return ""
         which = gone[0] if len(gone) == 1 else f"{', '.join(gone[:-1])} and {gone[-1]}"
-        return f"Looked into without {which}: the batch is run plainly, so that every node has its layer and its line."
+        return f"Diagnosed without {which}: the batch runs plainly, so that every node has its layer and line."
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What differs from a plain capture, each in PyTorch's words."""
+        """Name what differs from a plain capture, each in PyTorch's words."""
         found = []
         if self.data == "random":
             found.append("random inputs")

@@ -1,4 +1,4 @@
-"""Frozen values of this room as bytes for a pipe, and back. Only the classes that are asked for are made."""
+"""Serialize frozen values as msgpack and decode them to a given class; no other class is ever constructed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def packed(value: Any) -> bytes:
-    """A frozen dataclass as msgpack; floats keep every bit, inf and nan included."""
+    """Encode a frozen dataclass as msgpack; floats keep every bit, inf and nan included."""
     return msgspec.msgpack.encode(value, enc_hook=_plain)
 
 
 def unpacked(data: bytes, kind: type[T]) -> T:
-    """What was packed, with tuples where lists came. Raises ValueError for anything else."""
+    """Decode what `packed` gave, with tuples for lists. Raises ValueError for anything else."""
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_made)
 
 

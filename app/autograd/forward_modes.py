@@ -27,7 +27,7 @@ BACKEND = "aot_eager"
 
 @dataclass(frozen=True)
 class Special:
-    """What differs from a plain forward pass.
+    """Modes of a forward pass: autocast, checkpointing, compile, second order.
 
     `amp` is "", "bfloat16" or "float16": net and loss run under `torch.autocast`. The modules in `checkpoint` are run
     under `torch.utils.checkpoint`, with `use_reentrant=reentrant`. `compile` runs the net through `torch.compile`,
@@ -58,7 +58,7 @@ class Special:
         return torch.autocast(device, getattr(torch, self.amp)) if self.amp else nullcontext()
 
     def chosen(self, ends: list[Tensor]) -> list[Tensor]:
-        """Those of the net's outputs that are to be looked at. Raises IndexError for one that it does not have."""
+        """Return the chosen outputs of the net. Raises IndexError for one that it does not have."""
         return [ends[place] for place in self.outputs] if self.outputs else ends
 
     @contextmanager

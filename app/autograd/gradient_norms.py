@@ -1,4 +1,4 @@
-"""Gradients in numbers: everything about several tensors with one wait for the device."""
+"""Measure several gradients with a single device synchronization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tape folded by layer: which nodes belong together, and what is left to draw when some groups are closed."""
+"""Group the tape by layer, and compute what is left to draw when some groups are collapsed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FoldedEdge(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Folded:
-    """What is drawn: `place[i]` is the id of the thing that stands for node `i` (`fold:<key>`, or its own number)."""
+    """A folded tape: `place[i]` is the id of the thing that stands for node `i` (`fold:<key>`, or its own number)."""
 
     groups: tuple[LayerGroup, ...]
     unfolded: frozenset[str]

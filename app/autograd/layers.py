@@ -1,4 +1,4 @@
-"""Which layer, which call of it and which line of the text made a backward node.
+"""Map each backward node to the layer, the call of it and the source line that created it.
 
 Every autograd node carries the value that a per-thread counter had when the node was made. Hooks on the modules and a
 function mode on torch's operations note the counter before and after each call, so the innermost interval that holds
@@ -98,7 +98,7 @@ class OriginRecorder:
 
     @property
     def running(self) -> bool:
-        """Whether a module of the net is at work."""
+        """True while a module of the net runs."""
         return bool(self._open)
 
     def _before(self, module: nn.Module, _args: Any) -> None:
@@ -141,7 +141,7 @@ class OriginRecorder:
         return tuple(found)
 
     def origin(self, number: int) -> Origin:
-        """Where the node with this sequence number comes from."""
+        """Return the layer, call and line that created the node with this sequence number."""
         layer, call = "", 0
         for spans in reversed(self._by_depth):
             if at := spans.at(number):
@@ -150,7 +150,7 @@ class OriginRecorder:
         return self._origin(layer, call, self._lines_at(number))
 
     def here(self, frame: FrameType | None) -> Origin:
-        """Where the forward pass is now: the innermost module that runs, and the line that `frame` was called from."""
+        """Return the current place in the forward pass: the innermost module, and the line that called `frame`."""
         _, layer, call = self._open[-1] if self._open else (0, "", 0)
         return self._origin(layer, call, self._lines_of(frame) if self._source is not None else ())
 

@@ -1,4 +1,4 @@
-"""What a backward node keeps alive, read without touching it.
+"""Read the tensors that a backward node saved, without unpacking them.
 
 Only the packed form (`_raw_saved_*`) is read for tensors: asking for `_saved_*` would run unpack hooks, which under
 `checkpoint` compute the forward pass again. No object found here outlives the call.
@@ -161,7 +161,7 @@ def raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
 
 
 def is_freed(node: Any) -> bool:
-    """Whether a backward pass has let go of what the node saved; a node that saved nothing never is."""
+    """Return True if a backward pass freed what the node saved; a node that saved nothing never is."""
     try:
         for _ in raw_saved(node):
             continue

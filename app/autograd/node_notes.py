@@ -1,4 +1,4 @@
-"""What there is to say of nodes that are more, or less, than an operation of the net."""
+"""Explain backward nodes that are no plain operation: checkpoints, casts, compiled pieces, custom Functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECOND_ORDER = (
 
 
 def notes_of(tape: Tape, node: TapeNode) -> tuple[str, ...]:
-    """What to tell a person about a node of the tape besides its name; empty for an ordinary one."""
+    """Explain a node of the tape; empty for an ordinary operation."""
     return tuple(_notes(tape, node))
 
 
@@ -57,7 +57,7 @@ def _notes(tape: Tape, node: TapeNode) -> list[str]:
 
 
 def notes_of_tape(tape: Tape) -> tuple[str, ...]:
-    """What to tell of the graph as a whole."""
+    """Explain what is special about the graph as a whole."""
     found = []
     compiled = sum(node.name == "CompiledFunctionBackward" for node in tape.nodes)
     if compiled:

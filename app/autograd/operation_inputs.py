@@ -1,4 +1,4 @@
-"""What an operation was given in a forward pass, so that it can be run again by itself."""
+"""Record the inputs of one operation or layer in a forward pass, so that it can be run again by itself."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Call:
     state: torch.Tensor | None = None
 
 
-def call_of_layer(subject: TrainingBatch, path: str, number: int = 1) -> Call:
-    """What the module at `path` was given when it was called for the `number`-th time.
+def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> Call:
+    """Return the arguments of the `number`-th call of the module at `path`.
 
     Raises CaptureError if the net has no such module or did not call it as often.
     """
     try:
-        module = subject.model.get_submodule(path)
+        module = batch.model.get_submodule(path)
     except AttributeError:
         raise CaptureError(f"The net has no layer {path}.") from None
     found: list[Call] = []
@@ -53,12 +53,12 @@ def call_of_layer(subject: TrainingBatch, path: str, number: int = 1) -> Call:
         nonlocal calls
         calls += 1
         if calls == number:
-            call = _copied(subject, module, args, kwargs, path)
+            call = _copied(batch, module, args, kwargs, path)
             found.append(replace(call, names=("",) * len(call.names)))
 
     hook = module.register_forward_pre_hook(note, with_kwargs=True)
     try:
-        subject.hold().release()
+        batch.hold().release()
     finally:
         hook.remove()
     if not found:
@@ -67,25 +67,25 @@ def call_of_layer(subject: TrainingBatch, path: str, number: int = 1) -> Call:
     return found[0]
 
 
-def call_of_node(subject: TrainingBatch, node: TapeNode) -> Call | None:
-    """The call of torch's function, or of a custom Function, that made a node of the subject's tape.
+def call_of_node(batch: TrainingBatch, node: TapeNode) -> Call | None:
+    """The call of torch's function, or of a custom Function, that made a node of the batch's tape.
 
     None where the node was made inside torch's own code, out of sight. The forward pass is run once more: with the same
     seed it makes the same nodes in the same order.
     """
     assert node.sequence is not None
-    seeker = _Seeker(subject, node.sequence)
+    seeker = _Seeker(batch, node.sequence)
     with _forwards_watched(seeker):
-        subject.hold(around=seeker).release()
+        batch.hold(around=seeker).release()
     return seeker.custom or seeker.found
 
 
 class _Seeker(TorchFunctionMode):
     """Keeps the call during which the node of a sequence number was made; a custom Function before what it called."""
 
-    def __init__(self, subject: TrainingBatch, wanted: int) -> None:
+    def __init__(self, batch: TrainingBatch, wanted: int) -> None:
         super().__init__()
-        self._subject, self._wanted = subject, wanted
+        self._batch, self._wanted = batch, wanted
         self._began = 0
         self.found: Call | None = None
         self.custom: Call | None = None
@@ -103,7 +103,7 @@ class _Seeker(TorchFunctionMode):
         # An operation in place changes what it is given, so the copy comes first; most calls are too early to matter.
         near = self._wanted - started < 64
         with torch._C.DisableTorchFunction():
-            call = _copied(self._subject, func, args, kwargs, getattr(func, "__name__", "")) if near else None
+            call = _copied(self._batch, func, args, kwargs, getattr(func, "__name__", "")) if near else None
         result = func(*args, **kwargs)
         self._note(started, _sequence() - self._began, call)
         return result
@@ -118,7 +118,7 @@ class _Seeker(TorchFunctionMode):
         needed = any(leaf.requires_grad for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
         if self.custom is None and needed and _sequence() - self._began == self._wanted + 1:
             with torch._C.DisableTorchFunction():
-                self.custom = replace(_copied(self._subject, kind.apply, args, {}, kind.__name__), custom=True)
+                self.custom = replace(_copied(self._batch, kind.apply, args, {}, kind.__name__), custom=True)
 
 
 @contextmanager
@@ -153,8 +153,8 @@ def _subclasses(kind: Any) -> Iterator[Any]:
         yield from _subclasses(child)
 
 
-def _copied(subject: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str) -> Call:
-    names = {id(parameter): path for path, parameter in subject.model.named_parameters()}
+def _copied(batch: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str) -> Call:
+    names = {id(parameter): path for path, parameter in batch.model.named_parameters()}
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))
     known = tuple(names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves)

@@ -1,4 +1,4 @@
-"""Where an operation is asked for: the layer that runs, the drawing's node, the line of the text or of a file."""
+"""Source location of an operation: its layer, the drawing's node, the line of the generated text or of a file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Places:
             self._spans.append((started, ended, place))
 
     def of(self, node: Any) -> Place:
-        """Where the operation of a backward node was asked for; an empty place for a leaf."""
+        """Return where the operation of a backward node was called; an empty place for a leaf."""
         number = node._sequence_nr()
         if number == LEAF_SEQUENCE:
             return Place()

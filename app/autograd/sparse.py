@@ -1,4 +1,4 @@
-"""The dense tensors that a sparse one of any layout is made of."""
+"""Return the dense tensors that make up a sparse tensor of any layout."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LOSS = "loss"
 
 @dataclass(frozen=True)
 class Label:
-    """How a node of the drawing is called and coloured.
+    """Title and category of a node of the drawing.
 
     `category` is a key such as "conv", `kind` the operation's name such as "Conv2d"; both are "" if unknown.
     """
@@ -190,7 +190,7 @@ class Tape:
 
 
 def same_graph(tape: Tape, other: Tape | None) -> bool:
-    """Whether two tapes have the same nodes, edges and order, so that numbers of the one belong to the other."""
+    """Return True if two tapes have the same nodes, edges and order, so that node ids agree."""
     return other is not None and (tape.nodes, tape.edges, tape.order) == (other.nodes, other.edges, other.order)
 
 

@@ -1,4 +1,4 @@
-"""The autograd graph below some tensors, walked without recursion. torch is imported by the caller's tensors alone."""
+"""Walk the autograd graph below some tensors without recursion. torch is imported by the caller's tensors alone."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_an_index_that_is_not_there_is_refused() -> None:
 
 def test_detectives_look_at_what_was_chosen_without_what_hides_lines() -> None:
     options = CaptureOptions(amp="bfloat16", checkpoint=("fc",), compile=True, second_order=True, data="random")
-    assert options.looked_into == CaptureOptions(amp="bfloat16", data="random")
+    assert options.diagnosed == CaptureOptions(amp="bfloat16", data="random")
     assert len(options.words) == 5 and PLAIN_OPTIONS.words == () and chosen_vectors(PLAIN_OPTIONS) is None
-    assert options.left_out.startswith("Looked into without checkpoint fc, create_graph=True and torch.compile: ")
-    assert options.looked_into.left_out == PLAIN_OPTIONS.left_out == ""
+    assert options.left_out.startswith("Diagnosed without checkpoint fc, create_graph=True and torch.compile: ")
+    assert options.diagnosed.left_out == PLAIN_OPTIONS.left_out == ""

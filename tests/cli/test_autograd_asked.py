@@ -130,7 +130,7 @@ def test_the_graph_of_a_gradient_is_played_and_said_to_be_that_of_the_square(tmp
 def test_options_that_findings_leave_out_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     asked(DIGITS, "--batch", "2", "--checkpoint", "fc1", "--amp", "bfloat16", "--findings")
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("Looked into without checkpoint fc1: the batch is run plainly")
+    assert first.startswith("Diagnosed without checkpoint fc1: the batch runs plainly")
 
 
 def test_findings_and_gradcheck_print_and_exit_by_what_they_find(nets: str, here, capsys) -> None:

@@ -1,4 +1,4 @@
-"""What if a block were checkpointed: bytes that are freed against time to compute it again, both measured."""
+"""Measure activation checkpointing of a block: bytes freed at the peak against the time to recompute it."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ REPEATS = 5
 _NOT_CALLED = (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule)
 
 
-def what_if(subject: TrainingBatch, path: str, *, repeats: int = REPEATS) -> WhatIf:
+def what_if(batch: TrainingBatch, path: str, *, repeats: int = REPEATS) -> WhatIf:
     """Checkpoint the module at `path` and compare. Raises what the net raises, AttributeError for an unknown path."""
-    return table(subject, (path,), repeats=repeats)[0]
+    return table(batch, (path,), repeats=repeats)[0]
 
 
 def table(
-    subject: TrainingBatch, paths: Iterable[str] | None = None, *, repeats: int = REPEATS,
+    batch: TrainingBatch, paths: Iterable[str] | None = None, *, repeats: int = REPEATS,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[WhatIf, ...]:  # fmt: skip
-    """The same for each of `paths`, None for every block of the net; the one that frees most comes first.
+    """Compare for each of `paths`, None for every block of the net; the one that frees most comes first.
 
     A table that is cancelled has the rows that were ready.
     """
-    wanted = tuple(blocks(subject.model) if paths is None else paths)
-    kinds = {path: type(subject.model.get_submodule(path)).__name__ for path in wanted}
-    with gradients_kept(subject.model), as_it_was(subject.model, subject.train):
-        grads, peak = _measured(subject, PLAIN)
-        plain_held = _held(subject, PLAIN)
+    wanted = tuple(blocks(batch.model) if paths is None else paths)
+    kinds = {path: type(batch.model.get_submodule(path)).__name__ for path in wanted}
+    with gradients_kept(batch.model), as_it_was(batch.model, batch.train):
+        grads, peak = _measured(batch, PLAIN)
+        plain_held = _held(batch, PLAIN)
         rows = []
         for path in wanted:
             if cancelled():
                 break
             special = Special(checkpoint=(path,))
-            others, again_peak = _measured(subject, special)
-            plain_seconds, again_seconds = _timed(subject, special, repeats)
+            others, again_peak = _measured(batch, special)
+            plain_seconds, again_seconds = _timed(batch, special, repeats)
             rows.append(
                 WhatIf(
                     path, kinds[path], StepCost(plain_held, peak, plain_seconds),
-                    StepCost(_held(subject, special), again_peak, again_seconds), _difference(grads, others),
-                    _remark(subject.model.get_submodule(path), subject.train),
+                    StepCost(_held(batch, special), again_peak, again_seconds), _difference(grads, others),
+                    _remark(batch.model.get_submodule(path), batch.train),
                 )
             )  # fmt: skip
     return tuple(sorted(rows, key=lambda row: -row.freed))
 
 
 def blocks(model: nn.Module) -> tuple[str, ...]:
-    """What is worth a checkpoint: modules that are made of modules and that their owner calls, outermost first.
+    """Return the paths worth a checkpoint: modules with submodules that their parent calls, outermost first.
 
     A `ModuleList` is not called itself, so its members are looked at; TorchScript keeps its forward to itself.
     """
@@ -67,26 +67,26 @@ def blocks(model: nn.Module) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _measured(subject: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:
+def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:
     """Gradients of one step and the most bytes alive in it."""
-    model = subject.model
-    before = [*model.parameters(), *model.buffers(), *(t for t in subject.inputs)]
-    if isinstance(subject.loss, nn.Module):
-        before += [*subject.loss.parameters(), *subject.loss.buffers()]
+    model = batch.model
+    before = [*model.parameters(), *model.buffers(), *(t for t in batch.inputs)]
+    if isinstance(batch.loss, nn.Module):
+        before += [*batch.loss.parameters(), *batch.loss.buffers()]
     peak = Peak(before)
     with peak, torch.autograd.set_multithreading_enabled(False):  # operations of other threads would not be seen
-        _step(subject, special)
+        _step(batch, special)
     grads = [parameter.grad for parameter in model.parameters()]
     _clear(model)
     return grads, peak.bytes
 
 
-def _held(subject: TrainingBatch, special: Special) -> int:
-    with subject.hold(special=special) as graph:
+def _held(batch: TrainingBatch, special: Special) -> int:
+    with batch.hold(special=special) as graph:
         return graph.tape.held
 
 
-def _timed(subject: TrainingBatch, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _timed(batch: TrainingBatch, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds of a step without and with, of each round; the two take turns, and turns at being first, so that a busy
     machine slows both."""
     found: tuple[list[float], list[float]] = ([], [])
@@ -94,21 +94,21 @@ def _timed(subject: TrainingBatch, special: Special, repeats: int) -> tuple[tupl
         pair = list(zip((PLAIN, special), found, strict=True))
         for kind, seconds in pair[::-1] if number % 2 else pair:
             began = time.perf_counter()
-            _step(subject, kind)
-            _finish(subject)
+            _step(batch, kind)
+            _finish(batch)
             if number:  # the first warms up
                 seconds.append(time.perf_counter() - began)
-            _clear(subject.model)
+            _clear(batch.model)
     return tuple(found[0]), tuple(found[1])
 
 
-def _step(subject: TrainingBatch, special: Special) -> None:
-    with special.applied(subject.model), rng.borrowed(subject.seed), torch.enable_grad():
-        backward_of(subject.forward())
+def _step(batch: TrainingBatch, special: Special) -> None:
+    with special.applied(batch.model), rng.borrowed(batch.seed), torch.enable_grad():
+        backward_of(batch.forward())
 
 
-def _finish(subject: TrainingBatch) -> None:
-    if device_of(subject.inputs) == "cuda":
+def _finish(batch: TrainingBatch) -> None:
+    if device_of(batch.inputs) == "cuda":
         torch.cuda.synchronize()
 
 

@@ -1,4 +1,4 @@
-"""Where to put `.clone()`, so that what a node keeps stays as it was: a line of code before and after."""
+"""Suggest where to put `.clone()` to keep a saved tensor unmodified: a line of code before and after."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Write(Protocol):
 
 
 def cure_of(write: _Write, saving: Place, saved: str) -> Cure | None:
-    """What to do about a write into `saved`, which the operation at `saving` keeps; None where no line is known.
+    """Suggest a fix for a write into `saved`, which the operation at `saving` keeps; None if no line is known.
 
     A write through a view is to reach the tensor behind it, so there it is what is kept that gets a copy of its own.
     """
@@ -47,7 +47,7 @@ def cure_of(write: _Write, saving: Place, saved: str) -> Cure | None:
     if saved in ("result", "output") and saving.line is not None and (write.view or not place.code):
         after = cloned_result(saving.code)
         if after:
-            text = f"Go on with a copy of what {saving.op} keeps: write `{after}`."
+            text = f"Continue with a copy of what {saving.op} keeps: write `{after}`."
             return Cure(saving.line, saving.code, after, text, saving.file)
     after = cloned_target(place.code, place.op, place.layer)
     if after:

@@ -1,4 +1,4 @@
-"""Units that took no part in a batch: always 0 going forward, or without any gradient going back."""
+"""Find dead units: always 0 in the forward pass, or without any gradient in backward."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DeadUnits:
 
 @torch.no_grad()
 def dead_units(graph: LiveGraph, gradients: Mapping[str, Tensor]) -> tuple[DeadUnits, ...]:
-    """All layers that have some, in tape order; `gradients` are the parameters', as of `Playback.gradients`."""
+    """Find the layers with dead units, in tape order; `gradients` are the parameters', as of `Playback.gradients`."""
     found: list[DeadUnits] = []
     for node, live in zip(graph.tape.nodes, graph.nodes, strict=True):
         if node.name.startswith(_CUTTING):

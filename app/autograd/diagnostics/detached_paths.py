@@ -1,4 +1,4 @@
-"""Where a gradient's path is cut: watched while the forward pass runs.
+"""Find where the graph is detached, by watching the forward pass.
 
 An operation cuts what it is given when one of its inputs requires a gradient and its output does not: `detach()`,
 `no_grad()`, `argmax`, `.item()`. What is computed from there on is followed, so that at the end it is known which cuts

@@ -1,4 +1,4 @@
-"""What is said of a cut, in PyTorch's words, and what to do about it."""
+"""Explain a detached path in PyTorch's words, and suggest a fix."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _IN_PLACE = "{op} writes into a tensor under torch.no_grad(), so what is written
 
 
 def sentence_of(cut: Cut, parameter: str) -> str:
-    """Why the path of a parameter ends in this cut."""
+    """Say why the path of a parameter ends in this cut."""
     what = _IN_PLACE if cut.in_place and cut.kind == "no_grad" else _WHAT[cut.kind]
     return f"The path of {parameter} is cut {cut.place.where}: {_filled(what, cut)}."
 
 
 def cure_of(cut: Cut) -> str:
-    """What to do if the path is to be whole."""
+    """Say how to keep the path attached."""
     return _filled(_CURES[cut.kind], cut)
 
 
@@ -52,7 +52,7 @@ def _filled(text: str, cut: Cut) -> str:
 
 
 def end_of_way(parameter: str, last: Link, output: int | None) -> tuple[str, str]:
-    """Why a parameter whose result was computed gets no gradient, and what to do: nothing took the result."""
+    """Say why a parameter with an unused result gets no gradient, and how to fix it."""
     if output is not None:
         said = f"The net returns it as output {output + 1}, and the loss is computed from another one."
         return f"{parameter} is not part of the loss. {said}", "Add a term for this output to the loss."

@@ -1,4 +1,4 @@
-"""Every detective asked of one batch: what is wrong with its gradients, where, and what to do about it."""
+"""Run every diagnostic on one batch: what is wrong with its gradients, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from app.autograd.tape import Tape
 from app.autograd.walk import is_accumulate
 
 STAGES = (
-    "Looking for NaN and Inf going forward",
-    "Looking for in-place changes that backward would fail at",
-    "Following the gradient to each parameter",
-    "Going backward once: norms, gains, dead units",
+    "Checking the forward pass for NaN and Inf",
+    "Checking for in-place changes that break backward",
+    "Tracing the gradient to each parameter",
+    "Running backward: norms, gains, dead units",
 )
 MANY_DEAD = 0.5  # of a layer's units: from here on it is a warning
 RANKS = {"error": 0, "warning": 1, "info": 2}
 
 
 def find_all(
-    subject: TrainingBatch, tell: Callable[[str], None] = lambda _words: None,
+    batch: TrainingBatch, tell: Callable[[str], None] = lambda _words: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Findings:  # fmt: skip
     """Run the batch a few times and say what was found. The net is left as it was.
@@ -47,45 +47,45 @@ def find_all(
     try:
         suspect: NonFinite | None = None
         if stage(0):
-            suspect, reached = _forward(subject)
+            suspect, reached = _forward(batch)
             if reached is not None:
-                found.append(_non_finite(subject, reached))
+                found.append(_non_finite(batch, reached))
                 suspect = None
         broken: Mutations | None = None
         if stage(1):
-            broken = find_broken(subject)
+            broken = find_broken(batch)
             tape = broken.tape
-            found += _in_place(subject, broken)
+            found += _in_place(batch, broken)
         if stage(2):
-            paths = find_paths(subject)
+            paths = find_paths(batch)
             tape = paths.tape or tape
             found += _of_paths(paths)
         if not any(one.severity == "error" and one.kind in ("in place", "failed") for one in found) and stage(3):
-            tape, rungs, more = _backward(subject)
+            tape, rungs, more = _backward(batch)
             if suspect is not None and any(one.kind == "non-finite" for one in more):
-                found.append(_non_finite(subject, suspect))  # dropped by the forward, and back in the gradients
+                found.append(_non_finite(batch, suspect))  # dropped by the forward, and back in the gradients
             found += more
     except ForwardFailed as failed:
         where = f"line {failed.line}" if failed.line is not None else "The net"
-        cure = "Mend this line: until it runs, there is no graph to look into."
+        cure = "Fix this line: until it runs, there is no graph to inspect."
         found.append(Finding("failed", "error", where, str(failed), cure, node=failed.node, line=failed.line))
     except CaptureError as error:
-        paths = paths or find_paths(subject)  # why nothing requires a gradient is what somebody wants to know
+        paths = paths or find_paths(batch)  # why nothing requires a gradient is what somebody wants to know
         found += [Finding("failed", "error", "The net", str(error)), *_of_paths(paths)]
     found.sort(key=lambda one: RANKS[one.severity])
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
 
-def _forward(subject: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
+def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
     """The first NaN or Inf of a forward pass, and the one that reached what the net answers, the loss or a buffer.
 
     What was dropped on the way there, such as a constant in a `torch.where`, spoils nothing.
     """
-    watch, outputs = ForwardWatch(subject.source, subject.model), list[Any]()
-    sound = [buffer for buffer in subject.model.buffers() if all_finite([buffer])]
-    answer = subject.model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
+    watch, outputs = ForwardWatch(batch.source, batch.model), list[Any]()
+    sound = [buffer for buffer in batch.model.buffers() if all_finite([buffer])]
+    answer = batch.model.register_forward_hook(lambda _model, _inputs, output: outputs.append(output))
     try:
-        with subject.hold(around=watch) as graph:
+        with batch.hold(around=watch) as graph:
             reached = watch.reached((outputs, graph.ends))
             if reached is None and not all_finite(sound):
                 reached = watch.found
@@ -94,17 +94,17 @@ def _forward(subject: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None
     return watch.found, reached
 
 
-def _non_finite(subject: TrainingBatch, found: NonFinite) -> Finding:
-    cure = "Look at what goes into it: log or sqrt of 0, a division by 0, exp of something large." if found.made_here \
-        else "It came in from outside: look at the data, the weights, or the vector that backward starts with."
-    title = "loss" if found.in_loss else _title(subject, found.layer, found.node)
+def _non_finite(batch: TrainingBatch, found: NonFinite) -> Finding:
+    cure = "Check its inputs: log or sqrt of 0, a division by 0, exp of something large." if found.made_here \
+        else "It came from outside: check the data, the weights, or the vector that backward starts with."
+    title = "loss" if found.in_loss else _title(batch, found.layer, found.node)
     return Finding("non-finite", "error", title, found.told(), cure, found.layer, found.tape_node, found.node,
                    found.line)  # fmt: skip
 
 
-def _in_place(subject: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
+def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
     for broken in mutations.broken:
-        yield _broken(subject, mutations.tape, broken)
+        yield _broken(batch, mutations.tape, broken)
     if mutations.error and "inplace operation" not in mutations.error:
         yield Finding("failed", "error", "backward", f"Backward fails: {mutations.error.partition(chr(10))[0]}")
     elif mutations.error and mutations.first is None:
@@ -113,11 +113,11 @@ def _in_place(subject: TrainingBatch, mutations: Mutations) -> Iterator[Finding]
         yield Finding("in place", "error", "backward", text, cure)
 
 
-def _broken(subject: TrainingBatch, tape: Tape, broken: Broken) -> Finding:
+def _broken(batch: TrainingBatch, tape: Tape, broken: Broken) -> Finding:
     cure = broken.cure
     culprit: Place = broken.writes[0].place if broken.writes else broken.place
     said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
-    layer = subject.model.get_submodule(culprit.layer) if culprit.layer else None
+    layer = batch.model.get_submodule(culprit.layer) if culprit.layer else None
     if getattr(layer, "inplace", False) and "inplace" not in said:
         said = f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
     return Finding(
@@ -159,8 +159,8 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     )  # fmt: skip
 
 
-def _backward(subject: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]:
-    with subject.hold() as graph:
+def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]:
+    with batch.hold() as graph:
         tape, model = graph.tape, graph.model
         assert model is not None
         dead = list(dead_units(graph, {}))  # activations, which backward lets go of
@@ -177,18 +177,18 @@ def _backward(subject: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding
     found = [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
     found += _dead(tape, dead)
     if spoiled:
-        found += _first_backward(subject)
+        found += _first_backward(batch)
     return tape, rungs, found
 
 
-def _first_backward(subject: TrainingBatch) -> Iterator[Finding]:
+def _first_backward(batch: TrainingBatch) -> Iterator[Finding]:
     """Node by node: the norm of what is finite can be infinite."""
-    graph = subject.hold()
+    graph = batch.hold()
     ones = [1.0 if end.requires_grad else None for end in graph.ends]
     playback = Playback(graph, seeds=graph.seeds or ones)
     try:
         if (first := first_backward(playback)) is not None:
-            yield _non_finite(subject, first)
+            yield _non_finite(batch, first)
     except StepFailed as failed:
         node = playback.tape.nodes[failed.node]
         text = f"Backward fails here: {failed}"
@@ -227,10 +227,10 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
         text = f"{one.dead} of {one.units} {kind} of {one.parameter or one.title} {whats[one.what]} ({which})."
         severity = "warning" if one.share >= MANY_DEAD else "info"
         cure = "On a larger batch they may live. Else lower the learning rate, or take LeakyReLU." \
-            if one.what == "activation" else "Look at what arrives at them, and at the activation behind them."
+            if one.what == "activation" else "Check the gradients that arrive at them, and the activation behind them."
         yield Finding("dead", severity, one.title, text, cure, one.layer, one.node, node.node, node.line)
 
 
-def _title(subject: TrainingBatch, layer: str, node: str | None) -> str:
-    label = subject.labels.get(node) if node is not None else None
+def _title(batch: TrainingBatch, layer: str, node: str | None) -> str:
+    label = batch.labels.get(node) if node is not None else None
     return (label.title if label else "") or layer or "the net"

@@ -1,4 +1,4 @@
-"""Why `.grad` of a tensor in hand is None, or zero: asked of lines that a person wrote, after they have run."""
+"""Explain why `.grad` of a given tensor is None or zero, after lines that a person wrote have run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def explain_grad(tensor: Tensor, name: str, watcher: CutWatcher, ends: Iterable[Any] = ()) -> GradAnswer:
-    """Why `.grad` of a tensor is as it is, after lines that `watcher` stood around.
+    """Explain the `.grad` of a tensor after lines that ran under `watcher`.
 
     `ends` are what backward was called on, or what it would be called on: they rank the cuts. `kind` of the answer is
     that of a cut, or "no requires_grad", "integer", "not a leaf", "backward not called", "set to none", "zeroed",

@@ -1,4 +1,4 @@
-"""How a gradient grows and shrinks on its way through the layers, and where it is lost."""
+"""Gradient gain of each layer, and the first layer where the gradient vanishes or explodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a parameter gets no gradient: asked of every parameter at once, answered with the place and a cure."""
+"""Explain for every parameter whether a gradient reaches it, and if not, where it stops and how to fix that."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from torch.nn import Parameter
 
 
-def find_paths(subject: TrainingBatch) -> GradientPaths:
+def find_paths(batch: TrainingBatch) -> GradientPaths:
     """Run the net forward and backward once and say of every parameter whether a gradient reaches it, or why not.
 
     The net is left as it was, its `.grad` too. Raises `ForwardFailed` where the forward pass does.
     """
-    watcher = CutWatcher(subject.model, subject.source)
-    names = _names(subject)
+    watcher = CutWatcher(batch.model, batch.source)
+    names = _names(batch)
     tape, measured = None, Measured({}, {}, {})
     try:
         try:
-            with subject.hold(around=watcher) as graph:
+            with batch.hold(around=watcher) as graph:
                 cuts = watcher.found(names, graph.ends)
-                ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(subject)}
+                ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
                 tape = graph.tape
                 measured = measure(graph)
         except NoGraph:
             cuts = watcher.found(names, watcher.outputs)
-            ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(subject)}
+            ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
         answers = {}
-        for key, parameter in _parameters(subject):
+        for key, parameter in _parameters(batch):
             answer = _answer(names[key][0], parameter, tape, measured, cuts, watcher, ways[key])
             answers.update({name: answer for name in names[key]})
         requires, layers = FrozenMap(watcher.requires), FrozenMap(watcher.layer_requires)
@@ -47,13 +47,13 @@ def find_paths(subject: TrainingBatch) -> GradientPaths:
         watcher.forget()
 
 
-def _parameters(subject: TrainingBatch) -> Iterable[tuple[int, Parameter]]:
-    return ((id(parameter), parameter) for parameter in subject.model.parameters())
+def _parameters(batch: TrainingBatch) -> Iterable[tuple[int, Parameter]]:
+    return ((id(parameter), parameter) for parameter in batch.model.parameters())
 
 
-def _names(subject: TrainingBatch) -> dict[int, tuple[str, ...]]:
+def _names(batch: TrainingBatch) -> dict[int, tuple[str, ...]]:
     names: dict[int, tuple[str, ...]] = {}
-    for name, parameter in subject.model.named_parameters(remove_duplicate=False):
+    for name, parameter in batch.model.named_parameters(remove_duplicate=False):
         names[id(parameter)] = (*names.get(id(parameter), ()), name)
     return names
 

@@ -1,4 +1,4 @@
-"""In-place changes that spoil a backward pass, found before it runs: which node, which tensor, who, and at which line.
+"""Find in-place changes that break backward before it runs: the node, the saved tensor, the writer and its line.
 
 A node keeps a tensor together with the version that it had; torch looks at it again only in backward. Every operation
 that writes is watched here, and joined with what nodes keep by the memory block that both are about. Writes through
@@ -77,7 +77,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Mutations:
-    """What would fail, in the order in which backward would come to it; the first that is not silent is what raises.
+    """In-place changes that break backward, in its order; the first that is not silent is what raises.
 
     `error` is what torch did raise when the backward pass of this very graph was run afterwards, "" if nothing: a write
     through a view can spoil what torch keeps out of sight (inside a CopySlices node), and then `broken` is empty.
@@ -106,18 +106,18 @@ class _Seen:
     view: bool
 
 
-def find_broken(subject: TrainingBatch) -> Mutations:
+def find_broken(batch: TrainingBatch) -> Mutations:
     """Run the forward pass and the loss, and say which nodes an in-place change has spoiled, before backward is run.
 
     Raises what `TrainingBatch.hold` raises: some in-place operations are refused at once.
     """
-    watcher = WriteWatcher(subject.model, subject.source)
+    watcher = WriteWatcher(batch.model, batch.source)
     try:
-        with subject.hold(around=watcher) as graph:
+        with batch.hold(around=watcher) as graph:
             broken = watcher.broken(graph.nodes)
             order = graph.tape.steps
             broken.sort(key=lambda found: order.get(found.node, 0))
-            with gradients_kept(subject.model):
+            with gradients_kept(batch.model):
                 return Mutations(graph.tape, tuple(broken), run_backward(graph))
     finally:
         watcher.forget()

@@ -1,4 +1,4 @@
-"""Where the first NaN or Inf came from, forward and backward, in execution order."""
+"""Find the first NaN or Inf, forward and backward, in execution order."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ForwardWatch:
         self._mode = None
 
     def reached(self, value: Any) -> NonFinite | None:
-        """What made a NaN or an Inf that is in one of the tensors in `value`; None where all are finite, or where they
+        """Return the source of a NaN or Inf in the tensors in `value`; None where all are finite, or where they
         hold an Inf that was put there on purpose."""
         for tensor in _floating(value):
             if not bool(tensor.isfinite().all()) and (origin := self._origin(tensor)) is not None:
@@ -168,7 +168,7 @@ class _Watching(TorchDispatchMode):
 
 
 def all_finite(value: Any) -> bool:
-    """Whether no tensor in `value` has a NaN or an Inf."""
+    """Return True if no tensor in `value` has a NaN or an Inf."""
     return all(bool(tensor.isfinite().all()) for tensor in _floating(list(value)))
 
 

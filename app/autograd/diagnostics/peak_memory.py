@@ -1,4 +1,4 @@
-"""The largest number of bytes that are alive at one time while something runs, counted at torch's operations."""
+"""Measure peak tensor memory while code runs, counted at torch's operations."""
 
 from __future__ import annotations
 

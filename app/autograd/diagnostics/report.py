@@ -1,4 +1,4 @@
-"""The detectives and the gradient check asked at once, answered in lines: for a terminal, and for another process."""
+"""Run diagnostics or a gradcheck and return their report as lines of text."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from app.autograd.gradcheck.gradcheck import check_function, check_layer, check_
 BAD = ("error", "warning")
 
 
-def findings(subject: TrainingBatch) -> tuple[list[str], int]:
-    """What was found, and how much of it is an error or a warning. Raises CaptureError."""
-    found = find_all(subject).found
+def findings(batch: TrainingBatch) -> tuple[list[str], int]:
+    """Return the findings as lines, and how many are errors or warnings. Raises CaptureError."""
+    found = find_all(batch).found
     lines = list(of_findings(found))
     if not found:
-        lines.append(f"Nothing was found. Looked for: {'; '.join(LOOKED_FOR)}.")
+        lines.append(f"Nothing found. Checked for: {'; '.join(LOOKED_FOR)}.")
     return lines, sum(one.severity in BAD for one in found)
 
 
-def gradcheck(subject: TrainingBatch, layer: str = "") -> tuple[list[str], int]:
-    """The report on a layer, on the whole net without one, and whether it did not pass. Raises CaptureError."""
-    report = check_layer(subject, layer) if layer else check_net(subject)
+def gradcheck(batch: TrainingBatch, layer: str = "") -> tuple[list[str], int]:
+    """Gradcheck a layer, or the whole net without one: the report as lines, and 1 if it failed. Raises CaptureError."""
+    report = check_layer(batch, layer) if layer else check_net(batch)
     return list(of_gradcheck(report)), int(not report.passed)
 
 
 def gradcheck_function(function: Callable[..., Any], inputs: tuple[Any, ...], name: str) -> tuple[list[str], int]:
-    """The same for a function of tensors."""
+    """Gradcheck a function of tensors; the report as of `gradcheck`."""
     report = check_function(function, *inputs, name=name)
     return list(of_gradcheck(report)), int(not report.passed)

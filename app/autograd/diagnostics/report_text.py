@@ -1,4 +1,4 @@
-"""What detectives and gradient checks say, as lines for a terminal."""
+"""Format findings and gradcheck reports as lines for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What diagnostics answer, as frozen plain data that holds no tensor: findings, gradients of parameters, costs."""
+"""Results of the diagnostics, as frozen plain data that holds no tensor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEWEST = 3  # rounds, at least, to tell a difference from noise
 LOOKED_FOR = (
     "parameters whose .grad stays None",
     "gradients that are exactly zero",
-    "in-place changes that backward would fail at",
+    "in-place changes that break backward",
     "writes through .data",
     "the first NaN or Inf, forward and backward",
     "layers where the gradient vanishes or explodes",
@@ -58,7 +58,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class GradAnswer:
-    """Why `.grad` of a parameter is what it is.
+    """Explanation of the `.grad` of one parameter.
 
     `state` is "none" (`.grad` stays None), "zero" (all its elements are 0), "cancelled" (rounding alone, for a norm
     takes it away), "flows", "not finite", or "unknown" where backward itself fails. `kind` is that of the cut, or
@@ -81,7 +81,7 @@ class GradAnswer:
 
 @dataclass(frozen=True)
 class GradientPaths:
-    """What one forward and one backward pass told. `answers` has every parameter, by each of its names.
+    """Gradient paths of one forward and backward pass. `answers` has parameters by each of their names.
 
     `requires` maps the drawing's nodes, `layer_requires` the modules' paths, to whether what they compute requires a
     gradient. `tape` is None where nothing required one. `error` is what torch raised in backward, "" if nothing.
@@ -136,8 +136,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """What one batch told. `found` has the worst first. `paths`, `ladder` and `tape` are None where it did not come to
-    that. `cancelled` says that only what was looked at until then is told."""
+    """Findings of one batch, the worst first. `paths`, `ladder` and `tape` are None where the diagnostics did not get
+    that far. With `cancelled` these are the findings until then."""
 
     found: tuple[Finding, ...]
     tape: Tape | None = None
@@ -146,7 +146,7 @@ class Findings:
     cancelled: bool = False
 
     def of_layer(self, path: str) -> tuple[GradAnswer, ...]:
-        """What is known of the parameters of the module at `path`, "" for the net's own."""
+        """Return the answers for the parameters of the module at `path`, "" for the net's own."""
         answers = self.paths.answers.values() if self.paths is not None else ()
         return tuple(answer for answer in answers if answer.parameter.rpartition(".")[0] == path)
 
@@ -202,7 +202,7 @@ class WhatIf:
 
     @property
     def measurable(self) -> bool:
-        """Whether a step took longer in every round, of enough of them. A checkpoint computes more and never less, so
+        """True if a step took longer in every round, of enough of them. A checkpoint computes more and never less, so
         rounds in which it was faster say how much else the machine had to do."""
         return len(self._apart) >= FEWEST and self.spread[0] > 0
 

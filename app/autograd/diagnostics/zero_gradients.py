@@ -1,4 +1,4 @@
-"""One backward pass that is watched for gradients of exactly zero: where the last one that was not zero stopped."""
+"""Watch a backward pass for gradients of exactly zero, and find the node behind which they begin."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def measure(graph: LiveGraph) -> Measured:
 
 
 def stop_of(tape: Tape, measured: Measured, parameter: str) -> Stop:
-    """Where the gradient of a parameter that is exactly zero got lost."""
+    """Find where a gradient that is exactly zero became so."""
     leaf = next(node for node in tape.nodes if parameter in node.parameters)
     seen, row = {leaf.id}, [leaf.id]
     while row:

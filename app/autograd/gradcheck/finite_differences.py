@@ -1,4 +1,4 @@
-"""The derivative of any function of tensors, by backward and by finite differences, element by element."""
+"""Compare derivatives by backward with finite differences, for any function of tensors, element by element."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Copy:
                 values[name].copy_(value)
 
     def numeric(self, steps: Mapping[str, Tensor], eps: float) -> list[tuple[float, float]]:
-        """Of each output the derivative along `steps` by central differences, and how much of it may be rounding."""
+        """Return for each output the derivative along `steps` by central differences, and its rounding error."""
         above, sizes = self.at(steps, eps, self.values)
         below, _ = self.at(steps, -eps, self.values)
         return [(float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)

@@ -1,4 +1,4 @@
-"""Backward's gradient beside that of finite differences: of a net, a layer, a custom Function or a node of the tape.
+"""Gradcheck of a net, a layer, a custom Function or a backward node: backward against finite differences.
 
 Everything runs on copies, in double precision and once in single; nothing of the net is touched. Large tensors are
 looked at along random directions and at chosen elements, so that the cost stays bounded.
@@ -27,9 +27,9 @@ BUDGET = 400
 Cancelled = Callable[[], bool]
 
 
-def check_net(subject: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
+def check_net(batch: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
     """The whole net with its loss: by each of its parameters, and by its inputs."""
-    model, loss = subject.model, subject.loss
+    model, loss = batch.model, batch.loss
 
     def run(own: Any, given: Any) -> Any:
         inputs, target = given
@@ -38,21 +38,21 @@ def check_net(subject: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancel
             return output
         return loss_of(own[1], output, target)
 
-    targets = sum(isinstance(leaf, Tensor) for leaf in tree_leaves(subject.target))
-    names = ("",) * len(subject.inputs) + (None,) * targets
-    function = Function((model, loss), run, (subject.inputs, subject.target), subject.train, names)
-    return _checked("the whole net", function, subject, budget, cancelled)
+    targets = sum(isinstance(leaf, Tensor) for leaf in tree_leaves(batch.target))
+    names = ("",) * len(batch.inputs) + (None,) * targets
+    function = Function((model, loss), run, (batch.inputs, batch.target), batch.train, names)
+    return _checked("the whole net", function, batch, budget, cancelled)
 
 
 def check_layer(
-    subject: TrainingBatch, path: str, *, call: int = 1, budget: int = BUDGET, cancelled: Cancelled = lambda: False,
+    batch: TrainingBatch, path: str, *, call: int = 1, budget: int = BUDGET, cancelled: Cancelled = lambda: False,
     note: str = "",
 ) -> GradcheckReport:  # fmt: skip
     """The module at `path` on what arrived at its `call`-th call. Raises CaptureError if it was not called."""
-    given = call_of_layer(subject, path, call)
-    function = Function((subject.model.get_submodule(path),), lambda own, g: own[0](*g[0], **g[1]),
-                        (given.args, given.kwargs), subject.train, state=given.state)  # fmt: skip
-    return _checked(f"layer {path}" if path else "the net", function, subject, budget, cancelled, note)
+    given = call_of_layer(batch, path, call)
+    function = Function((batch.model.get_submodule(path),), lambda own, g: own[0](*g[0], **g[1]),
+                        (given.args, given.kwargs), batch.train, state=given.state)  # fmt: skip
+    return _checked(f"layer {path}" if path else "the net", function, batch, budget, cancelled, note)
 
 
 def check_function(
@@ -69,7 +69,7 @@ def check_function(
 
 
 def check_node(
-    subject: TrainingBatch, tape: Tape, node: TapeNode, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
+    batch: TrainingBatch, tape: Tape, node: TapeNode, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
 ) -> GradcheckReport:  # fmt: skip
     """The operation that made a node of the tape, run again on what it was given.
 
@@ -78,17 +78,17 @@ def check_node(
     """
     if node.is_leaf:
         raise CaptureError(f"{node.name} only adds to .grad: there is nothing to check.")
-    call = call_of_node(subject, node)
+    call = call_of_node(batch, node)
     if call is not None:
         title = f"custom Function {call.name}" if call.custom else f"{call.name} ({node.name})"
         run = _again(call)
-        function = Function((), run, (call.args, call.kwargs), subject.train, call.names, call.state)
-        return _checked(title, function, subject, budget, cancelled, "" if not call.several else
+        function = Function((), run, (call.args, call.kwargs), batch.train, call.names, call.state)
+        return _checked(title, function, batch, budget, cancelled, "" if not call.several else
                         f"{call.name} made {call.several} nodes; they are checked together.")  # fmt: skip
     if not node.layer:
         raise CaptureError(f"{node.name} was made by code that cannot be run again. Check the whole net instead.")
     note = f"The operation of {node.name} cannot be run again by itself, so the layer that made it is checked."
-    return check_layer(subject, node.layer, call=max(node.call, 1), budget=budget, cancelled=cancelled, note=note)
+    return check_layer(batch, node.layer, call=max(node.call, 1), budget=budget, cancelled=cancelled, note=note)
 
 
 def _again(call: Call) -> Callable[[Any, Any], Any]:
@@ -100,14 +100,14 @@ def _again(call: Call) -> Callable[[Any, Any], Any]:
 
 
 def _checked(
-    what: str, function: Function, subject: TrainingBatch | None, budget: int, cancelled: Cancelled, note: str = "",
+    what: str, function: Function, batch: TrainingBatch | None, budget: int, cancelled: Cancelled, note: str = "",
     seed: int = 0,
 ) -> GradcheckReport:  # fmt: skip
     for owned in function.owned:
         if isinstance(owned, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in owned.modules()):
             raise CaptureError(f"{upper(what)} holds TorchScript, which cannot be turned into double precision here.")
-    places = Places(None, subject.source if subject is not None else None)
-    seed = subject.seed if subject is not None else seed
+    places = Places(None, batch.source if batch is not None else None)
+    seed = batch.seed if batch is not None else seed
     try:
         with torch.inference_mode(False), torch.enable_grad():
             return check(what, function, places, seed, budget, cancelled, note)

@@ -1,4 +1,4 @@
-"""Where a function has no derivative, or another value at each call: found by watching its operations."""
+"""Find non-differentiable points and random operations of a function, by watching its operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of modules and tensors in double or single precision, and a context in which code computes in double."""
+"""Copy modules and tensors to double or single precision; a context in which code computes in double."""
 
 from __future__ import annotations
 

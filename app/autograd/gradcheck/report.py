@@ -1,4 +1,4 @@
-"""What a gradient check tells, as plain data and as sentences."""
+"""Result of a gradcheck, as plain data and as sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tape as a picture. Gradients run from right to left, so layers keep their forward order from left to right."""
+"""Draw the tape. Gradients run from right to left, so layers keep their forward order from left to right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which category of operations a backward node belongs to, when no drawing says so.
+"""Category of a backward node by its name, where no drawing gives one.
 
 First the class of the module that made it is asked, then torch's name of the node. Both are open sets, so words in the
 names decide; what matches nothing is a "block".

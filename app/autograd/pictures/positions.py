@@ -1,4 +1,4 @@
-"""Where the nodes and edges of a tape are in its drawing: for everybody who shows on it how far backward is."""
+"""Map nodes and edges of a tape to the boxes and arrows of its drawing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.diagram.diagram import Drawing
 
 
 class Drawn:
-    """Which boxes, groups and arrows of a drawing a node and its edges belong to.
+    """The boxes, groups and arrows of a drawing a node and its edges belong to.
 
     `counts` are the nodes that a box or an open group stands for, `edges` the (source, slot) of each arrow, by its
     number, `freed_at` the nodes whose chips lose their memory when a node has run.

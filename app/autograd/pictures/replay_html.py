@@ -1,4 +1,4 @@
-"""A backward pass that was played, as one HTML file that plays it again: no network, no library, no other file.
+"""Write a recorded backward pass as one self-contained HTML file that replays it.
 
 The page holds the picture, what every step told as JSON, and one script. All words of a net, its names above all, are
 text there and nothing else: they are escaped in the picture, and the script that is ours is the only one that the
@@ -87,7 +87,7 @@ def _views(tape: Tape, folded: Folded, drawing: Drawing) -> tuple[list[View], in
 
 
 def replay_data(tape: Tape, views: list[View], shown: int, passed: PassResult) -> dict[str, Any]:
-    """What the page's script plays, JSON-ready.
+    """Return the data of the page's script, JSON-ready.
 
     `views` are drawings of the same graph, `shown` the place of the one that is seen first. `held` are the bytes held
     where 0, 1, ... nodes have run. NaN and Inf are "nan", "inf" and "-inf".

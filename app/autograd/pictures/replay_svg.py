@@ -1,4 +1,4 @@
-"""A drawing as SVG that stands in a page: its colours are the page's, and a script can find every part.
+"""Render a drawing as inline SVG: its colours are the page's CSS, and every part has an id.
 
 Boxes and groups carry `data-key` (their place among boxes, then groups), arrows `data-arrow`, chips `data-chip`.
 """
@@ -25,7 +25,7 @@ Point = tuple[float, float]
 
 
 def laid_out(drawing: Drawing) -> Layout:
-    """Where everything stands, with room for a norm at each arrow."""
+    """Lay the drawing out, with room for a norm at each arrow."""
     roomy = replace(drawing, arrows=tuple(with_values(each, label=each.label or UNNAMED) for each in drawing.arrows))
     sizes = estimated_sizes(roomy)
     boxes = {box.id: _with_chips(box, sizes.boxes[box.id]) for box in drawing.boxes}

@@ -1,4 +1,4 @@
-"""Finding nodes of a tape by words, and what lies on the ways between two things that are drawn."""
+"""Search nodes of a tape by text, and find all nodes on the paths between two of them."""
 
 from __future__ import annotations
 

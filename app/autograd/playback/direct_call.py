@@ -1,4 +1,4 @@
-"""One autograd node called without torch's engine, and its gradients made what the engine would have made of them.
+"""Call one autograd node without torch's engine, and validate its gradients as the engine would.
 
 The engine looks through the graph below a node before it runs it, so that a pass of single steps would take time that
 grows with the square of the number of nodes. A call does not; but it runs no hooks and leaves gradients in shapes and
@@ -24,12 +24,12 @@ _T = TypeVar("_T")
 
 
 def is_custom(node: Any) -> bool:
-    """Whether the node belongs to a `torch.autograd.Function` written in Python."""
+    """Return True for the node of a `torch.autograd.Function` written in Python."""
     return isinstance(node, _Custom)
 
 
 def can_be_called(node: Any, arriving: list[Tensor | None]) -> bool:
-    """Whether a call does all that the engine does with this node, hooks of tensors apart.
+    """Return True if a call does all that the engine does with this node, tensor hooks apart.
 
     It does not for nodes that have hooks of their own, under `detect_anomaly`, for nested tensors and subclasses of
     tensors, for leaves whose `grad_dtype` is another than their own, and for torch's own Functions (a reentrant
@@ -46,7 +46,7 @@ def can_be_called(node: Any, arriving: list[Tensor | None]) -> bool:
 
 
 def after_tensor_hooks(node: Any, arriving: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
-    """What arrives once the hooks of the tensors that the node made have run, `retain_grad` among them.
+    """Run the hooks of the tensors that the node made, `retain_grad` among them, and return the incoming gradients.
 
     The engine itself runs them when it is asked for no more than what arrives, and then it looks at this node alone.
     """
@@ -65,7 +65,7 @@ def after_tensor_hooks(node: Any, arriving: list[Tensor | None], create_graph: b
 def called(
     node: Any, received: list[Tensor | None], wait: Callable[[], object]
 ) -> tuple[list[Tensor | None] | None, float]:
-    """What the node gives, by slot, and the seconds that it took; None for the engine to say what is wrong with it."""
+    """Call the node: its gradients by slot and the seconds it took; None to have the engine raise the error."""
     edges = node.next_functions
     wait()
     started = time.perf_counter()
@@ -88,7 +88,7 @@ def called(
 
 
 def fits(gradient: Tensor, metadata: Any) -> bool:
-    """Whether the gradient can be summed and cast to what an input takes."""
+    """Return True if the gradient can be summed and cast to what an input takes."""
     if gradient.device != metadata.device or gradient.is_complex() and not metadata.dtype.is_complex:
         return False
     wanted, shape = metadata.shape, gradient.shape
@@ -167,7 +167,7 @@ class _Inside(torch.autograd.Function):
 
 
 def inside_engine(run: Callable[[], _T]) -> _T:
-    """What `run` answers in a backward pass of its own, in which a checkpoint computes again once only.
+    """Call `run` within a backward pass of its own, in which a checkpoint recomputes only once.
 
     That pass is two nodes long; one of them is counted as made meanwhile.
     """

@@ -1,4 +1,4 @@
-"""A kept graph played from its start to its end, for those who want all of it at once and not look on."""
+"""Play the whole backward pass of a kept graph and return every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes to a gradient that is on its way, while a backward pass is played."""
+"""Edit an incoming gradient while a backward pass is played."""
 
 from __future__ import annotations
 

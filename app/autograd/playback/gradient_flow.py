@@ -1,4 +1,4 @@
-"""What has arrived before a node while a backward pass is played, and how it adds up."""
+"""Accumulate incoming gradients before each node while a backward pass is played."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Arrived:
             self.total = None
 
     def sum(self) -> Tensor | None:
-        """All that has arrived so far; None if nothing has."""
+        """Return the accumulated gradient; None if nothing has arrived."""
         if self.total is None:
             for _, part in self.parts:
                 self.total = part if self.total is None else added(self.total, part)
         return self.total
 
     def part(self, edge: Edge) -> Tensor | None:
-        """What this edge brought, if that is kept."""
+        """Return the gradient of one edge, if it is kept."""
         return next((gradient for known, gradient in self.parts if known == edge), None)
 
     def only(self, gradient: Tensor | None) -> Edge:
@@ -79,14 +79,14 @@ class Arrived:
 
 
     def copied(self) -> Arrived:
-        """The same, safe from what arrives later."""
+        """Copy, so that what arrives later does not change it."""
         kept = copy(self)
         kept.parts = list(self.parts)
         return kept
 
 
 class Flow:
-    """All gradients on their way, and those that were used and are kept for looking and for stepping back.
+    """Incoming gradients of all nodes, and used ones that are kept to inspect them and to step back.
 
     `floor` is the position before which nothing can be undone: what was there was summed or let go of.
     """
@@ -168,7 +168,7 @@ def tensor_bytes(tensor: Tensor) -> int:
 
 
 def fan_in(node: int, output_nr: int, arrived: Arrived) -> FanIn:
-    """Who brings how much of the sum, and whether they agree."""
+    """Measure how much each edge contributes to a sum, and whether the contributions agree."""
     gradients = [gradient for _, gradient in arrived.parts]
     total, *stats = measure([arrived.sum(), *gradients])
     norm = total.norm if total is not None else 0.0

@@ -1,4 +1,4 @@
-"""One gradient closely looked at, as frozen plain data: numbers, histogram, pictures."""
+"""One gradient inspected, as frozen plain data: numbers, histogram, pictures."""
 
 from __future__ import annotations
 

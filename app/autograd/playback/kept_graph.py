@@ -1,4 +1,4 @@
-"""A graph that was kept after its forward pass, so that its backward pass can be played."""
+"""A graph kept after its forward pass, so that its backward pass can be played."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class LiveGraph:
 
     @property
     def released(self) -> bool:
-        """Whether the graph was let go of."""
+        """True once the graph was freed."""
         return self.model is None
 
     def release(self) -> None:
-        """Let go of the graph; the model gets its modes and buffers back. Twice is as good as once."""
+        """Free the graph and restore the model's modes and buffers. Idempotent."""
         self.nodes, self.ends, self.inputs, self.target, self.model = [], [], (), None, None
         self.seeds = None
         self.undo.close()

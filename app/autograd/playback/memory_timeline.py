@@ -1,4 +1,4 @@
-"""The tape's steps in the order of backward: whose turn it is for how long, and what memory each step lets go of."""
+"""Layer spans and memory curve over the steps of backward."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _categories(tape: Tape) -> list[str]:
 
 
 def largest(pieces: tuple[Stretch, ...], most: int = 3, share: float = 0.08) -> tuple[Stretch, ...]:
-    """Those that let go of the most, of at least `share` of it all, in the order of backward."""
+    """Return the spans that free the most, at least `share` of it all, in the order of backward."""
     total = sum(piece.released for piece in pieces)
     big = [piece for piece in pieces if piece.released and piece.released >= share * total]
     return tuple(sorted(sorted(big, key=lambda piece: -piece.released)[:most], key=lambda piece: piece.first))

@@ -1,4 +1,4 @@
-"""One autograd node run alone: called where that is the same, else by torch's own engine.
+"""Run one autograd node alone: by calling it where that is the same, else through torch's engine.
 
 The engine is started with the node for its root, and a hook of ours that comes last takes what the node computed and
 stops the engine there, before the hooks of the next nodes see gradients that are not yet summed.
@@ -130,7 +130,7 @@ def added(one: Tensor, other: Tensor) -> Tensor:
 
 
 def may_draw(node: Any) -> bool:
-    """Whether running the node runs code of a person or computes a part of the forward again: it may draw numbers."""
+    """Return True if the node runs custom code or recomputes a checkpoint, so that it may draw random numbers."""
     return is_custom(node) or any(raw.unpack_hook is not None for _, raw in _raws(node))
 
 
@@ -161,7 +161,7 @@ def _frames(hook: Any) -> Iterator[Any]:
 
 @contextmanager
 def own_grads(parameters: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
-    """What is added to the parameters' `.grad` inside is found in the dict afterwards, and taken off the parameters."""
+    """Collect what is added to the parameters' `.grad` within, and restore them afterwards."""
     kept = {name: parameter.grad for name, parameter in parameters.items()}
     found: dict[str, Tensor] = {}
     for parameter in parameters.values():

@@ -1,4 +1,4 @@
-"""A backward pass played as a tape: node after node in torch's order, forwards and back again."""
+"""Play a backward pass node by node in torch's order, forwards and back again."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Playback:
 
     @property
     def gradients(self) -> dict[str, Tensor]:
-        """What a real backward would by now have added to the parameters' `.grad`, by name (the first of tied ones)."""
+        """Gradients that a real backward would have added to `.grad` by now, by name (the first of tied ones)."""
         found: dict[str, Tensor] = {}
         for node, gradient in self.leaf_gradients.items():
             if names := self.tape.nodes[node].parameters:
@@ -194,12 +194,12 @@ class Playback:
     # -- looking and changing ------------------------------------------------------------------------------------------
 
     def gradient(self, node: int, output_nr: int = 0) -> Tensor | None:
-        """What has arrived before that output of the node so far; None if nothing has, or it is no longer kept."""
+        """Return the gradient accumulated before an output of a node; None if nothing has arrived or it is not kept."""
         arrived = self._flow.slots.get((node, output_nr))
         return arrived.sum() if arrived else None
 
     def edge_gradient(self, source: int, slot: int) -> Tensor | None:
-        """What came over an edge; None if nothing has, or only the sum is kept."""
+        """Return the gradient of one edge; None if nothing came, or only the sum is kept."""
         edge = next((edge for edge in self.tape.outgoing.get(source, ()) if edge.slot == slot), None)
         arrived = self._flow.slots.get((edge.target, edge.output_nr)) if edge else None
         return arrived.part((source, slot)) if arrived else None
@@ -210,12 +210,12 @@ class Playback:
         return None if gradient is None else look_at(gradient, at, self.scale)
 
     def look_edge(self, source: int, slot: int, at: tuple[int, ...] = ()) -> GradientLook | None:
-        """As `look`, of what came over an edge."""
+        """Like `look`, for the gradient of one edge."""
         gradient = self.edge_gradient(source, slot)
         return None if gradient is None else look_at(gradient, at, self.scale)
 
     def waiting(self) -> tuple[tuple[GradStats | None, ...], tuple[FanIn, ...]]:
-        """What has arrived before the node that runs next, by output number, and how it adds up."""
+        """Measure what has arrived before the next node, by output number, and how it adds up."""
         number = self.next_node
         if number is None or self.graph.released:
             return (), ()
@@ -254,7 +254,7 @@ class Playback:
         return True
 
     def release(self) -> None:
-        """Let go of everything, of the graph too. Twice is as good as once."""
+        """Free everything, the graph too. Idempotent."""
         self.leaf_gradients, self._inside, self._edits, self._seeds = {}, {}, [], []
         self._flow.clear()
         self._cancelled.set()
@@ -265,7 +265,7 @@ class Playback:
     def _advance(self, measured: bool = True) -> StepRecord:
         """Run the next node. Without `measured` the numbers of the record that is there already hold."""
         if self.graph.released:
-            raise RuntimeError("This graph was let go of. Capture it again to play its backward pass.")
+            raise RuntimeError("This graph was freed. Capture it again to play its backward pass.")
         place = self.position
         number = self.tape.order[place]
         node, before = self.graph.nodes[number], torch._C._autograd._get_sequence_nr()

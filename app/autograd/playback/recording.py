@@ -1,4 +1,4 @@
-"""The norms of all gradients of a real backward pass, measured while it runs and fetched with one wait at its end.
+"""Record all gradient norms of a real backward pass with hooks, fetched with one synchronization at its end.
 
     with record(loss) as recorder:
         loss.backward()
@@ -36,7 +36,7 @@ _POOLING = frozenset({"MaxPool2DWithIndicesBackward0", "MaxPool3DWithIndicesBack
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a backward pass was like. Nodes are numbered as in the `Tape` of a capture of the same net.
+    """Gradient norms of one backward pass. Nodes are numbered as in the `Tape` of a capture of the same net.
 
     `node_norms` is what arrived, by node, `edge_norms` what left, by (source, slot), both with a gradient scaler's
     factor divided out. A node that only one edge leads to has that edge's norm.
@@ -55,7 +55,7 @@ class Recorded:
         return execution_order(list(self.sequences), self.edges, self.roots)
 
     def fits(self, tape: Tape) -> bool:
-        """Whether the tape has the same nodes and edges, so that its layers and lines are these nodes' too."""
+        """Return True if the tape has the same nodes and edges, so that its layers and lines apply."""
         ours = [(e.source, e.slot, e.target, e.output_nr) for e in self.edges]
         theirs = [(e.source, e.slot, e.target, e.output_nr) for e in tape.edges]
         return ours == theirs and self.names == tuple(node.name for node in tape.nodes)

@@ -1,4 +1,4 @@
-"""What a backward pass starts with."""
+"""Gradients that a backward pass starts with: ones, or the vectors of a vector-Jacobian product."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def seeded(
 
 
 def chosen_vectors(options: CaptureOptions) -> Callable[[Sequence[Tensor]], list[Tensor | None]] | None:
-    """What makes the vectors that backward starts with at the outputs; None where it starts at a single number."""
+    """Return what makes the vectors that backward starts with at the outputs; None where it starts at a scalar."""
     if options.loss or options.second_order:
         return None
     return lambda ends: [vector(end, options.vector, options.index, place) for place, end in enumerate(ends)]

@@ -45,7 +45,7 @@ class EdgeGrad(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
-    """What one edge brings to a sum. `source` and `slot` are -1 for the given seed or an edited gradient.
+    """Contribution of one edge to a sum. `source` and `slot` are -1 for the given seed or an edited gradient.
 
     `projection` is the signed part of the sum that points its way: those of a sum add up to 1, and a negative one works
     against the others. It is None where the sum is 0 or not finite.
@@ -138,7 +138,7 @@ class PassResult:
 
 @dataclass(frozen=True)
 class Breaks:
-    """Where to stop. A node or layer stops before it runs; a norm or a value after the step that brought it.
+    """Break conditions. A node or layer stops before it runs; a norm or a value after the step that brought it.
 
     `layers` are group keys ("node:n1", "layer:fc1", "loss"), module paths (all below them count) or drawing nodes.
     """
@@ -151,7 +151,7 @@ class Breaks:
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a run ended: `reason` is "end", "node", "layer", "norm", "non_finite" or "cancelled".
+    """The end of a run: `reason` is "end", "node", "layer", "norm", "non_finite" or "cancelled".
 
     `node` is the one that runs next for "node", "layer" and "cancelled", and the one that just ran for "norm" and
     "non_finite"; None at the end.

@@ -1,4 +1,4 @@
-"""A real backward pass, watched while torch runs it: every step as a `Playback` would tell it, measured on the way.
+"""Record every step of a real backward pass while torch runs it, as a `Playback` would report it.
 
 Hooks sit on the nodes of this one graph and hand on what they are given, so the pass itself stays what it is: nothing
 runs twice, and what the hooks of its author print is printed once.
@@ -56,7 +56,7 @@ class PassWatch:
         return PassResult(tuple(self._records)) if ran and ran == self._tape.order[: len(ran)] else None
 
     def words(self) -> str:
-        """Why not all steps are there, "" where they are."""
+        """Say why steps are missing, "" if none are."""
         ran, every = len(self._records), len(self._tape.order)
         if self.stopped or ran == every:
             return self.stopped

@@ -1,4 +1,4 @@
-"""What the names of a snippet stand for at its end: tensors, the modules that they belong to, and their values."""
+"""Collect the named tensors of a snippet at its end, with their owners and values."""
 
 from __future__ import annotations
 

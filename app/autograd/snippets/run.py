@@ -1,4 +1,4 @@
-"""Runs a snippet in this process, which is one that was made for it, and says what came of it."""
+"""Run a snippet in this process, which was started for it, and return its result."""
 
 from __future__ import annotations
 
@@ -237,10 +237,10 @@ class _Session:
         found = 0
         try:
             if isinstance(made, nn.Module):
-                subject = TrainingBatch(made, self._inputs, source=self._source, train=made.training, seed=SEED)
-                asked = [partial(findings, subject)] if snippet.findings else []
+                batch = TrainingBatch(made, self._inputs, source=self._source, train=made.training, seed=SEED)
+                asked = [partial(findings, batch)] if snippet.findings else []
                 if snippet.gradcheck is not None:
-                    asked.append(partial(gradcheck, subject, snippet.gradcheck))
+                    asked.append(partial(gradcheck, batch, snippet.gradcheck))
             elif snippet.findings or snippet.gradcheck or not self._inputs:
                 return [f"error: {snippet.function} gives back no nn.Module; that is what is looked into, "
                         "and --gradcheck alone takes a function that has --input."], 1  # fmt: skip

@@ -1,4 +1,4 @@
-"""A few lines of PyTorch and what came of them, as plain data; and those that are ready to be looked at.
+"""Snippets and their results, as plain data; and the bundled snippets.
 
 Nothing here runs a line: that happens in a process of its own (`app.engine.snippet_process`), on a person's
 command alone.
@@ -21,7 +21,7 @@ Ending = Literal["done", "failed", "time", "memory", "stopped", "died"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a snippet may take: seconds by the clock from its first line on, bytes beside what torch itself takes."""
+    """Limits of a snippet: seconds by the clock from its first line on, bytes beside what torch itself takes."""
 
     seconds: float = 30.0
     memory: int = 2 << 30
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Snippet:
-    """What is to run. `name` is what tracebacks call the text.
+    """Code to run. `name` is what tracebacks call the text.
 
     With `function` the text is a file of which that function is called, with `inputs` (shapes and dtypes) drawn at
     random; one that gives back a module or another function has that called with them. `folder` is where the imports
@@ -87,7 +87,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class SnippetError:
-    """What a snippet raised, with the line (from 1) of its text."""
+    """The error that a snippet raised, with the line (from 1) of its text."""
 
     kind: str
     message: str
@@ -97,7 +97,7 @@ class SnippetError:
 
 @dataclass(frozen=True)
 class SnippetAnswer:
-    """What a snippet left: its named tensors, the graphs below them (the chosen one first), what it printed.
+    """Result of a snippet: its named tensors, the graphs below them (the chosen one first), what it printed.
 
     `ended` says how; `words` says it as a sentence, and why there is no graph where there is none. `told` are the lines
     of the detectives and the gradient check, `found` how many errors and warnings they tell of.

@@ -1,4 +1,4 @@
-"""Which line and which module of a snippet made a backward node, and the tape below any of its tensors."""
+"""Map backward nodes to lines and modules of a snippet, and capture the tape below any of its tensors."""
 
 from __future__ import annotations
 

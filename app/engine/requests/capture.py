@@ -69,7 +69,7 @@ class CaptureRequest(Request[Captured]):
     @property
     def diagnosed(self) -> CaptureRequest:
         """The same batch as the diagnostics run it: every node of its graph has its layer and its line."""
-        return replace(self, options=self.options.looked_into)
+        return replace(self, options=self.options.diagnosed)
 
     def of_samples(self, batch: int) -> CaptureRequest:
         """The same with so many samples."""

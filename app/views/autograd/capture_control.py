@@ -1,4 +1,4 @@
-"""The Autograd tab's dealings with the rest: where its batch and its weights come from, and where its pictures go."""
+"""Controller of captures: where batch and weights come from, and export of the graph's picture."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class AutogradControl(QObject):
             self._room.show_error(title, f"{errors[0].message}. {errors[0].reason}", random=fits and not random)
             return
         job = preflight.job(self._document.project, analysis, str(self._settings.data_folder))
-        self._room.show_busy("Running one batch forward…")
+        self._room.show_busy("Running the forward pass…")
         labels = node_labels(self._document.project.graph, self._catalog)
         request = CaptureRequest(job, labels, train, options=self.options)
         for asks in (self._background, self._engine):

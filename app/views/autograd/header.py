@@ -1,4 +1,4 @@
-"""The line above the graph: what it is, what the chips mean, and what can be done."""
+"""Header above the graph: summary, legend, and controls."""
 
 from __future__ import annotations
 

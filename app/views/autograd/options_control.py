@@ -1,4 +1,4 @@
-"""The options of a capture: their menu in the head of the graph and under Autograd, and what a change of them does."""
+"""Controller of the capture options: their menu in the header and under Autograd."""
 
 from __future__ import annotations
 

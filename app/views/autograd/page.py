@@ -1,4 +1,4 @@
-"""The Autograd tab: head line, graph, and what it says while there is no graph."""
+"""The Autograd tab: header, graph, and the empty state."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class AutogradRoom(QWidget):
         self._empty = EmptyState(
             "autograd",
             "No graph captured yet",
-            "Run one batch forward: every operation leaves a backward node, with the tensors that it keeps.",
+            "Run one batch forward: each operation records a backward node and the tensors it saves.",
             "Capture one batch",
         )
-        self._busy = EmptyState("autograd", "Running one batch forward…", BUSY_HINT)
+        self._busy = EmptyState("autograd", "Running the forward pass…", BUSY_HINT)
         graph = QWidget()
         inside = QVBoxLayout(graph)
         inside.setContentsMargins(0, 0, 0, 0)
@@ -168,7 +168,7 @@ class AutogradRoom(QWidget):
         wanted = opened(self._groups)
         self._unfolded = (self._unfolded & self._by_key.keys()) | (wanted - known) if keep else wanted
 
-    def show_busy(self, text: str = "Running one batch forward…") -> None:
+    def show_busy(self, text: str = "Running the forward pass…") -> None:
         """Say that a batch is under way; an old graph stays in sight."""
         self.head.set_busy(True)
         if self._tape is None:

@@ -84,7 +84,7 @@ def test_a_frozen_layer_and_a_leaf_that_has_its_gradient(window, qtbot) -> None:
     assert "linear5.weight.grad: norm" in said(window), "the leaf's page has its answer without being clicked again"
     click(row)
     assert window.selection.ids == {"n3"}
-    assert "Looked for on this batch" in control.page.list.foot.text()
+    assert "Checked on this batch" in control.page.list.foot.text()
 
 
 def test_an_in_place_change_is_found_before_backward_and_gone_to_with_keys(window, qtbot) -> None:
@@ -181,7 +181,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
     control.show()
     done(qtbot, control)
     words = control.page.left_out
-    assert words.isVisible() and words.text().startswith("Looked into without create_graph=True: ")
+    assert words.isVisible() and words.text().startswith("Diagnosed without create_graph=True: ")
     control.show(GAIN)
     assert words.isVisible()
     control.page.over.set_value(OVER)

@@ -1,4 +1,4 @@
-"""What if a block were checkpointed: bytes freed at the peak against the time to compute it again."""
+"""Page "Checkpoint": bytes freed at the peak against the time to recompute each block."""
 
 from __future__ import annotations
 

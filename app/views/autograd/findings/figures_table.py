@@ -1,4 +1,4 @@
-"""A table of figures: few rows, chosen whole, columns as wide as what stands in them."""
+"""Table of figures: few rows, selected whole, columns as wide as their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of what was found: one row a finding, with its place, its words and its cure."""
+"""List of findings: one row each, with its location, sentence and fix."""
 
 from __future__ import annotations
 

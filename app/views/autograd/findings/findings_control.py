@@ -1,4 +1,4 @@
-"""The detectives' dealings with the window: when they are asked, what they said, and where a click on it leads."""
+"""Controller of the diagnostics: when they run, their results, and where a click on one leads."""
 
 from __future__ import annotations
 
@@ -189,9 +189,9 @@ class FindingsControl(QObject):
         elif self.page.page == CHECKPOINT:
             self._show_rows(words)
         else:
-            self.page.list.show_findings((), f"It could not be looked into: {words}", fine=False)
+            self.page.list.show_findings((), f"The diagnostics could not run: {words}", fine=False)
             self.page.rule.setText(words)
-        self.page.status.setText("It did not run through")
+        self.page.status.setText("Failed")
 
     def _progressed(self, said: str | WhatIf) -> None:
         if isinstance(said, WhatIf):
@@ -238,7 +238,7 @@ class FindingsControl(QObject):
 
     def _found(self, findings: Findings) -> None:
         self.findings = findings
-        looked = f"Looked for on this batch: {', '.join(LOOKED_FOR)}."
+        looked = f"Checked on this batch: {', '.join(LOOKED_FOR)}."
         words = f"Nothing found. {looked}" if not findings.found else looked
         if findings.cancelled:
             words = f"Stopped: this is what was found until then. {looked}"

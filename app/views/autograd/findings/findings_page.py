@@ -1,4 +1,4 @@
-"""The page "Findings" of the bottom dock: what the detectives say, gradcheck, the gain ladder, checkpoints."""
+"""Page "Findings" of the bottom dock: findings, gradcheck, gain ladder, checkpointing."""
 
 from __future__ import annotations
 

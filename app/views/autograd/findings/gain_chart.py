@@ -1,4 +1,4 @@
-"""The gain ladder: how the gradient grows and shrinks from layer to layer, over the depth of the net."""
+"""Chart of the gradient gain from layer to layer, over the depth of the net."""
 
 from __future__ import annotations
 

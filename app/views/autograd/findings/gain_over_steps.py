@@ -1,4 +1,4 @@
-"""The gain ladder over the steps of a run: a map of layers and steps, and the layer at which the gradient is lost."""
+"""Gradient gain over the steps of a run: a heat map of layers and steps, and where it vanishes or explodes."""
 
 from __future__ import annotations
 

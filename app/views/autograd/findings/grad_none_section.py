@@ -1,4 +1,4 @@
-"""Sections of the inspector that the detectives fill: why .grad is None, and gradcheck of what is selected."""
+"""Inspector sections of the diagnostics: why .grad is None, and gradcheck of the selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a gradient check: double beside single precision, finite differences beside backward."""
+"""Page "gradcheck": float64 beside float32, finite differences beside backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of an arrow as a path, and its head."""
+"""Arrows as painter paths, and their heads."""
 
 from __future__ import annotations
 

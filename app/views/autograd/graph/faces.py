@@ -1,4 +1,4 @@
-"""How the parts of a drawing look: measured once into faces, then only painted.
+"""Measure the parts of a drawing once into faces that only need painting.
 
 A face knows its size and where its texts stand, so that layout can ask for sizes and painting does no text work.
 The scene and the exported pictures paint the same faces.

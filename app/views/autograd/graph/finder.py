@@ -1,4 +1,4 @@
-"""Finding nodes of the tape by name, layer, parameter or saved tensor."""
+"""Search field for nodes of the tape: by name, layer, parameter or saved tensor."""
 
 from __future__ import annotations
 

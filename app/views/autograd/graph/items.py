@@ -1,4 +1,4 @@
-"""What stands in the scene: boxes, group frames, arrows and labels. Each paints a face that was measured before."""
+"""Graphics items of the scene: boxes, group frames, arrows and labels. Each paints a face measured before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an arrow key leads from a box of the graph."""
+"""Keyboard navigation between boxes of the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes and groups of a scene that are made when somebody looks at them: most of a large graph is never seen near."""
+"""Boxes and groups of a scene that are created when first needed: most of a large graph is never seen close up."""
 
 from __future__ import annotations
 

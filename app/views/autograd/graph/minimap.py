@@ -1,4 +1,4 @@
-"""The whole graph in a corner, with a frame around what is in sight; a click or a drag goes there."""
+"""Minimap: the whole graph in a corner with the viewport's frame; click or drag to go there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole graph from afar in one item: blocks and hairlines, put down in a few strokes."""
+"""The zoomed-out graph as one item: blocks and hairlines, painted in a few calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of the gradient between two places of the tape: marked, framed, and told in words."""
+"""Highlight the gradient's paths between two selected places of the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrows that look as all do, painted together: an item of its own for each costs Qt more than painting it."""
+"""Batch-paint all arrows without highlight in one item: one item for each costs Qt more than painting it."""
 
 from __future__ import annotations
 

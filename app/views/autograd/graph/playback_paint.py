@@ -1,4 +1,4 @@
-"""How a graph looks while its backward pass is played: what ran, what runs next, what was let go of, and the norms."""
+"""Paint the state of a playback on the graph: what ran, what runs next, what was freed, and the norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the graph of a tape how far its backward pass is: only what a step changes is told."""
+"""Update the graph with the state of a playback: only what a step changes."""
 
 from __future__ import annotations
 

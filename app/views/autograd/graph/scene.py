@@ -1,4 +1,4 @@
-"""The picture of a tape as a scene: laid out anew when groups open or close, repainted only where a state changes.
+"""Scene of the tape's graph: laid out again when groups expand or collapse, repainted only where a state changes.
 
 Items are made for what comes into sight near; from afar one item paints all.
 """

@@ -1,4 +1,4 @@
-"""The window onto the scene: zoom at the pointer, pan, frame, walk with the keys, fold with a click."""
+"""View of the scene: zoom at the pointer, pan, fit, keyboard navigation, expand and collapse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inspector's section "Look at the gradient": its numbers, how they are spread, a picture of it, and edits."""
+"""Inspector section "Look at the gradient": values, histogram, picture, and edits."""
 
 from __future__ import annotations
 

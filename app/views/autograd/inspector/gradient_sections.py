@@ -1,4 +1,4 @@
-"""The inspector's sections about gradients, while a backward pass is played: norms, sums, gain and what is odd."""
+"""Inspector sections about gradients while a backward pass is played: norms, sums, gain, anomalies."""
 
 from __future__ import annotations
 

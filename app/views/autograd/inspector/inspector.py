@@ -1,4 +1,4 @@
-"""The right-hand page of the Autograd tab: one backward node, or one layer, in numbers."""
+"""Inspector of the Autograd tab: one backward node, or one layer."""
 
 from __future__ import annotations
 

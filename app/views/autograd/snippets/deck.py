@@ -1,4 +1,4 @@
-"""The row below a snippet's graph: its backward pass as it was measured, to be played and stepped through."""
+"""Transport controls below a snippet's graph: play and step through its recorded backward pass."""
 
 from __future__ import annotations
 

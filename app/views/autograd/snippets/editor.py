@@ -1,4 +1,4 @@
-"""The text of a snippet: typed freely, with line numbers, colours, and marks on lines of the graph and of an error."""
+"""Code editor of a snippet: line numbers, syntax colours, and marks on lines of the graph and of an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a snippet printed, and the error behind it."""
+"""Output of a snippet: stdout, then its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two pages of the Autograd tab, "Net" and "Snippet", and the process in which a snippet runs."""
+"""Controller of the pages "Net" and "Snippet" of the Autograd tab, and of the process in which a snippet runs."""
 
 from __future__ import annotations
 

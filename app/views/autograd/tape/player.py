@@ -1,4 +1,4 @@
-"""The window's side of a backward pass that is played: where it is, what is known so far, and what can be asked."""
+"""State of a playback in the window: position, records so far, and the commands to move, inspect and edit."""
 
 from __future__ import annotations
 

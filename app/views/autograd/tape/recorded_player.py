@@ -1,4 +1,4 @@
-"""Plays steps that were measured before, in another process: there is no graph to keep, to edit or to look into."""
+"""Play recorded steps of another process: there is no graph to keep, edit or inspect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backward pass written as a page that plays it again: what was played here, or else the same batch played for it."""
+"""Export an HTML replay of a backward pass: of the one that was played, else of the same batch recorded for it."""
 
 from __future__ import annotations
 

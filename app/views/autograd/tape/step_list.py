@@ -1,4 +1,4 @@
-"""The page "Steps": all steps of the backward pass by layer, in the order in which torch runs them."""
+"""Page "Steps": all steps of the backward pass by layer, in execution order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the strip of a backward tape looks while it stands: cells, names, and the memory held as a curve over them."""
+"""Static painting of the tape strip: cells, layer names, and the curve of memory held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backward tape's dealings with the window: what is played, who shows it, and when its graph is let go of."""
+"""Controller of the backward tape: what is played, who shows it, and when its graph is freed."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class TapeControl(QObject):
             return
         status.set_tape(_where(player))
         if player.kept:
-            status.set_kept(f"Inspection keeps {bytes_text(player.kept)} alive until you let go")
+            status.set_kept(f"Inspection keeps {bytes_text(player.kept)} alive until you free the graph")
 
 
 def first_of(tape: Tape, item: TapeNode | LayerGroup) -> int:

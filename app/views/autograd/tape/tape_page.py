@@ -1,4 +1,4 @@
-"""The page "Backward tape": the deck, where it stands, where it stops, and the strip with the memory below it."""
+"""Page "Backward tape": transport controls, position, break conditions, and the strip with its memory curve."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TapePage(QWidget):
         self.speed = ChoiceField(SPEEDS, player.speed, pairs=True)
         self.speed.setAccessibleName("Speed of playing")
         self.speed.setToolTip("How many steps a second Play takes")
-        self.let_go = icon_button("stop", "Let go of the graph that is kept for playing; Play runs the batch again")
+        self.let_go = icon_button("stop", "Free the kept graph; Play runs the batch again")
         self._lay_out()
         self._connect()
         self._tape_changed()

@@ -1,4 +1,4 @@
-"""The backward tape as a strip: a cell a step, layers' names above it, and below it the memory that is still held.
+"""The backward tape as a strip: one cell for each step, layer names above, the memory still held below.
 
 However many steps there are, no more is painted than there are pixels: the strip is a picture, made anew when its size
 changes, and moving the play head copies two parts of it.
