@@ -84,6 +84,7 @@ def main(folder: Path) -> int:
     window.actions_by_key["run"].trigger()
     until("running", lambda: window.session.active)
     until("trained", lambda: window.session.state == "done")
+    _training_rooms(window, folder, until)
     window.actions_by_key["capture"].trigger()
     until("captured", lambda: window.room.drawing() is not None)
     window.tape_control.show()
@@ -98,6 +99,65 @@ def main(folder: Path) -> int:
     QTest.qWait(100)
     print(json.dumps({"imported": imported, "there": sorted(HEAVY & set(sys.modules))}), flush=True)
     return 0
+
+
+def _training_rooms(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+    """The form, the trials, the evaluation, the layer and the runs of a project that was trained once."""
+    from PySide6.QtCore import QPointF
+
+    from app.data.config import DataConfig
+    from app.views.training.trials.dry_run_dialog import DryRunDialog
+    from app.views.training.trials.lr_finder_dialog import FindRateDialog
+
+    kept = window.document.project
+    form, page = window.training_form, window.evaluation
+    window.right.pane.show_page("training")
+    form.data.show_batch.click()
+    until("data looked at", lambda: form.data.batch.preview is not None)
+    form.optimizer.form.edited.emit("lr", 0.002, None)
+    until("rate checked", lambda: window.document.project.training.optimizer.params.get("lr") == 0.002)
+    form.schedule.name.edited.emit("CosineAnnealingLR")
+    until("schedule drawn", lambda: form.schedule.form is not None and not form.schedule.plot.isHidden())
+    window.actions_by_key["find-rate"].trigger()
+    dialog = window.findChild(FindRateDialog)
+    dialog.batches.set_value(12)
+    dialog.start()
+    until("rates tested", lambda: dialog.result_shown is not None)
+    dialog.reject()
+    until("may run again", lambda: not window.run_control.blocked)
+    window.actions_by_key["dry-run"].trigger()
+    until("run dry", lambda: window.findChild(DryRunDialog) is not None)
+    window.findChild(DryRunDialog).accept()
+    window.show_page("evaluation")
+    page.run.click()
+    until("evaluated", lambda: page.found is not None and page.samples.samples)
+    page.view.set_value("try")
+    page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
+    until("tried", lambda: page.trying.bars.called != "")
+    window.show_page("layer")
+    layer = next(iter(window.layer_page._layers))
+    window.layer_page.show_layer(layer)
+    window.layer_page.layerChosen.emit(layer)
+    until("looked inside", lambda: window.layer_page.inside.inside is not None)
+    window.show_page("runs")
+    until("listed runs", lambda: any(row.kept is not None for row in window.runs.model.rows))
+    run = next(row.kept for row in window.runs.model.rows if row.kept is not None)
+    window.runs_control.export(run, folder)
+    until("event files", lambda: any(folder.rglob("events.out.*")))
+    window.runs_control.write_event_files(True)
+    training = replace(window.document.project.training, epochs=3)
+    window.document.apply("More", replace(window.document.project, training=training))
+    until("known with more epochs", lambda: not window.run_control.blocked)
+    window.runs_control.go_on(run)
+    until("goes on", lambda: window.session.active)
+    until("went on", lambda: window.session.state == "done")
+    table = folder / "t.csv"
+    table.write_text("a,b,c\n" + "".join(f"{i / 60},{i % 7},{'xy'[i % 2]}\n" for i in range(60)))
+    project = window.document.project
+    window.document.apply("Table", replace(project, data=DataConfig("file.csv", path=str(table))))
+    until("table read", lambda: form.data.batch.preview is not None and form.data.batch.preview.rows)
+    window.document.apply("As it was", kept)
+    until("as it was", lambda: window.live.up_to_date)
 
 
 def _export(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
