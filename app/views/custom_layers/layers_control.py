@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,7 +135,7 @@ class LayersControl(QObject):
         for sha256, reason in reasons.items():
             if not reason:
                 layer_files.note_tried(sha256)
-                self._kept(lambda sha256=sha256: self.trust.mark_tried(sha256))
+                self._kept(partial(self.trust.mark_tried, sha256))
 
     # -- what a person does -------------------------------------------------------------------------------------------
 
@@ -181,19 +182,19 @@ class LayersControl(QObject):
         """Trust the text that was shown; what lies on the disk by now may be another, and is asked about then."""
         assert one.file is not None
         layer_files.allow(one.file.sha256)
-        self._kept(lambda: self.trust.trust(one.file))
+        self._kept(partial(self.trust.trust, one.file))
         self.read_again()
 
     def stop_trusting(self, one: CustomFile) -> None:
         assert one.file is not None
         layer_files.disallow(one.file.sha256)
-        self._kept(lambda: self.trust.revoke(one.file.sha256))
+        self._kept(partial(self.trust.revoke, one.file.sha256))
         self._take(read_files(self._document.project.layer_files))
 
-    def _kept(self, write: object) -> None:
+    def _kept(self, write: Callable[[], object]) -> None:
         """Write to the store; what cannot be kept holds for this time."""
         try:
-            write()  # type: ignore[operator]
+            write()
         except OSError as error:
             reason = f"{error.strerror or error}: {self.trust.file}. It applies until Tapedeck is closed."
             self.refused.emit("Your trust decision could not be saved", reason)

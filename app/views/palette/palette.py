@@ -356,8 +356,8 @@ class Palette(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """In the search, Up, Down and Enter speak to the rows."""
-        if watched is self.field and event.type() == QEvent.Type.KeyPress:
-            key = event.key()  # type: ignore[attr-defined]
+        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            key = event.key()
             if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 if spec := self.model.spec(self.tree.currentIndex()):
                     self._choose(spec.key)

@@ -76,6 +76,17 @@ class TabbedPane(QWidget):
         self.shown.emit(key)
 
 
+class _DockPane(TabbedPane):
+    """Asks for the size that its dock begins with, whatever its pages ask for."""
+
+    def __init__(self, size: QSize, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._size = size
+
+    def sizeHint(self) -> QSize:
+        return self._size
+
+
 class TabbedDock(QDockWidget):
     """A dock with a `TabbedPane`; it is resized at its edge, hidden and shown from the View menu."""
 
@@ -84,8 +95,7 @@ class TabbedDock(QDockWidget):
         self.setObjectName(name)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
         self.setTitleBarWidget(QWidget(self))
-        self.pane = TabbedPane(self)
-        self.pane.sizeHint = lambda: size  # type: ignore[method-assign]
+        self.pane = _DockPane(size, self)
         self.pane.setMinimumSize(min(size.width(), least), min(size.height(), 120))
         self.setWidget(self.pane)
 

@@ -119,7 +119,7 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     assert window.document.dirty and window.document.path is None
     qtbot.waitUntil(lambda: any("squeezenet1_1" in text for text in told))
     (text,) = told
-    assert f"{window.live.analysis.total_parameters:,} parameters" in text and "own weights" in text
+    assert f"{window.live.analysis.total_parameters:,} parameters" in text and "the model's weights" in text
     assert "Checked against the model: outputs, gradients and buffers equal in eval and train mode" in text
     take, before = window.actions_by_key["take-inits"], window.document.project
     assert take.isEnabled()
@@ -134,7 +134,8 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
     net = make_module(window.live.analysis.source)
     weights = load_weights(project.training.start.path)
     net.load_state_dict(weights, strict=True)
-    assert f"Starts from {len(weights)} of {len(weights)} tensors" in window.status.text("start")
+    whole = f"Starts from {len(weights)} of {len(weights)} tensors"  # the engine counts them
+    qtbot.waitUntil(lambda: whole in window.status.text("start"), timeout=60_000)
     assert window.files.save_to(tmp_path / "squeeze.tape") and (tmp_path / "squeeze.safetensors").is_file()
     assert net(torch.zeros(1, 3, 64, 64)).shape == (1, 7)
 
@@ -230,7 +231,7 @@ def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> Non
     next(action for action in window.own_files.menu(row.file).actions() if "model" in action.text()).trigger()
     (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
     assert dialog.choice.value() == "file" and dialog.file.path.text() == str(path)
-    assert not dialog.import_button.isEnabled() and "takes" in dialog.state.text()
+    assert not dialog.import_button.isEnabled() and "Enter the shape" in dialog.state.text()
     dialog.reject()
 
 

@@ -119,7 +119,7 @@ def test_a_file_runs_only_when_it_is_trusted(window, qtbot, tmp_path: Path) -> N
     snippets.run()
     dialog = window.findChild(TrustDialog)
     assert dialog is not None and not snippets.running and not mark.exists()
-    assert "process of its own" in dialog.warning
+    assert "separate process" in dialog.warning
     dialog.trust_button.click()
     qtbot.waitUntil(lambda: snippets.page.foreign is None)
     assert not mark.exists(), "trusted, and still nobody has pressed Run"

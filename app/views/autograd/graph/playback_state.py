@@ -134,9 +134,10 @@ class PlayedGraph(QObject):
 
     def _shares(self, edges: list[tuple[int, int]]) -> list[str]:
         """What an edge brings where several meet."""
+        assert self._index is not None
         found = []
         for source, slot in edges[:4]:
-            edge = next(each for each in self._index.tape.outgoing[source] if each.slot == slot)  # type: ignore[union-attr]
+            edge = next(each for each in self._index.tape.outgoing[source] if each.slot == slot)
             for sum_ in fan_ins_of(self._player, edge.target):
                 if sum_.output_nr == edge.output_nr:
                     found += [words for key, words in share_words(sum_).items() if key == (source, slot)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _SYMBOLS = {
     r"\times": "×", r"\cdot": "·", r"\lfloor": "⌊", r"\rfloor": "⌋", r"\lceil": "⌈", r"\rceil": "⌉", r"\leq": "≤",
@@ -52,10 +52,10 @@ def formula(text: str) -> str:
     return shown.replace("{", "").replace("}", "").replace(_UNDERSCORE, "_")
 
 
-def _until_same(pattern: re.Pattern[str], form: object, text: str) -> str:
+def _until_same(pattern: re.Pattern[str], form: str | Callable[[re.Match[str]], str], text: str) -> str:
     """Replace from the inside out, as braces nest."""
     for _ in range(12):
-        changed = pattern.sub(form, text)  # type: ignore[call-overload]
+        changed = pattern.sub(form, text)
         if changed == text:
             break
         text = changed
@@ -201,10 +201,10 @@ def _indented(lines: list[str], at: int, margin: int) -> tuple[list[str], int]:
     return body, return_to
 
 
-def _taken(lines: list[str], at: int, goes_on: object) -> tuple[list[str], int]:
+def _taken(lines: list[str], at: int, goes_on: Callable[[str], bool]) -> tuple[list[str], int]:
     """The line at `at` and those after it for which `goes_on` holds."""
     until = at
-    while until < len(lines) and (goes_on(lines[until]) or (until == at and lines[until].strip())):  # type: ignore[operator]
+    while until < len(lines) and (goes_on(lines[until]) or (until == at and lines[until].strip())):
         until += 1
     return lines[at:until], until
 

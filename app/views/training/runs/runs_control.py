@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
@@ -29,10 +29,12 @@ from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
     from app.runs.compare import Setting
+    from app.source.generated import Source
     from app.views.main_window import MainWindow
     from app.views.training.runs.session import Run
 
 A = TypeVar("A")
+Given = TypeVarTuple("Given")
 
 
 def _compared_settings(kept: tuple[Kept, ...]) -> tuple[Setting, ...]:
@@ -78,7 +80,9 @@ class RunsControl(QObject):
         self.write_event_files(panel.event_files)
         keeper.refresh()
 
-    def _ask(self, key: str, title: str, function, *arguments, then) -> None:  # type: ignore[no-untyped-def]
+    def _ask(
+        self, key: str, title: str, function: Callable[[*Given], A], *arguments: *Given, then: Callable[[A], None]
+    ) -> None:
         """Have something done beside the window; what goes wrong is said under `title`."""
         self._window.background.ask(key, function, *arguments, on_answer=then, on_error=partial(self._failed, title))
 
@@ -106,7 +110,7 @@ class RunsControl(QObject):
 
         self._ask("run shown", "The run cannot be shown", store.history_of, kept, then=shown)
 
-    def _same_source(self, kept: Kept):  # type: ignore[no-untyped-def]
+    def _same_source(self, kept: Kept) -> Source | None:
         """The source of the open drawing if the run trained that very text, so that its layers are nodes here."""
         analysis = self._window.live.analysis
         try:

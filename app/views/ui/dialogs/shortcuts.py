@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QPainter
+from PySide6.QtGui import QAction, QFontMetrics, QKeyEvent, QKeySequence, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QGridLayout,
@@ -266,12 +266,14 @@ class CommandPalette(Dialog):
             action.trigger()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.field and event.type() == QEvent.Type.KeyPress:
-            key = event.key()  # type: ignore[attr-defined]
+        if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            key = event.key()
             if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self.run(self.view.currentIndex())
                 return True
-            steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
+            steps: dict[int, int] = {
+                Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10
+            }  # fmt: skip
             if key in steps and self.model.rowCount():
                 row = min(max(self.view.currentIndex().row() + steps[key], 0), self.model.rowCount() - 1)
                 self.view.setCurrentIndex(self.model.index(row))

@@ -7,7 +7,7 @@ by `rejected(str)` when the field is left. `set_value` never tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter, QPaintEvent, QWheelEvent
@@ -19,7 +19,13 @@ from app.views.ui.widgets.painting import set_property
 HEIGHT = 24
 
 
-class Marked:
+if TYPE_CHECKING:
+    _Widget = QWidget  # which every field that is `Marked` is
+else:
+    _Widget = object
+
+
+class Marked(_Widget):
     """What is wrong with a field: what it cannot read, and what others found wrong with its value."""
 
     _unread: str | None = None
@@ -47,10 +53,9 @@ class Marked:
 
     def _mark(self) -> None:
         message = self.invalid()
-        widget: QWidget = self  # type: ignore[assignment]
-        set_property(widget, "invalid", message is not None)
-        widget.setToolTip(message or self._hint)
-        widget.setAccessibleDescription(message or self._hint)
+        set_property(self, "invalid", message is not None)
+        self.setToolTip(message or self._hint)
+        self.setAccessibleDescription(message or self._hint)
 
 
 class TextField(Marked, QLineEdit):

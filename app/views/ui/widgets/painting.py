@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QAccessible,
@@ -79,7 +81,13 @@ def start(widget: QWidget) -> QPainter:
     return painter
 
 
-class KeyboardFocus:
+if TYPE_CHECKING:
+    _Widget = QWidget  # which everything that shows its focus is
+else:
+    _Widget = object
+
+
+class KeyboardFocus(_Widget):
     """For a widget that shows its focus ring only to people who came with the keyboard. Put it before the Qt class."""
 
     _came_by_key = False
@@ -87,10 +95,10 @@ class KeyboardFocus:
     def focusInEvent(self, event: QFocusEvent) -> None:
         if event.reason() not in RETURNS:
             self._came_by_key = event.reason() in KEY_REASONS
-        super().focusInEvent(event)  # type: ignore[misc]
+        super().focusInEvent(event)
 
     def shows_ring(self) -> bool:
-        return self._came_by_key and self.hasFocus()  # type: ignore[attr-defined]
+        return self._came_by_key and self.hasFocus()
 
     def paint_ring(self, painter: QPainter, area: QRectF, radius: float, gap: QColor | None = None) -> None:
         """The ring, inside `area`; with a `gap` line inside it, where the fill would swallow the accent."""
