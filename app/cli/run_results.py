@@ -48,9 +48,13 @@ class Results:
 
 def leave(project: Project, job: Job, weights: Mapping[str, Any], history: History, folder: Path) -> Results:
     """Write weights and metrics, then code, then pictures into `folder`."""
+    from app.builder.analysis import analyse
+    from app.engine.requests.capture import CaptureRequest, node_labels
+    from app.engine.tasks.capture import batch_of
     from app.export.layers import write_model
     from app.export.script.script import training_script, write_start
     from app.export.weights import save_pt, save_safetensors
+    from app.project.custom_layers import ops_of
     from app.util.atomic import write_text
 
     results = Results(folder)
@@ -69,7 +73,12 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     except ImportError as error:
         print(f"tapedeck: no pictures, Qt cannot be loaded ({error}); run tapedeck doctor for details", file=sys.stderr)
         return results
-    run_pictures(project, job, weights, history, folder, part)
+    ops = ops_of(project)
+    request = CaptureRequest(job, node_labels(project.graph, ops))
+    run_pictures(
+        project, job, history, folder, part,
+        lambda: analyse(project.graph, ops), lambda: batch_of(request, weights).capture(),
+    )  # fmt: skip
     return results
 
 

@@ -93,6 +93,7 @@ def main(folder: Path) -> int:
     window.actions_by_key["play-backward"].trigger()
     until("played", lambda: 0 < len(player) == player.position)
     _export(window, folder, until)
+    _weights(window, folder, until)
     _import(window, until)
     window.document.undo_stack.setClean()
     window.close()
@@ -171,9 +172,30 @@ def _export(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]],
     dialog.folder.setText(str(folder / "export"))
     (folder / "export").mkdir()
     for key, box in dialog.boxes.items():
-        box.setChecked(key in ("code", "safetensors", "script"))
+        box.setChecked(key in ("code", "safetensors", "script", "certify"))
+    proved: list[Any] = []
+    window.export_control.proved.connect(proved.append)
     QTest.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     until("exported", lambda: len(list((folder / "export").iterdir())) >= 2)
+    until("proved", lambda: proved and proved[0].passed)
+
+
+def _weights(window: Any, folder: Path, until: Callable[[str, Callable[[], Any]], None]) -> None:
+    """Those of the run are saved and loaded again; then a layer of a person's own runs, in the engine."""
+    from app.source import layer_files
+    from tests.support import own_layers_nets as own
+
+    window.weights_control.save(folder / "learnt.pt")
+    until("weights saved", (folder / "learnt.pt").is_file)
+    dialog = window.weights_control.open(folder / "learnt.pt")
+    until("weights beside the net", lambda: not dialog.running)
+    dialog.load_all()
+    until("weights loaded", lambda: window.document.project.training.start is not None)
+    until("start counted", lambda: "tensors of learnt.pt" in window.status.text("start"))
+    layer_files.allow(layer_files.digest(own.LAYERS))
+    window.document.new(own.project(own.write(folder)))
+    until("layers of an own file", lambda: window.live.up_to_date and window.live.analysis.runnable)
+    window.document.undo_stack.setClean()
 
 
 def _import(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,6 @@ from PySide6.QtWidgets import QApplication
 
 from app import graphviz_export
 from app.diagram.diagram import Drawing
-from app.engine.requests.capture import CaptureRequest, node_labels
-from app.engine.tasks.capture import batch_of
 from app.project.custom_layers import ops_of
 from app.project.document import Document
 from app.project.project import Project
@@ -28,7 +26,8 @@ from app.views.selection import Selection
 from app.views.ui import theme
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from app.autograd.tape import Tape
+    from app.builder.results import Analysis
 
 CANVAS = QSize(1600, 600)
 CURVES = QSize(1600, 360)
@@ -63,35 +62,34 @@ def offscreen_painter() -> Callable[[Drawing, Path], None]:
 def run_pictures(
     project: Project,
     job: Job,
-    weights: Mapping[str, Tensor],
     history: History,
     folder: Path,
     part: Callable[[str, Callable[[], object]], None],
+    analyse: Callable[[], Analysis],
+    capture: Callable[[], Tape],
 ) -> None:
-    """Draw the network, the curves and the autograd graph of a run into a folder; `part(name, draw)` calls each."""
+    """Draw the network, the curves and the autograd graph of a run into a folder; `part(name, draw)` calls each.
+
+    `analyse` and `capture` work out what the first and the last of them show.
+    """
     application()
-    part("network.png", lambda: _network(project, folder / "network.png"))
+    part("network.png", lambda: _network(project, analyse(), folder / "network.png"))
     part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
-    part("autograd.svg", lambda: _autograd(project, job, weights, folder / "autograd.svg"))
+    part("autograd.svg", lambda: _autograd(capture(), folder / "autograd.svg"))
 
 
-def _autograd(project: Project, job: Job, weights: Mapping[str, Tensor], path: Path) -> None:
-    request = CaptureRequest(job, node_labels(project.graph, ops_of(project)))
-    tape = batch_of(request, weights).capture()
+def _autograd(tape: Tape, path: Path) -> None:
     from app.autograd.pictures.diagram import to_drawing
 
     painter = None if graphviz_export.has_dot() else offscreen_painter()
     graphviz_export.export(to_drawing(tape), path, painter)
 
 
-def _network(project: Project, path: Path) -> None:
-    from app.builder.analysis import analyse
+def _network(project: Project, analysis: Analysis, path: Path) -> None:
     from app.views.canvas.canvas import Canvas
 
-    ops = ops_of(project)
-    document = Document(project)
+    ops, document = ops_of(project), Document(project)
     canvas = Canvas(SheetDocument(document, Place(document), ops), Selection(), ops)
-    analysis = analyse(project.graph, ops)
     canvas.set_analysis(analysis)
 
     def ready() -> None:
