@@ -31,6 +31,8 @@ LOOK = 10  # milliseconds from one look to the next
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(THREADS)
+# Threads that wait sleep: those that spin take the processors from who they wait for, which is another process here.
+os.environ["OMP_WAIT_POLICY"] = "passive"
 
 # A shell has its background jobs ignore Ctrl+C, and what they start inherits that.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
