@@ -85,8 +85,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.builder.analysis import analyse
     from app.builder.catalog.custom import read_text
     from app.engine import import_process
-    from app.engine.requests import import_model
-    from app.engine.tasks import import_advice
+    from app.engine.requests import import_advice, import_model
     from app.export.errors import WeightsError
     from app.project import custom_layers, file
     from app.source import layer_files

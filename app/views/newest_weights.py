@@ -18,7 +18,6 @@ from app.views.training.runs.keeper import RunsKeeper
 from app.views.training.runs.session import Run, RunSession
 
 if TYPE_CHECKING:
-    from app.export.weights_choice import ExportWeights
     from app.training_thread import TrainingThread
 
 
@@ -57,33 +56,6 @@ class NewestWeights(QObject):
             return partial(NewestKept, str(self._keeper.folder))
         return partial(_written, run, thread, self._keeper.folder, folder)
 
-    def of(self, source: Source) -> Callable[[], ExportWeights | None]:
-        """Return how to come by the newest weights of a net, on a worker; it gives None where no run trained it.
-
-        Called here for the state of now; what is returned raises OSError.
-        """
-        run, thread = self.run, self._session.training_thread
-        if run is None or thread is None or not self.of_this_window(source):
-            return partial(_kept, self._keeper.folder, source)
-        return partial(_newest, run, thread, self._keeper.folder, source)
-
-
-def _newest(run: Run, thread: TrainingThread, folder: Path, source: Source) -> ExportWeights | None:
-    from app.export.weights_choice import ExportWeights
-    from app.training.control import NoWeights
-
-    result, recorder = thread.result, run.recorder
-    gone = recorder is not None and not run.active and not recorder.kept.folder.exists()
-    if gone or (result is not None and result.state_dict is None):
-        return _kept(folder, source)
-    if result is None:
-        try:
-            return ExportWeights(thread.weights(), f"of Run {run.kept_number}, under way")
-        except NoWeights:
-            return _kept(folder, source)
-    assert result.state_dict is not None
-    return ExportWeights(result.state_dict, f"of Run {run.kept_number} at step {result.step:,}")
-
 
 def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> WeightsChoice:
     """Have the run leave its weights in a file of their own."""
@@ -100,9 +72,3 @@ def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> Weig
         return NewestKept(str(kept))
     words = "under way" if result is None else f"at step {result.step:,}"
     return WeightsFile(str(path), f"of Run {run.kept_number}{', ' if result is None else ' '}{words}", False)
-
-
-def _kept(folder: Path, source: Source) -> ExportWeights | None:
-    from app.runs.newest import newest_of
-
-    return newest_of(folder, source)

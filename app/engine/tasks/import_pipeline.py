@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
 from app.engine.requests.import_model import UNCHECKED, ImportFailed, ModelInput
-from app.engine.tasks import import_model, model_inits
-from app.engine.tasks.model_inits import Inits
+from app.engine.tasks import import_model
 from app.export.certify import against_source
 from app.export.certify.against_source import Probe
 from app.export.weights import save_safetensors
 from app.preflight import multi_output
-from app.project import custom_layers, drawing_digest, file
+from app.project import custom_layers, drawing_digest, file, model_inits
+from app.project.model_inits import Inits
 from app.project.project import Project
 from app.project.weights import files, start_weights, state_dicts
 from app.source.compiled import make_module

@@ -11,9 +11,9 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.engine.import_process import Known, listed_models
+from app.engine.requests.import_advice import cure_of
 from app.engine.requests.import_model import UNCHECKED, remarks
-from app.engine.tasks.import_advice import cure_of
-from app.engine.tasks.model_inits import LOSES
+from app.project.model_inits import LOSES
 from app.project.project import Project
 from app.source.layer_files import allowed
 from app.views.custom_layers.layers_control import LayersControl

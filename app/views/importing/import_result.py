@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.engine.tasks.model_inits import LOSES
+from app.project.model_inits import LOSES
 from app.views.ui import theme
 from app.views.ui.widgets.painting import label
 

@@ -10,8 +10,8 @@ from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app.engine.requests.weights import CountStart, SaveWeights
-from app.engine.tasks.model_inits import missing, taken_over
 from app.project.file import with_start
+from app.project.model_inits import missing, taken_over
 from app.project.weights.start_weights import random_start
 from app.project.weights.state_dict_diff import SUFFIXES
 from app.source.generated import Source

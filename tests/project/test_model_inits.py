@@ -16,9 +16,8 @@ from app.builder.graph import Init
 from app.engine import import_process
 from app.engine.import_process import Question
 from app.engine.requests.import_model import ModelInput, ModelSource
-from app.engine.tasks import model_inits
 from app.engine.tasks.parity.initial import noting
-from app.project import custom_layers, drawing_digest, file
+from app.project import custom_layers, drawing_digest, file, model_inits
 from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
 
