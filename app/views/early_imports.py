@@ -12,7 +12,7 @@ MODULES = """
     numpy graphviz ssl urllib.request multiprocessing xml.etree.ElementTree
     app.builder.dimensions.dimensions app.builder.shapes.input_sizes app.builder.search
     app.builder.code_editing.edits app.data.description app.training.monitoring.gradient_health
-    app.training.monitoring.gradient_verdict app.training.evaluation.evaluator app.training.evaluation.predict
+    app.training.monitoring.gradient_verdict app.training.evaluation.result app.training.evaluation.trying
     app.training.monitoring.looks app.training.monitoring.memory_report app.runs.compare
     app.autograd.pictures.diagram app.autograd.pictures.search app.autograd.forward_modes
     app.autograd.snippets.snippet app.autograd.pictures.replay_html app.graphviz_export app.engine.snippet_process
