@@ -67,7 +67,7 @@ def test_an_empty_tab_asks_for_a_batch(room, qtbot) -> None:
 
 def test_busy_and_failed_are_said_and_an_old_graph_stays(room, qtbot) -> None:
     room.show_busy()
-    assert "Running one batch" in said(room)
+    assert "Running the forward pass" in said(room)
     room.show_error("The batch did not run through", "shapes disagree")
     assert room.banner.isVisible() and room._pages.currentIndex() == 0
     room.set_tape(small_tape())
