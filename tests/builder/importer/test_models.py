@@ -277,8 +277,8 @@ class Depends(nn.Module):
         (Depends(), (2, 3), "depends on the values"),
         (Branches(), (2, 3), "Branches .*depends on the values"),
         (Unwritten(), (2, 3), "NotImplementedError: my own words"),
-        (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)), (2, 3), r"1, Linear.* does not take what arrives \(2×4\)"),
-        (nn.Sequential(nn.Linear(3, 4)), (2, 7), r"0, Linear.in_features=3, .* does not take what arrives \(2×7\)"),
+        (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)), (2, 3), r"1, Linear.* does not accept its input \(2×4\)"),
+        (nn.Sequential(nn.Linear(3, 4)), (2, 7), r"0, Linear.in_features=3, .* does not accept its input \(2×7\)"),
     ],
 )
 def test_what_cannot_be_drawn_says_where_and_why(model: nn.Module, shape: tuple[int, ...], words: str) -> None:
