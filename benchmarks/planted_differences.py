@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
-from app.engine import import_process
 from app.engine.import_process import Question
+from app.engine.programs import import_model as program
 from app.engine.requests.import_model import ModelInput, ModelSource
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import Files, certify
@@ -125,7 +125,7 @@ def nets(folder: Path) -> list[Net]:
     found = []
     for name, shape in INPUTS.items():
         torch.manual_seed(3)
-        project = import_process.answer(Question(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
+        project = program.answer(Question(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
         origin = project.origin
         assert origin is not None and origin.weights is not None and origin.reference is not None
         source = analyse(project.graph, custom_layers.ops_of(project)).source

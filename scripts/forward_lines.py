@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from app.builder.analysis import analyse
-from app.engine import import_process
 from app.engine.import_process import Question
+from app.engine.programs import import_model as program
 from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
 from app.project import custom_layers
 from app.project import file as project_file
@@ -98,7 +98,7 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     theirs: nn.Module = namespace[NAME]()
     dtype = _runs_in(theirs, inputs)
     try:
-        project = import_process.answer(Question(ModelSource(str(file), NAME), {}, inputs), folder)
+        project = program.answer(Question(ModelSource(str(file), NAME), {}, inputs), folder)
     except ImportFailed as error:
         words = str(error)
         return Verdict(line, REFUSED if _is_sentence(words) else DIFFERENT, words)

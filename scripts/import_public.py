@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from app.engine import import_process
+from app.engine.programs import import_model as program
 from app.engine.requests import import_model
 from app.project import file as project_file
 from app.util.torchvision_import import import_torchvision
@@ -169,7 +170,7 @@ def imported(public: Public, file: Path) -> Path:
         try:
             source = import_model.ModelSource(str(file), "make", True)
             inputs = tuple(map(import_model.parse_input, public.inputs.split()))
-            project_file.write(import_process.answer(import_process.Question(source, {}, inputs), file.parent), left)
+            project_file.write(program.answer(import_process.Question(source, {}, inputs), file.parent), left)
             code = 0
         except Exception as error:  # its words are for the parent
             left.with_suffix(".why").write_text(f"{type(error).__name__}: {error}")

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from app.engine import import_process
 from app.engine.import_process import Question
+from app.engine.programs import import_model as program
 from app.engine.requests import import_model
 from app.project import file
 from app.util.torchvision_import import import_torchvision
@@ -80,7 +80,7 @@ def checked(name: str, group: str, clean: Clean) -> dict[str, Any]:
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             question = Question(import_model.ModelSource("", name), arguments, (given,))
-            project = import_process.answer(question, Path(folder))
+            project = program.answer(question, Path(folder))
             file.write(project, Path(folder) / "p.tape")
             row["import s"] = f"{time.perf_counter() - began:.2f}"
             gc.collect()

@@ -94,7 +94,7 @@ LONG_FILES: dict[str, str] = {}
 # compiles files of layers, once a person trusts them, and the child process that compiles what a person typed.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
-COMPILES_SOURCE = {"app.source.compiled", "app.source.layer_modules", "app.engine.snippet_process"}
+COMPILES_SOURCE = {"app.source.compiled", "app.source.layer_modules", "app.engine.programs.snippet"}
 
 # Modules of one folder, at most.
 MOST = 21

@@ -85,6 +85,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.builder.analysis import analyse
     from app.builder.catalog.custom import read_text
     from app.engine import import_process
+    from app.engine.programs import import_model as program
     from app.engine.requests import import_advice, import_model
     from app.export.errors import WeightsError
     from app.project import custom_layers, file
@@ -104,7 +105,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         if source.file:
             project = import_process.import_file(question, folder, options.timeout)
         else:
-            project = import_process.answer(question, folder)
+            project = program.answer(question, folder)
         custom_layers.trust(project, seen)
         custom_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, custom_layers.ops_of(project))

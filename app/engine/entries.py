@@ -17,11 +17,11 @@ READY = b"R"
 LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<i")
 
 ENTRIES = {
-    "run": "app.engine.run_main",
-    "import": "app.engine.import_process",
-    "snippet": "app.engine.snippet_process",
+    "run": "app.engine.programs.run",
+    "import": "app.engine.programs.import_model",
+    "snippet": "app.engine.programs.snippet",
     "engine": "app.engine.server",
-    "rank": "app.engine.rank",
+    "rank": "app.engine.programs.rank",
 }
 
 

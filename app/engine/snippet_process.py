@@ -5,7 +5,6 @@ A `Child` may be started before anybody knows what is to run, so that torch is t
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import os
 import struct
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
@@ -31,7 +30,7 @@ MOST = 64 << 20  # bytes of an answer
 KEPT = 200_000  # bytes of what is printed that are kept
 READY = b"ready\n"
 WATCHED = sys.platform == "linux"  # whether memory can be watched here
-_LENGTH = struct.Struct("<Q")
+LENGTH = struct.Struct("<Q")
 THREADS = "2"
 
 
@@ -73,7 +72,7 @@ class Child:
         try:
             if self._exactly(stream, len(READY)) == READY:
                 self._ready.set()
-                (length,) = _LENGTH.unpack(self._exactly(stream, _LENGTH.size))
+                (length,) = LENGTH.unpack(self._exactly(stream, LENGTH.size))
                 self._answer = self._exactly(stream, min(length, MOST))
         except (OSError, ValueError, struct.error):
             return  # it ended without an answer, and how is told by who waits for it
@@ -190,57 +189,3 @@ class _Printed:
         text = bytes(self._kept).decode("utf-8", "replace")
         left = self.count - KEPT
         return text if left <= 0 else f"{text}\n… and {bytes_text(left)} more"
-
-
-# --- In the child
-
-
-def main() -> None:
-    """Answer one question: load torch, say so, read what is to run, run it, write what came of it."""
-    reads, writes = os.dup(0), os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # what is printed goes one way, in its order
-    from app.autograd.snippets import run as snippet_run
-
-    with os.fdopen(writes, "wb") as pipe:
-        pipe.write(READY)
-        pipe.flush()
-        with os.fdopen(reads, "rb") as question:
-            data = question.read()
-        if not data:
-            os._exit(0)  # nobody wanted anything
-        snippet, limits = unpacked(data, tuple[Snippet, Limits])
-        if snippet.folder:
-            os.chdir(snippet.folder)
-        with _limited(limits):
-            answer = snippet_run.run(snippet, _execute)
-        data = packed(answer)
-        pipe.write(_LENGTH.pack(len(data)) + data)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # the text may have put away or closed it
-            stream.flush()
-    os._exit(0)  # threads that it has started are not waited for
-
-
-def _execute(tree: ast.Module, filename: str, scope: dict[str, Any]) -> None:
-    exec(compile(tree, filename, "exec", dont_inherit=True), scope)
-
-
-@contextlib.contextmanager
-def _limited(limits: Limits) -> Any:
-    """No more memory than that while it runs, where the system can keep to it: then torch says which line wanted it.
-
-    A GPU's driver takes addresses by the terabyte, so beside one only the parent watches.
-    """
-    import torch
-
-    if sys.platform != "linux" or torch.cuda.is_available():
-        yield
-        return
-    import resource  # which is not there on Windows
-
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + limits.memory, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

@@ -15,8 +15,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from app.builder.importer.tracing import grad_regions, refused_calls
-from app.engine import import_process
 from app.engine.import_process import Question
+from app.engine.programs import import_model as program
 from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
 from app.engine.tasks import import_model
 from app.engine.tasks.import_pipeline import Wish, imported
@@ -204,7 +204,7 @@ def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_pa
     file = tmp_path / "late.py"
     file.write_text(INNER)
     question = Question(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
-    project = import_process.answer(question, tmp_path)
+    project = program.answer(question, tmp_path)
     assert project.origin is not None and "equal in eval and train mode" in project.origin.checked
     custom = [node.op for node in project.graph.nodes.values() if node.op.startswith("custom.")]
     assert custom == ["custom.late:Late"] and "part (Late) is one node" in project.notes
@@ -232,7 +232,7 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
     file.write_text(INNER.replace("Late", "_Late").replace("Net", "_Net"))
     question = Question(ModelSource(str(file), "_Net"), {}, (ModelInput((2, 4)),))
     with pytest.raises(ImportFailed, match=r"would be another net: .*part \(_Late, late.py line 10\)"):
-        import_process.answer(question, tmp_path)
+        program.answer(question, tmp_path)
 
 
 def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.MonkeyPatch) -> None:

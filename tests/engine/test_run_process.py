@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.engine import child_process, pool, run_main, run_process
+from app.engine import child_process, pool, run_process
 from app.engine.codec import decode, encode
+from app.engine.programs import run as run_main
 from app.training.control import Control
 from app.training.events import Caught, Failed, Paused, Started, StepDone
 from app.training.loop import train

@@ -13,8 +13,8 @@ from torch import nn
 from app import cli
 from app.builder.analysis import analyse
 from app.builder.graph import Init
-from app.engine import import_process
 from app.engine.import_process import Question
+from app.engine.programs import import_model as program
 from app.engine.requests.import_model import ModelInput, ModelSource
 from app.engine.tasks.parity.initial import noting
 from app.project import custom_layers, drawing_digest, file, model_inits
@@ -59,7 +59,7 @@ class Net(nn.Module):
 def imported(tmp_path: Path, **options: bool) -> file.Project:
     (tmp_path / "nets.py").write_text(TEXT)
     source = ModelSource(str(tmp_path / "nets.py"), "Net")
-    return import_process.answer(Question(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path)
+    return program.answer(Question(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path)
 
 
 def source_of(project: file.Project):

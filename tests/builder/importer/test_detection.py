@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from app.builder.analysis import analyse
-from app.engine import import_process
+from app.engine.programs import import_model as program
 from app.engine.requests.import_model import ImportFailed, ModelInput, parse_source
 from app.engine.tasks.import_model import make_torchvision, project_of
 from app.project import custom_layers
@@ -51,5 +51,5 @@ def test_a_part_that_is_not_there_is_named() -> None:
 
 
 def test_the_list_has_what_can_be_imported() -> None:
-    names = {one.name: one.kind for one in import_process.known_models()}
+    names = {one.name: one.kind for one in program.known_models()}
     assert names["fasterrcnn_resnet50_fpn.backbone"] == "detection" and "fasterrcnn_resnet50_fpn" not in names

@@ -12,7 +12,7 @@ from torch import nn
 
 from app.builder.analysis import analyse
 from app.cli import run
-from app.engine import import_process
+from app.engine.programs import import_model as program
 from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
@@ -64,7 +64,7 @@ def made(file: Path, text: str, name: str, arguments: dict | None = None) -> nn.
 def drawn(file: Path, model: nn.Module, *inputs: torch.Tensor) -> Project:
     """And what it does then."""
     sizes = tuple(ModelInput(tuple(x.shape), str(x.dtype).removeprefix("torch.")) for x in inputs)
-    project = project_of(model, sizes, type(model).__name__, own=import_process._own_classes(file))
+    project = project_of(model, sizes, type(model).__name__, own=program._own_classes(file))
     return project_file.loads(project_file.dumps(project))
 
 
@@ -312,7 +312,7 @@ def test_hostile_code_is_the_same_net_all_the_same(kind: str, own: Path) -> None
         ("self.rows = [nn.Linear(4, 4)]", "return self.rows[0](x)", r"rows\[0\].weight is in no state_dict"),
         ("self.noise = torch.randn(90000)", "return x.sum() + self.noise", "noise is in no state_dict"),
         ("self.fc = nn.Linear(4, 4)", "return {'a': self.fc(x) if x.sum() > 0 else x}", "returns a dict"),
-        ("self.fc = nn.Linear(5, 4)", "return self.fc(x) if x.sum() > 0 else x", "Net does not take what arrives: "),
+        ("self.fc = nn.Linear(5, 4)", "return self.fc(x) if x.sum() > 0 else x", "Net does not accept its input: "),
         ("raise OSError('no such data')", "return x", "no such data"),
     ],
 )

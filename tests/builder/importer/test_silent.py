@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from app.builder.analysis import analyse
-from app.engine import import_process
+from app.engine.programs import import_model as program
 from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
@@ -59,7 +59,7 @@ def made(file: Path, name: str) -> nn.Module:
 
 def drawn(file: Path, model: nn.Module, shape: tuple[int, ...] = SHAPE) -> Project:
     """And what it does then."""
-    project = project_of(model, (ModelInput(shape),), type(model).__name__, own=import_process._own_classes(file))
+    project = project_of(model, (ModelInput(shape),), type(model).__name__, own=program._own_classes(file))
     return project_file.loads(project_file.dumps(project))
 
 
