@@ -27,8 +27,9 @@ run: $(READY) ## open the window with the bundled example; without a display, do
 test: $(READY) ## the whole suite, without a display
 	QT_QPA_PLATFORM=$${QT_QPA_PLATFORM:-offscreen} $(PY) -m pytest $(BESIDE) $(ARGS)
 
-lint: $(READY) ## ruff on everything, mypy on all of app
+lint: $(READY) ## ruff on everything, its format too, mypy on all of app
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check --quiet .
 	$(PY) -m mypy
 
 bench: $(READY) ## every promise of speed, measured as ratios in one run

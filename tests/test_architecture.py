@@ -84,7 +84,6 @@ TORCH_MODULES = """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 # What no module of the window may import directly or through another; safetensors' own reader is light.
 HEAVY_LATE = {"torch", "torchvision", "sklearn", "torchmetrics"}
-IN_A_CHILD = {"app.engine.snippet_process"}  # its `Child` starts the process in which the rest of the module runs
 
 # Files that may be longer than LONGEST, each with its reason.
 LONGEST = 600
@@ -268,7 +267,7 @@ def test_the_window_asks_engines_and_imports_nothing_that_imports_torch() -> Non
     """Not even late: what computes with tensors is asked of an engine, by a request."""
     direct = {found.importer for found in imports() if not found.typing and found.target.split(".")[0] in HEAVY_LATE}
     ours = [found for found in imports() if inside(found.importer, "views training_thread") and not found.typing]
-    wrong = [found for found in ours if found.target in direct - IN_A_CHILD or inside(found.target, "engine.tasks")]
+    wrong = [found for found in ours if found.target in direct or inside(found.target, "engine.tasks engine.programs")]
     wrong += [found for found in ours if found.target.split(".")[0] in HEAVY]
     assert not wrong, told(wrong)
 

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +74,18 @@ class Question:
 
 
 class Child:
-    """A process that reads one model; with `listing` it says first which models torchvision has. Raises OSError."""
+    """A process that reads one model; with `listing` it says first which models torchvision has. `file` is
+    that of the model, if it is a person's own. Raises OSError."""
 
-    def __init__(self, listing: bool = False) -> None:
+    def __init__(self, listing: bool = False, file: str = "") -> None:
         self._folder = TemporaryFolder()
         self._path = Path(self._folder.name)
         self._asked, self._end, self._checked = "", 0.0, False
         self._moved: dict[str, str] = {}  # files of the project that were handed over already
         self.comparing = False  # whether what was read last is a drawing that is not compared with its model yet
         words = [str(self._path), *["models"] * listing]
-        self._process = pool.start("import", cwd=child_process.ROOT, arguments=words)
+        fresh = bool(file) and shadows_packages(Path(file).parent)
+        self._process = pool.start("import", cwd=child_process.ROOT, arguments=words, fresh=fresh)
         assert self._process.stderr is not None
         self._told = child_process.Told(self._process.stderr, lambda _line: False)
 
@@ -216,11 +219,21 @@ def import_file(
     The caller has asked whether it may run. Raises ImportFailed, OSError.
     """
     check_file(question.source, question.inputs)
-    child = Child()
+    child = Child(file=question.source.file)
     try:
         return child.read(question, folder, patience, cancelled, tell)
     finally:
         child.close()
+
+
+def shadows_packages(folder: Path) -> bool:
+    """Whether a module in a folder bears the name of an installed package, which it takes the place of in Python: a
+    process that has that package already would not import it."""
+    try:
+        names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+    except OSError:
+        return False
+    return any(PathFinder.find_spec(name) is not None for name in names if name.isidentifier())
 
 
 def listed_models() -> tuple[Known, ...]:

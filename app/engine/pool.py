@@ -65,16 +65,18 @@ def start(
     cwd: Path | None = None,
     quiet: bool = False,
     arguments: Sequence[str] = (),
+    fresh: bool = False,
 ) -> Child:
     """Start a process that runs an entry of `app.engine.entries`, in a session of its own and with pipes.
 
-    A `quiet` one has a pipe for stderr alone. It ends with this process, however that ends. Waits while the fork server
-    loads torch, which it does once: not for the window's thread. Raises OSError.
+    A `quiet` one has a pipe for stderr alone; a `fresh` one has imported nothing yet. It ends with this process,
+    however that ends. Waits while the fork server loads torch, which it does once: not for the window's thread.
+    Raises OSError.
     """
     if entry not in ENTRIES:
         raise ValueError(f"{entry!r} is none of {', '.join(ENTRIES)}")
     extra, words = dict(extra_environment or {}), tuple(arguments)
-    return _starter().submit(lambda: _started(entry, extra, cwd, quiet, words)).result()
+    return _starter().submit(lambda: _started(entry, extra, cwd, quiet, words, fresh)).result()
 
 
 def prepare(*, later: bool = False) -> None:
@@ -143,10 +145,11 @@ _state = _State()
 
 
 def _started(
-    entry: str, extra: dict[str, str], cwd: Path | None, quiet: bool, arguments: tuple[str, ...]
+    entry: str, extra: dict[str, str], cwd: Path | None, quiet: bool, arguments: tuple[str, ...],
+    fresh: bool,
 ) -> Child:
     environment = child_process.environment(extra)
-    server = _server()
+    server = None if fresh else _server()
     if server is not None and _alike(environment, server.environment):
         if cwd is not None:
             os.stat(cwd)  # it is known here, and said, that there is no such folder

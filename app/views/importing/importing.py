@@ -52,7 +52,7 @@ def read_model(wanted: ImportRequest, tell: Tell, cancelled: Cancelled) -> tuple
         text = read_text(Path(source.file))
         if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
             raise ImportFailed(f"{Path(source.file).name} was edited in the meantime and was not run; import it again")
-    child = Child()
+    child = Child(file=source.file)
     try:
         chosen = (wanted.pretrained, wanted.keep_weights)
         question = Question(source, wanted.arguments, wanted.inputs, *chosen, early=True)

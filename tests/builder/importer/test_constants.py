@@ -135,5 +135,5 @@ def test_a_buffer_under_two_names_is_a_buffer_under_each() -> None:
 def test_statistics_that_two_normalizations_share_are_not_drawn_apart() -> None:
     net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4))
     net[2].running_mean = net[0].running_mean
-    with pytest.raises(ImportFailed, match="are one tensor"):
+    with pytest.raises(ImportFailed, match="are the same tensor"):
         project_of(net, (ModelInput((3, 4)),), "it")
