@@ -24,9 +24,7 @@ def mlp() -> Project:
     """Three Linear layers of 64 on the digits: steps so short that everything beside them shows."""
     from torch import nn
 
-    net = nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
-    )
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     return _of_module(net, "mlp", (1, 8, 8))
 
 

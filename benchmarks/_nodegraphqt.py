@@ -1,10 +1,10 @@
 """NodeGraphQt's viewer on a graph that is given to it. Runs in an environment of its own, see `_peer`.
 
-    {"graph": FILE, "width": W, "height": H}    makes the graph in a window whose view is W by H; seconds until painted
-    {"view": "all" | ZOOM}                      shows everything, or the middle at a zoom; the zoom that it has then
-    {"move": "pan" | "zoom", "frames": N, "seconds": S}
-                                                milliseconds of each repaint after a move, until there are N of them or
-                                                S seconds have gone by
+{"graph": FILE, "width": W, "height": H}    makes the graph in a window whose view is W by H; seconds until painted
+{"view": "all" | ZOOM}                      shows everything, or the middle at a zoom; the zoom that it has then
+{"move": "pan" | "zoom", "frames": N, "seconds": S}
+                                            milliseconds of each repaint after a move, until there are N of them or
+                                            S seconds have gone by
 """
 
 from __future__ import annotations

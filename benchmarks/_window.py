@@ -38,17 +38,13 @@ class WindowRun:
         return self.steps * (len(self.epochs) - 1) / (self.epochs[-1] - self.epochs[0])
 
 
-def measure(
-    folder: Path, epochs: int, *, gaps: bool = False, project: Path | None = None
-) -> WindowRun:
+def measure(folder: Path, epochs: int, *, gaps: bool = False, project: Path | None = None) -> WindowRun:
     """Make one run in a window of a new process."""
     command = [sys.executable, __file__, str(folder), str(epochs), *(["gaps"] * gaps)]
     command += [str(project)] if project is not None else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
-    return WindowRun(
-        tuple(answer["epochs"]), answer["steps"], tuple(answer["idle"]), tuple(answer["training"])
-    )
+    return WindowRun(tuple(answer["epochs"]), answer["steps"], tuple(answer["idle"]), tuple(answer["training"]))
 
 
 def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:

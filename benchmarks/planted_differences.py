@@ -40,7 +40,7 @@ from app.source.generated import Source
 from app.training.setup.weights_header import sha256_of
 
 KINDS = ("a zeroed buffer", "a transposed weight", "a NaN", "a changed constant", "a swapped wire")
-NETS = '''
+NETS = """
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -93,7 +93,7 @@ class Residual(nn.Module):
         x = self.norm1(self.stem(x - self.mean)).relu()
         x = x + self.norm2(self.conv(x)) * 0.7
         return self.fc(F.avg_pool2d(x, 4).flatten(2).mean(2)).tanh() + 0.25
-'''
+"""
 INPUTS = {"Masked": (2, 6, 8), "Residual": (2, 3, 8, 8)}
 
 
@@ -184,6 +184,7 @@ Edit = tuple[str, Callable[[random.Random], None]]
 def _constants(tree: ast.AST) -> Iterator[Edit]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+
             def edit(chance: random.Random, node: Any = node) -> None:
                 node.value = node.value + 1 if type(node.value) is int else node.value * chance.choice((0.5, 1.5, -1))
 
@@ -198,6 +199,7 @@ def _wires(tree: ast.AST) -> Iterator[Edit]:
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
                     others = sorted(names - {node.id, "self"})
                     if node.id != "self" and others:
+
                         def edit(chance: random.Random, node: Any = node, others: list[str] = others) -> None:
                             node.id = chance.choice(others)
 
@@ -210,6 +212,7 @@ _MODULES = {"torch", "nn", "F", "float"}
 def _buffers(tree: ast.AST) -> Iterator[Edit]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "nn.Buffer":
+
             def edit(_chance: random.Random, node: ast.Call = node) -> None:
                 node.args[0] = ast.parse(f"torch.zeros_like({ast.unparse(node.args[0])})", mode="eval").body
 

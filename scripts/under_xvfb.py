@@ -1,6 +1,6 @@
 """Run a Python script on a screen of its own: a real X window of a known size, whatever display is here.
 
-    python scripts/under_xvfb.py SCRIPT [ARGUMENTS]
+python scripts/under_xvfb.py SCRIPT [ARGUMENTS]
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ def main(command: list[str]) -> int:
         return 2
     runner = shutil.which("xvfb-run")
     if runner is None:
-        print(f"xvfb-run is not here, and pictures are taken on a screen of its own.\n  {install_line(['Xvfb'])}",
-              file=sys.stderr)
+        print(
+            f"xvfb-run is not here, and pictures are taken on a screen of its own.\n  {install_line(['Xvfb'])}",
+            file=sys.stderr,
+        )
         return 1
     environment = {**os.environ, "QT_QPA_PLATFORM": "xcb", "QT_SCALE_FACTOR": "1"}
     environment.pop("WAYLAND_DISPLAY", None)

@@ -160,8 +160,10 @@ def test_nothing_is_cut_off_at_any_size(
     browser.open(file, size, theme)
     browser.press("#forth")
     assert browser.js("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]") == list(size)
-    outside = "[...document.querySelectorAll('header *, footer *')].filter(one => " \
+    outside = (
+        "[...document.querySelectorAll('header *, footer *')].filter(one => "
         "getComputedStyle(one).display !== 'none' && one.getBoundingClientRect().right > innerWidth + 1).length"
+    )
     assert browser.js(outside) == 0
     room = browser.js("[paper.clientWidth, paper.clientHeight, details.clientHeight, steps.clientHeight]")
     assert min(room[:2]) >= 150 and min(room[2:]) >= 40, room

@@ -56,9 +56,7 @@ class TrainingBatch:
         with self.hold() as graph:
             return graph.tape
 
-    def hold(
-        self, around: AbstractContextManager[object] | None = None, special: Special | None = None
-    ) -> LiveGraph:
+    def hold(self, around: AbstractContextManager[object] | None = None, special: Special | None = None) -> LiveGraph:
         """Like `capture`, but keep the graph: `release()` it, or use it in a `with`.
 
         `around` is entered around the forward pass and the loss, `special` is taken in place of this one's. Raises

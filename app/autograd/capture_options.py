@@ -52,8 +52,11 @@ class CaptureOptions:
             found.append("random inputs")
         if not self.loss:
             numbers = ", ".join(str(place + 1) for place in self.outputs)
-            which = f"output {numbers} itself" if len(self.outputs) == 1 else \
-                " ".join(filter(None, ("outputs", numbers, "themselves")))
+            which = (
+                f"output {numbers} itself"
+                if len(self.outputs) == 1
+                else " ".join(filter(None, ("outputs", numbers, "themselves")))
+            )
             kind = f"one-hot {self.index}" if self.vector == "one-hot" else self.vector
             found.append(f"{which}, vector {kind}")
         if self.amp:

@@ -222,14 +222,14 @@ def _line_mode(recorder: OriginRecorder) -> Any:
 
 def _nodes_by_module(source: Source | None) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for node, path in (source.modules.items() if source else ()):
+    for node, path in source.modules.items() if source else ():
         found[path] = (*found.get(path, ()), node)
     return found
 
 
 def _nodes_by_line(source: Source | None) -> dict[int, tuple[str, ...]]:
     found: dict[int, tuple[str, ...]] = {}
-    for node, lines in (source.lines.items() if source else ()):
+    for node, lines in source.lines.items() if source else ():
         for line in lines:
             found[line] = (*found.get(line, ()), node)
     return found

@@ -49,7 +49,6 @@ class Places:
         code = linecache.getline(file, line).strip() if line else ""
         return Place(op, origin.layer, origin.call, None, line or None, code, file, in_loss)
 
-
     def note(self, started: int, ended: int, place: Place) -> None:
         """An operation asked for at `place` began when autograd's counter was `started`, and ended at `ended`."""
         if ended > started:

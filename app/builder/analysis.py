@@ -41,9 +41,7 @@ def shapes_first(
     return replace(answer, milliseconds=(time.perf_counter() - began) * 1000)
 
 
-def analyse(
-    graph: Graph, ops: Catalog | None = None, path: Path = (), before: Analysis | None = None
-) -> Analysis:
+def analyse(graph: Graph, ops: Catalog | None = None, path: Path = (), before: Analysis | None = None) -> Analysis:
     """Shapes, source and problems of a graph. Raises nothing: what is wrong is a problem in the answer.
 
     `before` is the answer of `shapes_first` to the same question, if that was asked.

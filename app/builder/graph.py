@@ -217,9 +217,7 @@ class Graph:
                     node = _owning(replace(node, shares=""), owner)
             nodes[node.id] = node
         nodes = {key: _without_ties(node, gone) for key, node in nodes.items()}
-        return Graph(
-            FrozenMap(nodes), tuple(e for e in self.edges if e.source not in gone and e.target not in gone)
-        )
+        return Graph(FrozenMap(nodes), tuple(e for e in self.edges if e.source not in gone and e.target not in gone))
 
 
 def _owning(node: Node, owner: Node) -> Node:
@@ -243,9 +241,7 @@ def _grouped(edges: Iterable[Edge], key: Any) -> dict[str, tuple[Edge, ...]]:
     groups: dict[str, list[Edge]] = {}
     for edge in edges:
         groups.setdefault(key(edge), []).append(edge)
-    return {
-        name: tuple(sorted(group, key=_PLACE) if len(group) > 1 else group) for name, group in groups.items()
-    }
+    return {name: tuple(sorted(group, key=_PLACE) if len(group) > 1 else group) for name, group in groups.items()}
 
 
 def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:

@@ -103,7 +103,8 @@ def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Pl
         old,
         steps=tuple(
             _step(graph, catalog, step.id, step.args, step.live and not step.kept, step.kept)
-            if step.id in changed else step
+            if step.id in changed
+            else step
             for step in old.steps
         ),
     )
@@ -115,9 +116,7 @@ def _as_before(step: Step | None, node: Node, args: Arguments, live: bool) -> St
     return step if same and step is not None and not step.spec.outputs_by and not node.shares else None
 
 
-def _step(
-    graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool, keeping: bool = False
-) -> Step:
+def _step(graph: Graph, catalog: Catalog, node_id: str, args: Arguments, live: bool, keeping: bool = False) -> Step:
     node = graph.nodes[node_id]
     spec = catalog.of(graph, node)
     if keeping and node.kept and not live and node_id not in graph.shared and spec.kind in HOLDING:

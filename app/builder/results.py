@@ -125,8 +125,7 @@ class Analysis:
         return sum(count for node, count in self.parameters.items() if node in self.live)
 
     def output_type(self, name: str | None = None) -> TensorType | None:
-        """The type of what the only output returns, or that of this name; None if there are several or it is unknown.
-        """
+        """Return the type of the only output, or of the one of this name; None if several or unknown."""
         nodes = [node for node in self.graph.nodes.values() if node.op == "output"]
         outputs = [node.id for node in nodes if len(nodes) == 1 or node.name == name]
         edges = self.graph.into(outputs[0]) if len(outputs) == 1 else ()

@@ -33,10 +33,10 @@ _CSV = (
     Option("inputs", "names", (), doc="Input columns; all but the target if none is named."),
     Option("target", "str", "", doc="Target column; the last if none is named."),
     Option("more_targets", "names", (), doc="Further target columns, for networks with several outputs."),
-    Option("task", "choice", "auto", choices=("auto", "classes", "values"),
-           doc="Classification or regression target."),
-    Option("categories", "names", (),
-           doc="Numeric columns that are categorical: each value gets its own input (one-hot)."),
+    Option("task", "choice", "auto", choices=("auto", "classes", "values"), doc="Classification or regression target."),
+    Option(
+        "categories", "names", (), doc="Numeric columns that are categorical: each value gets its own input (one-hot)."
+    ),
     Option("numbers", "names", (), doc="Columns to read as numbers, even if other text occurs."),
     STANDARDISE,
     Option("separator", "choice", "auto", choices=("auto", ",", ";", "tab", "|"), doc="Field separator."),
@@ -44,32 +44,53 @@ _CSV = (
 )
 _TENSORS = (
     Option("inputs", "str", "", doc="Name of the inputs in the file; detected if it is x, data ..."),
-    Option("labels", "str", "",
-           doc="Name of the labels in the file; detected if it is y, targets ... Separate several by commas."),
+    Option(
+        "labels",
+        "str",
+        "",
+        doc="Name of the labels in the file; detected if it is y, targets ... Separate several by commas.",
+    ),
     Option("labels_file", "str", "", doc=".npy file with the labels, for inputs in a .npy file."),
     replace(STANDARDISE, default=False),
 )
 _PICTURES = (
     Option("size", "literal", (64, 64), doc="Height and width to which images are resized."),
     Option("colour", "bool", True, doc="RGB or greyscale."),
-    Option("keep", "choice", "auto", choices=("auto", "memory", "disk"),
-           doc="memory: read all images before the run; disk: read each image when its batch needs it. auto: memory "
-               "if they fit into half of it."),
-    Option("workers", "int", 0, minimum=0, maximum=64,
-           doc="Threads that prefetch images from disk."),
-    Option("timeout", "float", 120.0, minimum=0, maximum=86_400,
-           doc="Timeout in seconds for reading an image; 0 for none."),
+    Option(
+        "keep",
+        "choice",
+        "auto",
+        choices=("auto", "memory", "disk"),
+        doc="memory: read all images before the run; disk: read each image when its batch needs it. auto: memory "
+        "if they fit into half of it.",
+    ),
+    Option("workers", "int", 0, minimum=0, maximum=64, doc="Threads that prefetch images from disk."),
+    Option(
+        "timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Timeout in seconds for reading an image; 0 for none."
+    ),
     Option("pin_memory", "bool", False, doc="Copy batches to a GPU from pinned memory, asynchronously."),
 )
 _DATASET = (
     Option("dataset", "str", "", doc="Name of the class; may be empty if the file has only one."),
-    Option("workers", "int", 0, minimum=0, maximum=64,
-           doc="Worker processes that read a map-style dataset once before the run."),
+    Option(
+        "workers",
+        "int",
+        0,
+        minimum=0,
+        maximum=64,
+        doc="Worker processes that read a map-style dataset once before the run.",
+    ),
     Option("timeout", "float", 120.0, minimum=0, maximum=86_400, doc="Timeout in seconds for a batch of a worker."),
-    Option("keep", "choice", "memory", choices=("memory", "disk"),
-           doc="memory: load every sample once, before the run; disk: load it again for each batch."),
-    Option("pin_memory", "bool", False,
-           doc="Copy batches to a GPU from pinned memory, if they are not held in memory."),
+    Option(
+        "keep",
+        "choice",
+        "memory",
+        choices=("memory", "disk"),
+        doc="memory: load every sample once, before the run; disk: load it again for each batch.",
+    ),
+    Option(
+        "pin_memory", "bool", False, doc="Copy batches to a GPU from pinned memory, if they are not held in memory."
+    ),
 )
 _TEXT = (Option("context", "int", 64, minimum=1, maximum=1_000_000, doc="Characters in one sample."),)
 

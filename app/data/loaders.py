@@ -189,8 +189,9 @@ def _described(
 def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     """What there is to compare with, if that is several things."""
     words = [
-        f"{one.name} ({len(one.classes)} classes)" if one.task != VALUES else f"{one.name} ({prod(one.label_shape)} "
-        f"{plural(prod(one.label_shape), 'value')})"
+        f"{one.name} ({len(one.classes)} classes)"
+        if one.task != VALUES
+        else f"{one.name} ({prod(one.label_shape)} {plural(prod(one.label_shape), 'value')})"
         for one in targets
     ]
     return (f"Targets: {', '.join(words)}.",) if words else ()
@@ -198,9 +199,7 @@ def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
 
 def _target(survey: surveys.Survey, name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
     task = surveys.task_of(inputs, labels)
-    return TargetInfo(
-        name, task, () if task == VALUES else _class_names(survey, name, labels), tuple(labels.shape[1:])
-    )
+    return TargetInfo(name, task, () if task == VALUES else _class_names(survey, name, labels), tuple(labels.shape[1:]))
 
 
 def _class_names(survey: surveys.Survey, name: str, labels: Tensor) -> tuple[str, ...]:
@@ -313,6 +312,8 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     **{f"sklearn.{name}": lambda options, name=name: readers.read_table(name)  # type: ignore[misc]
        for name in ("iris", "wine", "breast_cancer")},
 }  # fmt: skip
+
+
 def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, list[str]]:
     return (streams.stream_pictures if "pin" in how else file_readers.read_pictures)(path, watch=watch, **how)
 

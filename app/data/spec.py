@@ -72,7 +72,6 @@ class Option:
             return f"it must be at most {self.maximum:g}"
         return ""
 
-
     def _tuple_refusal(self, value: Any) -> str:
         if self.kind == "names":
             good = isinstance(value, tuple) and all(isinstance(one, str) for one in value)

@@ -31,9 +31,7 @@ class Streamed:
     `timeout` seconds, 0 for any time. With `pin` a batch goes to a GPU from pinned memory, without waiting for it.
     """
 
-    def __init__(
-        self, read: Callable[[int], Tensor], numbers: Tensor, workers: int, timeout: float, pin: bool
-    ) -> None:
+    def __init__(self, read: Callable[[int], Tensor], numbers: Tensor, workers: int, timeout: float, pin: bool) -> None:
         self.read, self.numbers = read, numbers
         self.workers, self.timeout, self.pin = workers, timeout, pin
         self.device = torch.device("cpu")
@@ -83,8 +81,9 @@ class Streamed:
                 future.result(self.timeout or None) for future in futures
             ]  # fmt: skip
         except TimeoutError as error:
-            raise SampleLost(f"A sample was not read within {self.timeout:g} seconds. Is the disk "
-                             "connected?") from error
+            raise SampleLost(
+                f"A sample was not read within {self.timeout:g} seconds. Is the disk connected?"
+            ) from error
         samples = torch.stack(found) if found else torch.empty(self.shape, dtype=self.dtype)
         if self.pin and self.device.type == "cuda":
             return samples.pin_memory().to(self.device, non_blocking=True)

@@ -145,7 +145,11 @@ _state = _State()
 
 
 def _started(
-    entry: str, extra: dict[str, str], cwd: Path | None, quiet: bool, arguments: tuple[str, ...],
+    entry: str,
+    extra: dict[str, str],
+    cwd: Path | None,
+    quiet: bool,
+    arguments: tuple[str, ...],
     fresh: bool,
 ) -> Child:
     environment = child_process.environment(extra)

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 
-def problems(
-    project: Project, analysis: Analysis, started: tuple[Problem, ...] | None = None
-) -> tuple[Problem, ...]:
+def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] | None = None) -> tuple[Problem, ...]:
     """Report what prevents a valid network from training on the project's data.
 
     `started` is what the start weights have against the net, `start_weights.problems`; without it torch is imported

@@ -79,9 +79,7 @@ def _looked_at(source: Source, device: str) -> Probe:
     try:
         with rng.borrowed(0), torch.device(device), torch.inference_mode(False), torch.enable_grad():
             model = make_module(source)
-            given = tuple(
-                torch.zeros(spec.sizes(LEAST), dtype=getattr(torch, spec.dtype)) for spec in source.inputs
-            )
+            given = tuple(torch.zeros(spec.sizes(LEAST), dtype=getattr(torch, spec.dtype)) for spec in source.inputs)
             tables = _Tables(given)
             with tables, saved_tensors_hooks(pack, lambda packed: packed):
                 output = model(*given)

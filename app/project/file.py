@@ -54,6 +54,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda r
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
+
 class _FileRecord(msgspec.Struct, forbid_unknown_fields=True):
     file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -369,4 +370,3 @@ def _origin(record: _OriginRecord | None) -> Origin | None:
     except ParamError as error:
         raise ProjectFileError(f"{error} - at `$.origin.inits`") from error
     return Origin(record.model, record.drawing, record.checked, weights, tuple(record.buffers), reference, inits)
-

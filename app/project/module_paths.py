@@ -109,4 +109,3 @@ def _inside(
         if block is not None and inner is not None:
             name = f"{prefix}{part.module(key, 0)}."
             yield from _inside(blocks, source, block.graph, inner, name, still, frozen_ones=frozen_ones)
-

@@ -79,9 +79,7 @@ class GainProbe:
             norm = value / self._scale if math.isfinite(value) else math.inf
             found[key, leaves] = math.hypot(found.get((key, leaves), 0.0), norm)
         layers = tuple(reversed(self._order))
-        arriving, leaving = (
-            tuple(found.get((key, leaves), math.nan) for key in layers) for leaves in (False, True)
-        )
+        arriving, leaving = (tuple(found.get((key, leaves), math.nan) for key in layers) for leaves in (False, True))
         self._clear()
         return Gains(layers, arriving, leaving) if layers else None
 

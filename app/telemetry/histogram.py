@@ -15,4 +15,3 @@ class Histogram:
     low: float
     high: float
     counts: tuple[int, ...]
-

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def step_bytes(
-    model: nn.Module, state: Mapping[Any, Any], batch: int, forward: Callable[[], Any]
-) -> StepBytes:
+def step_bytes(model: nn.Module, state: Mapping[Any, Any], batch: int, forward: Callable[[], Any]) -> StepBytes:
     """Count the bytes of a step. `state` is that of the optimizer by parameter; `forward` runs net and loss once.
 
     Gradients are counted for every trainable parameter, as they are there before the optimizer's step; parameters

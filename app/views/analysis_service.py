@@ -300,9 +300,7 @@ class Live(QObject):
         else:
             self._ask_start(start, analysis, partial(self._check_project, question, analysis))
 
-    def _ask_start(
-        self, start: StartWeights, analysis: Analysis, then: Callable[[tuple[Problem, ...]], None]
-    ) -> None:
+    def _ask_start(self, start: StartWeights, analysis: Analysis, then: Callable[[tuple[Problem, ...]], None]) -> None:
         """What start weights have against a net is asked of the engine, which makes the net for it."""
 
         def learn(found: tuple[Problem, ...]) -> None:

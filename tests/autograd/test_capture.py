@@ -24,7 +24,7 @@ from app.autograd.walk import execution_order, walk
 from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
 
-TEXT = '''import torch
+TEXT = """import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -51,7 +51,7 @@ class Net(nn.Module):
         h = h.flatten(1)
         h = h[:, :].sigmoid()
         return self.fc1(h)
-'''
+"""
 
 
 def line(code: str, nth: int = 0) -> int:

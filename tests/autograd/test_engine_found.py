@@ -166,7 +166,7 @@ def test_rows_of_a_table_and_living_units_are_not_dead() -> None:
 
 # -- not finite --------------------------------------------------------------------------------------------------------
 
-TEXT = '''import torch
+TEXT = """import torch
 from torch import nn
 
 
@@ -179,7 +179,7 @@ class Net(nn.Module):
         x = self.fc(x)
         x = x - x
         return x / x
-'''
+"""
 SOURCE = Source(TEXT, (InputSpec("x", (8,)),), ("out",), FrozenMap(n1=(8, 11), n2=(12,), n3=(13,)), FrozenMap(n1="fc"))
 
 

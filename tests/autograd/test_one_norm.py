@@ -87,8 +87,10 @@ def net():
 
 
 def test_the_graph_of_a_files_function_draws_as_its_findings_do() -> None:
-    text = f"{TEXT}\nseen = []\ndef watched():\n    made = net()\n" \
+    text = (
+        f"{TEXT}\nseen = []\ndef watched():\n    made = net()\n"
         "    made[1].register_forward_hook(lambda m, i, o: seen.append((o == 0).tolist()))\n    return made\n"
+    )
     answers: dict[str, Any] = {}
 
     def execute(tree: Any, name: str, scope: dict[str, Any]) -> None:

@@ -197,9 +197,9 @@ def test_the_script_plays(unfolded: bool, tmp_path: Path) -> None:
     assert start["next"] == [str(steps[0]["keys"][0])] and not any(start["norms"])
     assert [row[0] for row in fifth["rows"]] == [place < 5 for place in range(total)] and fifth["head"] == "5"
     assert fifth["rows"][5][1] and fifth["next"] == [str(steps[5]["keys"][0])]
-    assert steps[4]["name"] in fifth["details"] and fourth["head"] == "4" and fourth["next"] == [
-        str(steps[4]["keys"][0])
-    ]
+    assert (
+        steps[4]["name"] in fifth["details"] and fourth["head"] == "4" and fourth["next"] == [str(steps[4]["keys"][0])]
+    )
     assert home == start, "going back undoes all that going forth has shown"
     assert set(end["ran"]) == set(keys) and not end["next"] and all(end["reached"]) and all(end["norms"])
     assert end["playing"] == "Play" and end["held"].startswith("0 B of ") and toggled["theme"] == "light"

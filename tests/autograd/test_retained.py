@@ -47,9 +47,7 @@ def counted() -> Counter[str]:
     """Objects that could be left of a capture, by their types."""
     gc.collect()
     kinds = ("Tensor", "Parameter", "UntypedStorage", "Tape", "TapeNode", "Saved", "Origin", "OriginRecorder")
-    return Counter(
-        name for thing in gc.get_objects() if (name := type(thing).__name__) in kinds or "Backward" in name
-    )
+    return Counter(name for thing in gc.get_objects() if (name := type(thing).__name__) in kinds or "Backward" in name)
 
 
 def test_many_captures_leave_no_object_behind() -> None:

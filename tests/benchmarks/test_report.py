@@ -14,9 +14,7 @@ from benchmarks._report import Figure, in_turns, percentile
 def test_a_figure_is_the_median_of_the_ratios_within_a_round() -> None:
     figure = Figure("speed", "steps/s", (90.0, 100.0, 50.0), (100.0, 100.0, 100.0), aim=0.85, more_is_better=True)
     assert figure.value == 0.9 and figure.met
-    assert str(figure) == (
-        "speed: 0.9x (0.5 to 1 in 3 rounds); 90 against 100 steps/s; aim at least 0.85x: met"
-    )
+    assert str(figure) == ("speed: 0.9x (0.5 to 1 in 3 rounds); 90 against 100 steps/s; aim at least 0.85x: met")
 
 
 def test_an_aim_may_bound_from_above_and_be_missed() -> None:

@@ -383,5 +383,3 @@ def test_deeply_nested_chains_are_read_by_python() -> None:
         blocks.append(block(f"B{level}", [("a", blocks[-1].key, "0", {}, {"repeat": 2 if level % 16 == 3 else 1})]))
     source: Source = analysed(row_of([("l", blocks[-1].key, "a.b.c.d.e.f")], (4,)), *blocks).source
     assert make_module(source)(torch.ones(1, 4)).sum() == 4
-
-

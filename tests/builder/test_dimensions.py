@@ -68,9 +68,7 @@ WINDOWS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 @given(data=st.data())
 def test_formulas_of_windows_give_the_size_of_torch(op: str, data: st.DataObject) -> None:
     params = {name: data.draw(values, label=name) for name, values in WINDOWS[op].items()}
-    graph = net(
-        [("input", "in", {"shape": (2, *data.draw(SIDES))}), (op, "it", params), ("output", "out", {})]
-    )
+    graph = net([("input", "in", {"shape": (2, *data.draw(SIDES))}), (op, "it", params), ("output", "out", {})])
     analysis = analyse(graph)
     assume(analysis.runnable)
     stories = told(graph, "it", analysis=analysis)

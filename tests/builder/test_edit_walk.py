@@ -40,8 +40,20 @@ from app.training.config import Choice
 from app.util.frozen import FrozenMap
 
 BASE = catalog()
-KEYS = ("input", "nn.Conv2d", "nn.ReLU", "nn.Linear", "nn.Flatten", "operator.add", "torch.cat", "nn.LSTM", "output",
-        "Tensor.size", "Tensor.view", "number")
+KEYS = (
+    "input",
+    "nn.Conv2d",
+    "nn.ReLU",
+    "nn.Linear",
+    "nn.Flatten",
+    "operator.add",
+    "torch.cat",
+    "nn.LSTM",
+    "output",
+    "Tensor.size",
+    "Tensor.view",
+    "number",
+)
 ROOM = Size(1200, 700, 0)
 REFUSALS = (rules.ConnectError, ParamError, BlockError, GraphError, UnknownOp)
 points = st.tuples(st.integers(-500, 500).map(float), st.integers(-500, 500).map(float))

@@ -105,8 +105,19 @@ class TestEveryParameter:
             "bool": [True, False],
             "ints": [(1,) * (param.count or 3)],
             "number": [1, 0.5, True, -2],
-            "index": [0, -1, Slice(), (Slice(1, None), 0), (Ellipsis, Slice(None, 3)), (None, 0), (2,), ((0, -1),),
-                      (Slice(), (0, 2)), ((0, 2), (1, 3)), (0, (1, 2))],
+            "index": [
+                0,
+                -1,
+                Slice(),
+                (Slice(1, None), 0),
+                (Ellipsis, Slice(None, 3)),
+                (None, 0),
+                (2,),
+                ((0, -1),),
+                (Slice(), (0, 2)),
+                ((0, 2), (1, 3)),
+                (0, (1, 2)),
+            ],
             "tensor": [1, (1, 2), (0.5,), ((1, 2), (3, 4)), (((True,),),)],
         }.get(param.kind, [])
         return found

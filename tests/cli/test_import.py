@@ -95,9 +95,7 @@ def test_an_export_that_cannot_be_is_refused_before_anything_is_written(
     assert words in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
-def test_an_argument_that_is_missing_is_told_with_those_there_are(
-    tmp_path: Path, capsys: Told
-) -> None:
+def test_an_argument_that_is_missing_is_told_with_those_there_are(tmp_path: Path, capsys: Told) -> None:
     (tmp_path / "net.py").write_text(FILE)
     out = tmp_path / "p.tape"
     assert run(["import", f"{tmp_path / 'net.py'}:Net", "--input", "1x3", "--trust", "-o", str(out)]) == 1

@@ -39,9 +39,7 @@ def drawings(draw: st.DrawFn, groups: bool = False) -> tuple[Drawing, Sizes, flo
 
 def overlap(a: Rect, b: Rect) -> bool:
     slack = 0.01
-    return (
-        a.x + slack < b.right and b.x + slack < a.right and a.y + slack < b.bottom and b.y + slack < a.bottom
-    )
+    return a.x + slack < b.right and b.x + slack < a.right and a.y + slack < b.bottom and b.y + slack < a.bottom
 
 
 def inside(inner: Rect, outer: Rect) -> bool:

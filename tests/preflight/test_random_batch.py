@@ -51,7 +51,6 @@ def asked(job: Job, batch: int = 0) -> CaptureRequest:
     return CaptureRequest(job, options=RANDOM).of_samples(batch)
 
 
-
 def source(text: str = TOKENS, inputs: tuple[InputSpec, ...] = INPUTS) -> Source:
     return Source(text, inputs, ("out",))
 

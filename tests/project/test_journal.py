@@ -176,7 +176,7 @@ def test_a_damaged_journal_is_told_once_and_kept_aside(tmp_path: Path) -> None:
     flipped = bytearray(data)
     flipped[len(data) // 2] ^= 4
     cuts = [data[: choose.randrange(len(data))] for _ in range(40)]
-    versions = [data.replace(b"_journal\":1", b"_journal\":" + word) for word in (b"null", b"true", b"{}")]
+    versions = [data.replace(b'_journal":1', b'_journal":' + word) for word in (b"null", b"true", b"{}")]
     hostile = [b"", b"[]", b"\n", b"{}\n{}", b"\xff" * 20, b"[" * 5000, bytes(flipped), *cuts, *versions]
     for number, bad in enumerate(hostile):
         with pytest.raises(JournalError):

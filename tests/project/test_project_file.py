@@ -56,8 +56,16 @@ def projects(draw: st.DrawFn) -> Project:
             draw(st.dictionaries(texts, literals, max_size=3)) if not known else dict(catalog()[op].starting_params())
         )
         inits = {"weight": Init("normal_", FrozenMap(std=draw(st.floats(0, 9)))), "bias": Init("zeros_")}
-        nodes[name] = Node(name, op, draw(texts), FrozenMap(params), draw(st.booleans()), draw(st.booleans()),
-                           repeat=draw(st.integers(1, 1000)), inits=FrozenMap(inits if draw(st.booleans()) else {}))
+        nodes[name] = Node(
+            name,
+            op,
+            draw(texts),
+            FrozenMap(params),
+            draw(st.booleans()),
+            draw(st.booleans()),
+            repeat=draw(st.integers(1, 1000)),
+            inits=FrozenMap(inits if draw(st.booleans()) else {}),
+        )
     edges = []
     for target in nodes.values():
         for port in catalog()[target.op].inputs if target.op in catalog() else ():

@@ -12,7 +12,7 @@ from app.util.frozen import FrozenMap
 if TYPE_CHECKING:
     from app.autograd.tape import Tape
 
-TEXT = '''from torch import nn
+TEXT = """from torch import nn
 
 
 class Net(nn.Module):
@@ -28,7 +28,7 @@ class Net(nn.Module):
         x = x + y
         x = x.flatten(1)
         return self.fc1(x)
-'''
+"""
 SOURCE = Source(
     TEXT,
     (InputSpec("x", (1, 8, 8)),),

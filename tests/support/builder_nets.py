@@ -77,12 +77,17 @@ DTYPES: dict[tuple[str, str], DType] = {
     ("F.one_hot", "tensor"): INT64,
     ("F.one_hot", "input"): INT64,
     ("F.embedding", "input"): INT64,
-    **{(f"torch.{name}", "index"): INT64
-       for name in ("gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_fill")},
+    **{
+        (f"torch.{name}", "index"): INT64
+        for name in ("gather", "scatter", "scatter_add", "scatter_reduce", "index_select", "index_add", "index_fill")
+    },
     ("torch.take_along_dim", "indices"): INT64,
     ("F.embedding_bag", "input"): INT64,
-    **{(f"torch.bitwise_{name}", port): INT64
-       for name in ("and", "or", "xor", "not", "left_shift", "right_shift") for port in ("input", "other")},
+    **{
+        (f"torch.bitwise_{name}", port): INT64
+        for name in ("and", "or", "xor", "not", "left_shift", "right_shift")
+        for port in ("input", "other")
+    },
     ("torch.where", "condition"): DType("bool"),
     ("torch.masked_fill", "mask"): DType("bool"),
     **{(f"torch.{name}", "input"): COMPLEX for name in ("view_as_real", "imag", "conj", "fft.irfft")},

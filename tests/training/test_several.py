@@ -104,7 +104,9 @@ MIXED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", MIXED)
 def test_mixed_samples_and_weighed_classes_are_the_same_in_the_script(
-    name: str, tmp_path: Path, run_script: Any  # noqa: F811
+    name: str,
+    tmp_path: Path,
+    run_script: Any,  # noqa: F811
 ) -> None:
     """Classes by one-hot rows and by ids, values, and the input again, all in one run."""
     rows = (*OF_HEADS, OutputLoss("again", Choice("L1Loss"), 0.5, INPUT))

@@ -78,9 +78,7 @@ def _found(graph: LiveGraph, node: TapeNode, what: str, dead: Tensor) -> list[De
     if not which:
         return []
     title, parameter = graph.tape.title_of(node), node.parameters[0] if node.parameters else ""
-    return [
-        DeadUnits(node.id, node.layer, title, what, len(which), len(dead), tuple(which[:MOST_NAMED]), parameter)
-    ]
+    return [DeadUnits(node.id, node.layer, title, what, len(which), len(dead), tuple(which[:MOST_NAMED]), parameter)]
 
 
 def _output_of(live: Any) -> Tensor | None:

@@ -95,8 +95,11 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
 
 
 def _non_finite(batch: TrainingBatch, found: NonFinite) -> Finding:
-    cure = "Check its inputs: log or sqrt of 0, a division by 0, exp of something large." if found.made_here \
+    cure = (
+        "Check its inputs: log or sqrt of 0, a division by 0, exp of something large."
+        if found.made_here
         else "It came from outside: check the data, the weights, or the vector that backward starts with."
+    )
     title = "loss" if found.in_loss else _title(batch, found.layer, found.node)
     return Finding("non-finite", "error", title, found.told(), cure, found.layer, found.tape_node, found.node,
                    found.line)  # fmt: skip
@@ -146,8 +149,11 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     place, sentence = first.place, first.sentence
     more = [answer.parameter.rpartition(".")[2] for answer in answers[1:]]
     if more:
-        sentence += f" So {'is' if len(more) == 1 else 'are'} {', '.join(more)}." if first.kind == "frozen" else \
-            f" The same holds for {', '.join(more)}."
+        sentence += (
+            f" So {'is' if len(more) == 1 else 'are'} {', '.join(more)}."
+            if first.kind == "frozen"
+            else f" The same holds for {', '.join(more)}."
+        )
     node = place.node if place is not None else None
     line = place.line if place is not None else None
     tape_node = first.tape_node
@@ -226,8 +232,11 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
         which = ", ".join(map(str, one.which[:6])) + (", …" if one.dead > 6 else "")
         text = f"{one.dead} of {one.units} {kind} of {one.parameter or one.title} {whats[one.what]} ({which})."
         severity = "warning" if one.share >= MANY_DEAD else "info"
-        cure = "On a larger batch they may live. Else lower the learning rate, or take LeakyReLU." \
-            if one.what == "activation" else "Check the gradients that arrive at them, and the activation behind them."
+        cure = (
+            "On a larger batch they may live. Else lower the learning rate, or take LeakyReLU."
+            if one.what == "activation"
+            else "Check the gradients that arrive at them, and the activation behind them."
+        )
         yield Finding("dead", severity, one.title, text, cure, one.layer, one.node, node.node, node.line)
 
 

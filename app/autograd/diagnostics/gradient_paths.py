@@ -75,8 +75,11 @@ def _answer(
     if norm is not None:
         return _reached(name, norm, tape, measured)
     if tape is not None and any(name in node.parameters for node in tape.nodes):
-        text = f"A path leads from the loss to {name}, but backward stopped before it: {measured.error}" \
-            if measured.error else f"A path leads from the loss to {name}, but a node on it returns None as gradient."
+        text = (
+            f"A path leads from the loss to {name}, but backward stopped before it: {measured.error}"
+            if measured.error
+            else f"A path leads from the loss to {name}, but a node on it returns None as gradient."
+        )
         return GradAnswer(name, "unknown" if measured.error else "none", "backward", text)
     # A number or an array cannot be followed: its cut counts if nothing else took the last result.
     last = way[0][-1:]

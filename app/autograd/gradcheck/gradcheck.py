@@ -115,4 +115,3 @@ def _checked(
         if isinstance(error, CaptureError):
             raise
         raise CaptureError(f"{upper(what)} could not be checked: {error}") from None
-

@@ -59,6 +59,4 @@ class Drawn:
 
     def freed(self, box: str, position: int) -> frozenset[int]:
         """The chips of a box whose memory is gone once `position` nodes have run."""
-        return frozenset(
-            place for place, step in enumerate(self.chips(box)) if step is not None and step < position
-        )
+        return frozenset(place for place, step in enumerate(self.chips(box)) if step is not None and step < position)

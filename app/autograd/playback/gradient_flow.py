@@ -77,7 +77,6 @@ class Arrived:
         kept = [part for _, part in self.parts] or ([self.total] if self.total is not None else [])
         return sum(tensor_bytes(part) for part in kept)
 
-
     def copied(self) -> Arrived:
         """Copy, so that what arrives later does not change it."""
         kept = copy(self)

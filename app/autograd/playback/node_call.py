@@ -22,6 +22,7 @@ from app.autograd.walk import is_accumulate
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 class _Taken(BaseException):
     """What stops the engine; no `except Exception` of a person's code shall catch it."""
 
@@ -38,9 +39,7 @@ class Called:
     aside: int = 0
 
 
-def call(
-    node: Any, arriving: list[Tensor | None], create_graph: bool = False, recomputes: bool = False
-) -> Called:
+def call(node: Any, arriving: list[Tensor | None], create_graph: bool = False, recomputes: bool = False) -> Called:
     """Run `node` on the gradients that arrive, by output number. Its graph is kept, and no `.grad` of a leaf touched.
 
     `recomputes` says that it may compute a part of the forward again. The caller sets the grad mode to `create_graph`.
@@ -104,9 +103,7 @@ def _run(node: Any, arriving: list[Tensor | None], create_graph: bool) -> None:
         torch.autograd.backward(roots, gradients, retain_graph=True, create_graph=create_graph)
         return
     targets = [GradientEdge(child, place) for child, place in node.next_functions if child is not None]
-    torch.autograd.grad(
-        roots, targets, gradients, retain_graph=True, create_graph=create_graph, allow_unused=True
-    )
+    torch.autograd.grad(roots, targets, gradients, retain_graph=True, create_graph=create_graph, allow_unused=True)
 
 
 def _leaf(node: Any, arriving: list[Tensor | None], create_graph: bool) -> Called:

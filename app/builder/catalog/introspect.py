@@ -154,9 +154,7 @@ def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Para
     return ports, (*params, *call_params)
 
 
-def _split(
-    key: str, signature: inspect.Signature, call: bool
-) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
+def _split(key: str, signature: inspect.Signature, call: bool) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     ports, params = [], []
     hidden = ops.HIDDEN["*"] | ops.HIDDEN.get(key, frozenset())
     for name, argument in signature.parameters.items():

@@ -106,9 +106,17 @@ WITH_INDICES = (
 # Where the signature that tells is another object's: recurrent layers take *args, pooling is dispatched on a flag.
 SIGNATURES: dict[str, str] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN"), "torch.nn.modules.rnn.RNNBase.__init__"),
-    **{f"F.{name}": f"torch.nn.functional._{name}"
-       for name in ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-                    "adaptive_max_pool3d")},
+    **{
+        f"F.{name}": f"torch.nn.functional._{name}"
+        for name in (
+            "max_pool1d",
+            "max_pool2d",
+            "max_pool3d",
+            "adaptive_max_pool1d",
+            "adaptive_max_pool2d",
+            "adaptive_max_pool3d",
+        )
+    },
 }
 
 # Arguments of the constructor that are not in that signature.

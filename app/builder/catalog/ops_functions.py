@@ -95,8 +95,10 @@ SCHEMAS: dict[str, str] = {
     **{f"torch.fft.{name}": f"aten.fft_{name}.default" for name in (*_TRANSFORMS, "fftshift", "ifftshift")},
     **{f"torch.{name}": f"aten.{name}.Tensor" for name in ("eq", "ne", "lt", "le", "gt", "ge", *_WITH_NUMBER)},
     **{f"torch.linalg.{name}": f"aten.linalg_{name}.default" for name in _LINALG},
-    **{f"F.conv_transpose{n}d": f"aten.conv_transpose{n}d.{kind}"
-       for n, kind in ((1, "default"), (2, "input"), (3, "input"))},
+    **{
+        f"F.conv_transpose{n}d": f"aten.conv_transpose{n}d.{kind}"
+        for n, kind in ((1, "default"), (2, "input"), (3, "input"))
+    },
     "torch.lerp": "aten.lerp.Tensor",
     "torch.bucketize": "aten.bucketize.Tensor",
     "torch.searchsorted": "aten.searchsorted.Tensor",
@@ -147,8 +149,10 @@ HIDDEN: dict[str, frozenset[str]] = {
     "operator.add": frozenset({"alpha"}),
     "operator.sub": frozenset({"alpha"}),
     "F.normalize": frozenset({"out"}),
-    **{f"F.{kind}max_pool{n}d": frozenset({"return_indices"})
-       for kind, n in (("", 1), ("", 3), ("adaptive_", 1), ("adaptive_", 2), ("adaptive_", 3))},
+    **{
+        f"F.{kind}max_pool{n}d": frozenset({"return_indices"})
+        for kind, n in (("", 1), ("", 3), ("adaptive_", 1), ("adaptive_", 2), ("adaptive_", 3))
+    },
     "torch.cdist": frozenset({"compute_mode"}),
     "torch.stft": frozenset({"align_to_window"}),
     "torch.linalg.svdvals": frozenset({"driver"}),
@@ -168,8 +172,10 @@ PARTS = 16
 _PARTS = tuple((f"part{i}", "tensor") for i in range(PARTS))
 _FOUND = (("values", "tensor"), ("indices", "tensor"))
 OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
-    **{f"torch.{name}": _FOUND for name in ("max", "min", "topk", "sort", "median", "mode", "kthvalue", "cummax",
-                                            "cummin")},
+    **{
+        f"torch.{name}": _FOUND
+        for name in ("max", "min", "topk", "sort", "median", "mode", "kthvalue", "cummax", "cummin")
+    },
     "torch.var_mean": (("var", "tensor"), ("mean", "tensor")),
     "torch.std_mean": (("std", "tensor"), ("mean", "tensor")),
     "torch.linalg.qr": (("Q", "tensor"), ("R", "tensor")),
@@ -327,17 +333,20 @@ LITERALS_FIRST = frozenset({"torch.einsum"})
 # Tensors that stand behind a literal, and so are written by name.
 NAMED = frozenset(
     {
-        ("F.rms_norm", "weight"), ("torch.index_add", "source"), ("torch.stft", "window"),
+        ("F.rms_norm", "weight"),
+        ("torch.index_add", "source"),
+        ("torch.stft", "window"),
         *((f"torch.{name}", "index") for name in ("gather", "index_select", "index_fill", "index_add")),
-        *((f"torch.{name}", port) for name in ("scatter", "scatter_add", "scatter_reduce")
-          for port in ("index", "src")),
+        *(
+            (f"torch.{name}", port)
+            for name in ("scatter", "scatter_add", "scatter_reduce")
+            for port in ("index", "src")
+        ),
     }
 )
 
 # What else is written into a call: a function does not know by itself whether the net is being trained.
-WRITTEN: dict[str, str] = dict.fromkeys(
-    (*(f"F.{name}" for name in DROPOUTS), "F.batch_norm"), "training=self.training"
-)
+WRITTEN: dict[str, str] = dict.fromkeys((*(f"F.{name}" for name in DROPOUTS), "F.batch_norm"), "training=self.training")
 
 # What a function does at random in training alone, whatever it is told: its caller says when.
 IN_TRAINING: dict[str, str] = {"F.scaled_dot_product_attention": "dropout_p"}

@@ -43,9 +43,7 @@ class ForwardReader(ConstructorReader):
             raise CannotEdit(f"A part of [{said(old)}] {DRAWN}", new)
         return Parameter(self.sheet, node.id, node.name, "index", self.reading.index(param, new))
 
-    def _value(
-        self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr
-    ) -> Iterator[tuple[Any, Any]]:
+    def _value(self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Iterator[tuple[Any, Any]]:
         """Parameters with their values; or changes of other nodes, with nothing."""
         match old, new:
             case ast.Call(), ast.Call():

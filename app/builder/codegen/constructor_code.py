@@ -151,9 +151,7 @@ class ConstructorWriter:
             lines += self._inner_inits(turns, whose, (*prefix, (step.id, 0)), loops, owner)
         return lines
 
-    def _inner_inits(
-        self, turns: list[BlockClass], whose: str, prefix: Owner, loops: int, outer: Owner
-    ) -> list[Line]:
+    def _inner_inits(self, turns: list[BlockClass], whose: str, prefix: Owner, loops: int, outer: Owner) -> list[Line]:
         part, key, lines = turns[0], 0, list[Line]()
         steps = {step.id: step for step in part.steps}
         for node in part.chain:

@@ -200,9 +200,7 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
     return [Problem("error", step.id, message, "A repeated layer takes one tensor and returns one. Set repeat to 1.")]
 
 
-def _misfits(
-    step: Step, results: Mapping[str, StepResult], graph: Graph, any_kind: bool = False
-) -> list[Problem]:
+def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph, any_kind: bool = False) -> list[Problem]:
     """Wires from an output that the call does not give, or that carry a tuple where a tensor is wanted."""
     for port in step.spec.inputs:
         for ref in step.args.get(port.name, ()):

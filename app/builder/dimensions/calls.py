@@ -100,5 +100,3 @@ def product(arrived: Arrived, dimensions: range, letter: str = "d") -> tuple[str
     """The sizes of some dimensions multiplied: the text and its letters."""
     symbols = tuple(arrived.symbol(f"{letter}{i}", i) for i in dimensions)
     return "*".join(symbol.letter for symbol in symbols) or "1", symbols
-
-

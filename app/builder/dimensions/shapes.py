@@ -125,8 +125,7 @@ def cat(call: Call) -> tuple[SizeNote, ...]:
     listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
     joined = SizeNote(Formula(" + ".join(letters), symbols), f"Concatenated: {listed}.", first.origin(dim))
     return tuple(
-        joined if i == dim else kept(first, i, "Must be equal in all joined tensors.")
-        for i in range(len(first.shape))
+        joined if i == dim else kept(first, i, "Must be equal in all joined tensors.") for i in range(len(first.shape))
     )
 
 

@@ -254,9 +254,7 @@ def _with_params_of(project: W, block: Block) -> W:
 def on_instances(project: W, name: str, change: Callable[[Node], Node]) -> W:
     """The project with every instance of a block changed."""
     op = PREFIX + name
-    return _every_sheet(
-        project, lambda sheet: _with_nodes(sheet, lambda node: change(node) if node.op == op else node)
-    )
+    return _every_sheet(project, lambda sheet: _with_nodes(sheet, lambda node: change(node) if node.op == op else node))
 
 
 def takes(param: Param, value: Any) -> bool:

@@ -22,7 +22,6 @@ from app.util.frozen import FrozenMap
 W = TypeVar("W", bound=Whole)
 
 
-
 def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, frozenset[str]]:
     """What is inside an instance in its place, expressions computed; returns the ids of the nodes. The block stays.
 

@@ -184,9 +184,7 @@ def _fresh(taken: Iterable[str], count: int) -> Iterator[str]:
     return iter([key for key in (f"n{i}" for i in range(1, len(used_up) + count + 1)) if key not in used_up][:count])
 
 
-def _beside(
-    places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float
-) -> dict[str, Point]:
+def _beside(places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float) -> dict[str, Point]:
     """A column before (step < 0) or behind the places, each node in the row of the first that it is wired to."""
     if not places:
         return {}

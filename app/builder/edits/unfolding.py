@@ -61,9 +61,7 @@ def instances_on(project: Whole, name: str) -> frozenset[str]:
     return frozenset(node.id for node in graph.nodes.values() if node.op in ops) if ops else frozenset()
 
 
-def with_unfolded(
-    project: W, wanted: Mapping[str, Collection[str]], sizes: Sizes, room: Size | None = None
-) -> W:
+def with_unfolded(project: W, wanted: Mapping[str, Collection[str]], sizes: Sizes, room: Size | None = None) -> W:
     """The project with other instances unfolded, by the name of the sheet; a sheet that is not named stays as it is.
 
     `sizes(project, sheet)` tells the sizes of the nodes of a sheet, then those by which it may have been laid out. A
@@ -120,9 +118,7 @@ def _inner_first(project: Whole) -> list[str]:
 # --- Room ---------------------------------------------------------------------------------------------------------
 
 
-def _with_room(
-    sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str, Size], room: Size | None
-) -> S:
+def _with_room(sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str, Size], room: Size | None) -> S:
     """The sheet with room for nodes of other sizes than before."""
     places, nodes = sheet.positions, list(sheet.graph.nodes)
     other = [node for node in nodes if node in places and before[0].get(node, now[node]) != now[node]]

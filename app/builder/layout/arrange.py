@@ -76,9 +76,7 @@ def _framed(columns: list[list[str]], groups: Mapping[str, str]) -> list[str]:
     return [next(iter(names)) if len(names) == 1 else "" for names in found]
 
 
-def _parts(
-    columns: list[list[str]], framed: list[str], sizes: Mapping[str, Size], row_width: float
-) -> list[range]:
+def _parts(columns: list[list[str]], framed: list[str], sizes: Mapping[str, Size], row_width: float) -> list[range]:
     """The columns in ranges, so that a frame that is too wide for one row has its rows to itself."""
     parts, start = [], 0
     for group, members in groupby(range(len(columns)), key=lambda i: framed[i]):

@@ -99,9 +99,7 @@ class NetworkCost:
     @cached_property
     def not_counted(self) -> int:
         """How many nodes compute something, or may, that is not counted at all."""
-        return sum(
-            cost.state == NOT_COUNTED and (bool(cost.call.gaps) or not cost.call.tried) for cost in self._live
-        )
+        return sum(cost.state == NOT_COUNTED and (bool(cost.call.gaps) or not cost.call.tried) for cost in self._live)
 
     @cached_property
     def unknown(self) -> int:

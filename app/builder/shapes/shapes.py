@@ -278,6 +278,4 @@ _insides: LruCache[tuple[Catalog, Turn]] = LruCache(_KEPT)
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | Failed:
     """What a call gives, or with no inputs what is held by a module that nobody calls."""
     key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
-    return _memo.get_or_compute(
-        key, lambda: run(spec, params, inputs) if inputs is not None else held(spec, params)
-    )
+    return _memo.get_or_compute(key, lambda: run(spec, params, inputs) if inputs is not None else held(spec, params))

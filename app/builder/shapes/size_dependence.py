@@ -57,9 +57,7 @@ def _open(step: Step) -> Iterator[str]:
                 yield param.name
 
 
-def _elsewhere(
-    block: Block, inside: Inside, values: FrozenMap[str, Any], now: int
-) -> Mapping[str, StepResult] | None:
+def _elsewhere(block: Block, inside: Inside, values: FrozenMap[str, Any], now: int) -> Mapping[str, StepResult] | None:
     """The results with another value of a parameter: with what arrives as it is, or, where that does not run, with the
     sizes that are equal to the parameter changed along. None if neither runs."""
     assert inside.plan.catalog is not None

@@ -318,9 +318,7 @@ class _Arranger:
         labels = tuple(None if at is None else _plus(corner[at[0]], at[1]) for at in self.label_at)
         return Layout(boxes, groups, routes, labels, width, height)
 
-    def _route(
-        self, number: int, corner: Mapping[str | None, Point], boxes: Mapping[str, Rect]
-    ) -> tuple[Point, ...]:
+    def _route(self, number: int, corner: Mapping[str | None, Point], boxes: Mapping[str, Rect]) -> tuple[Point, ...]:
         arrow = self.drawing.arrows[number]
         left, right = self._ends(arrow)
         if left == right:
@@ -367,7 +365,14 @@ def _down(above: Rect, below: Rect) -> tuple[Point, ...]:
 def _loop(box: Rect) -> tuple[Point, ...]:
     """Out on the right, over the box, and in again on the left."""
     x, y = box.right + 12, box.y - 10
-    return (box.right, box.center[1]), (x, box.center[1]), (x, y), (box.x - 12, y), (box.x - 12, box.center[1]), (
-        box.x,
-        box.center[1],
+    return (
+        (box.right, box.center[1]),
+        (x, box.center[1]),
+        (x, y),
+        (box.x - 12, y),
+        (box.x - 12, box.center[1]),
+        (
+            box.x,
+            box.center[1],
+        ),
     )

@@ -21,7 +21,6 @@ from app.training.events import Event, StepDone
 from app.util import tensor_files
 
 if TYPE_CHECKING:
-
     from app.training.monitoring.live_model import Live
 
 EVERY = 0.05  # seconds between two batches of events

@@ -35,8 +35,9 @@ def capture(request: CaptureRequest, _context: Context) -> Captured:
 
     found = with_weights_found(request)
     job, weights = found.job, found.weights
-    words = weights.words if isinstance(weights, WeightsFile) else \
-        untrained_words(job.training.seed, job.training.start)
+    words = (
+        weights.words if isinstance(weights, WeightsFile) else untrained_words(job.training.seed, job.training.start)
+    )
     return Captured(batch_of(found).capture(), found, f"weights {words}")
 
 

@@ -152,9 +152,7 @@ def _told(project: Project, found: Found) -> Project:
     return replace(project, notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)))
 
 
-def _with_values(
-    project: Project, source: Source, model: nn.Module, wish: Wish, folder: Path, tell: Tell
-) -> Project:
+def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish, folder: Path, tell: Tell) -> Project:
     """The project that starts from the model's values, and knows where it comes from."""
     state: dict[str, Tensor] = dict(model.state_dict())
     infos = {key: TensorInfo.of(value) for key, value in state.items()}

@@ -123,9 +123,7 @@ def certify_export(
         if weights is None:
             save_safetensors(state_dict, folder / "weights.safetensors")
         files = Files(code or model, weights or folder / "weights.safetensors", layers)
-        found = certify(
-            source, state_dict, files, seed=seed, imported=imported, tell=tell, cancelled=cancelled
-        )
+        found = certify(source, state_dict, files, seed=seed, imported=imported, tell=tell, cancelled=cancelled)
     if about:
         found = replace(found, facts=FrozenMap({**found.facts, "weights": about}))
     return found, write_certificate(found, code) if code is not None else None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from app.training.job import Job
     from app.training.stepper import Stepper
 
+
 def weigh_classes(stepper: Stepper, job: Job, info: DataInfo, device: str) -> None:
     """Set the class weights of the losses, if the job asks for them; none on synthetic data."""
     if not job.data.class_weights:

@@ -15,9 +15,7 @@ from app.training.stepper import Stepper
 from app.util.rng import GENERATOR
 
 
-def set_up(
-    job: Job, device: str, watch: Watch = lambda done, total, name: None
-) -> tuple[Stepper, Dataset]:
+def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None) -> tuple[Stepper, Dataset]:
     """Draw the weights with the seed of the job; the generators of torch, Python and NumPy are left where that ends.
 
     `watch` is told what is read of the data, and may raise. Raises JobError, DataError, and what a net of a person's

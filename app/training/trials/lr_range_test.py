@@ -113,7 +113,5 @@ def steepest(rates: list[float], smoothed: list[float]) -> float | None:
     steps = range(BEGINNING, least)
     if least <= BEGINNING or smoothed[least] > 0.99 * smoothed[0]:
         return None
-    slopes = {
-        at: (smoothed[at + 1] - smoothed[at - 1]) / math.log(rates[at + 1] / rates[at - 1]) for at in steps
-    }
+    slopes = {at: (smoothed[at + 1] - smoothed[at - 1]) / math.log(rates[at + 1] / rates[at - 1]) for at in steps}
     return rates[min(slopes, key=slopes.__getitem__)]

@@ -133,4 +133,3 @@ class AutogradControl(QObject):
         """Ask where to, then draw the view as it stands."""
         pages = self.pages if drawing is self._room.drawing() else None  # a snippet's graph asks here too
         self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)
-

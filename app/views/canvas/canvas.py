@@ -70,9 +70,7 @@ class Canvas(QWidget):
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
         self.growth = Growth(self.scene, self.view, self)
-        self._unveiling = Unveiling(
-            self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing
-        )
+        self._unveiling = Unveiling(self.view, self.scene.nodes_item, self._frame_once, lambda: self.growth.growing)
         self.autoscroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = Hand(self)

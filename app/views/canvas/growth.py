@@ -137,4 +137,3 @@ class Growth(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         drops = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)
         return isinstance(event, QInputEvent) or event.type() in drops
-

@@ -289,9 +289,7 @@ class CanvasScene(QGraphicsScene):
     def set_costs(self, shares: Mapping[str, float], words: Mapping[str, str], low: float, high: float) -> None:
         """Colour a strip on each node that has a share, with words of it; the others have none."""
         touched = {
-            node
-            for node, item in self.nodes.items()
-            if item.set_cost(shares.get(node), low, high, words.get(node, ""))
+            node for node, item in self.nodes.items() if item.set_cost(shares.get(node), low, high, words.get(node, ""))
         }
         self._reshaped(touched)
         self.redrawn.emit()

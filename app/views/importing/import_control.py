@@ -59,6 +59,7 @@ def _zoom(places: Mapping[str, Point], sizes: Mapping[str, Size], room: Size) ->
     height = max(y + sizes[node].height for node, (_, y) in places.items()) - min(y for _, y in places.values())
     return min(room.width / width, room.height / height, 1.0)
 
+
 SHOWN = 50  # milliseconds that the drawing has to be painted in, before more is said of it
 
 

@@ -37,9 +37,7 @@ class BlockParams(Section):
         """Show those of a block. What is being typed stays."""
         self.set_caption("name, default" if block.params else "")
         shown = (block.name, tuple(param.name for param in block.params), _uses(block))
-        fitting = shown == self._shown and all(
-            suits(self.editors[param.name], param.default) for param in block.params
-        )
+        fitting = shown == self._shown and all(suits(self.editors[param.name], param.default) for param in block.params)
         if not fitting:
             self._shown = shown
             self._make(block)
@@ -84,8 +82,11 @@ class BlockParams(Section):
         grid.addWidget(editor, row, 1)
         grid.addWidget(remove, row, 2)
         grid.addWidget(used, row + 1, 0, 1, 3)
-        name.named.connect(lambda new: self._edit(
-            f"Rename {param.name}", lambda p: block_params.rename_param(p, block.name, param.name, new)))
+        name.named.connect(
+            lambda new: self._edit(
+                f"Rename {param.name}", lambda p: block_params.rename_param(p, block.name, param.name, new)
+            )
+        )
         name.refused.connect(self._say)
         editor.problem_changed.connect(self._say)
         editor.edited.connect(lambda value: self._set(block.name, param.name, value, editor))

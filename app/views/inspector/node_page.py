@@ -53,7 +53,10 @@ class NodePage(TabDown):
     select_requested = Signal(str)
 
     def __init__(
-        self, document: SheetDocument, catalog: Catalog, engine: EngineService,
+        self,
+        document: SheetDocument,
+        catalog: Catalog,
+        engine: EngineService,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)

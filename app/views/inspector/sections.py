@@ -165,9 +165,7 @@ class CostSection(Section):
         else:
             part = parameters / total if total else None
             shown = part if parameters else None
-            column.addWidget(
-                Bar("Parameters", grouped_digits(parameters), shown, share(parameters, total), category)
-            )
+            column.addWidget(Bar("Parameters", grouped_digits(parameters), shown, share(parameters, total), category))
         if one is not None:
             self._show_compute(column, one, *wholes, category)
         if values is not None:
@@ -177,9 +175,7 @@ class CostSection(Section):
         self.set_caption(", ".join(filter(None, (sample, part_of))))
 
     @staticmethod
-    def _show_compute(
-        column: QVBoxLayout, one: NodeCost, whole: int | None, activation: int, category: str
-    ) -> None:
+    def _show_compute(column: QVBoxLayout, one: NodeCost, whole: int | None, activation: int, category: str) -> None:
         """Compute of the network's `whole`, and what is not in the count; its bytes of all bytes of activations."""
         whole = whole if one.live else None
         if one.flops is not None:

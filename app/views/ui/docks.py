@@ -100,7 +100,6 @@ class TabbedDock(QDockWidget):
         self.setWidget(self.pane)
 
 
-
 class PageHeights(QObject):
     """Gives each page of the bottom dock the height that it was left with; a list needs less room than charts."""
 

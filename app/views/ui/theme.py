@@ -317,7 +317,6 @@ class ThemeManager(QObject):
         self._set_fonts(app)
         self.changed.emit()
 
-
     @staticmethod
     def _set_fonts(app: QApplication) -> None:
         """Fonts are one for all themes; the first stylesheet of a program takes them away, so they come after it."""

@@ -72,6 +72,7 @@ class HeadControl(QObject):
 
     def freeze(self) -> None:
         """Freeze all but the last layer."""
+
         def edit(project: Project) -> Project:
             return head_edits.freeze_all_but_last(project, self._ops)
 

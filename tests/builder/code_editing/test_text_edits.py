@@ -101,7 +101,7 @@ NET = Project(
 
 def test_the_net_reads_as_expected() -> None:
     text = source_of(NET).text
-    for words in ("nn.Sequential(", "for _ in range(3)", "nn.ModuleDict", "width * 2", "self.rate", 'std=0.5'):
+    for words in ("nn.Sequential(", "for _ in range(3)", "nn.ModuleDict", "width * 2", "self.rate", "std=0.5"):
         assert words in text, text
 
 

@@ -399,9 +399,7 @@ def test_shapes_cost_and_problems_of_a_node(
 def test_a_node_that_is_not_analysed_yet_says_so(inspector: Inspector, selection: Selection) -> None:
     inspector.set_analysis(Analysis(Graph(), Source("")))
     selection.set({"c"})
-    assert "Computing shapes…" in {
-        each.text() for each in inspector.node_page.shape.findChildren(QLabel)
-    }
+    assert "Computing shapes…" in {each.text() for each in inspector.node_page.shape.findChildren(QLabel)}
     assert inspector.node_page.form.editor("in_channels").field.text() == "auto"
 
 

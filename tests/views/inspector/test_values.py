@@ -147,9 +147,7 @@ BAD = {"tensor": "[[1, 2], [3]]", "equation": "1->2", "packed": '"two words"'}
 
 
 @pytest.mark.parametrize("key", OPS)
-def test_every_parameter_is_shown_set_by_keyboard_and_refused(
-    qtbot: QtBot, background: Background, key: str
-) -> None:
+def test_every_parameter_is_shown_set_by_keyboard_and_refused(qtbot: QtBot, background: Background, key: str) -> None:
     form = Form(qtbot, background, key)
     assert not form.document.undo_stack.canUndo()
     takes_good_values(form)

@@ -243,9 +243,7 @@ def test_a_second_crashed_window_is_restored_in_a_window_of_its_own(qtbot, qapp,
         assert other.document.dirty
 
 
-def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(
-    qtbot, window: MainWindow, tmp_path: Path
-) -> None:
+def test_work_that_was_discarded_meanwhile_is_refused_with_a_word(qtbot, window: MainWindow, tmp_path: Path) -> None:
     window.recovery.open(tmp_path / "gone.journal")
     qtbot.waitUntil(lambda: "cannot be restored" in window.banner.title())
     assert not window.document.dirty

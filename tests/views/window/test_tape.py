@@ -52,9 +52,7 @@ def capture(qtbot, window: MainWindow) -> None:
 def stands(qtbot, window: MainWindow, position: int | None = None) -> None:
     """Wait until it stands, at a position if one is given."""
     player = window.tape_control.player
-    qtbot.waitUntil(
-        lambda: player.state == STANDING and position in (None, player.position), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: player.state == STANDING and position in (None, player.position), timeout=60_000)
 
 
 def deck(window: MainWindow, key: str) -> None:

@@ -303,8 +303,10 @@ _RENAMED = {
 
 
 def _means_nothing(name: str, value: Any) -> bool:
-    return (name == "alpha" and value == 1) or (name == "training" and type(value) is Training) or (
-        name in _OFF and not value
+    return (
+        (name == "alpha" and value == 1)
+        or (name == "training" and type(value) is Training)
+        or (name in _OFF and not value)
     )
 
 

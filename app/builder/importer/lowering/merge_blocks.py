@@ -186,9 +186,7 @@ class Merger:
                 found[name] = self._exposed(group, node, param, vector)
         return FrozenMap(found)
 
-    def _by_item(
-        self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]
-    ) -> tuple[Any, ...] | None:
+    def _by_item(self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Sizes of which one differs, or which a wire gives in part, each by itself; None for any others."""
         if param.kind != "ints" or not all(isinstance(value, tuple) for value in vector):
             return None

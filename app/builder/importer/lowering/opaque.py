@@ -170,9 +170,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
     for place in dict.fromkeys((*theirs, *mine)):
         if place not in theirs or place not in mine or not _equal(theirs[place], mine[place]):
             loose = place.endswith(_LOOSE)
-            words = (
-                "is in no state_dict and differs in a new instance" if loose else "was changed after construction"
-            )
+            words = "is in no state_dict and differs in a new instance" if loose else "was changed after construction"
             raise Unbound(f"{name}: {place.removesuffix(_LOOSE)} {words}")
 
 

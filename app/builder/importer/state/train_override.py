@@ -121,5 +121,3 @@ def _upwards(path: str) -> Iterator[str]:
     while path:
         path = parent(path)
         yield path
-
-

@@ -80,9 +80,7 @@ class Inputs:
         return tuple(self._tensor(spec, size, f"{key} {number}", double, lean)
                      for number, (spec, size) in enumerate(zip(self._specs, shapes.sizes, strict=True)))  # fmt: skip
 
-    def _tensor(
-        self, spec: InputSpec, size: tuple[int, ...], key: str, double: bool, lean: float
-    ) -> torch.Tensor:
+    def _tensor(self, spec: InputSpec, size: tuple[int, ...], key: str, double: bool, lean: float) -> torch.Tensor:
         dtype = getattr(torch, spec.dtype)
         count = torch.Size(size).numel()
         if dtype.is_complex:

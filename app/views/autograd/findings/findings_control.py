@@ -276,8 +276,10 @@ class FindingsControl(QObject):
     def _show_rows(self, words: str = "") -> None:
         chosen = self._window.document.project.training.recompute
         if not self._rows and not words:
-            words = "Each block is checkpointed in turn on this batch: bytes at the peak, the time of a step and its " \
+            words = (
+                "Each block is checkpointed in turn on this batch: bytes at the peak, the time of a step and its "
                 "gradients are measured beside those of a plain step."
+            )
             if self.working:
                 words = ""
         self.page.checkpoint.show_rows(tuple(self._rows), chosen, words)

@@ -160,8 +160,13 @@ class GainChart(QWidget):
         for place in range(0, count, step):
             text = elided(self._rungs[place].title, "axis", room)
             x = min(max(self._x(place) - text.width / 2, 2), self.width() - text.width - 2)
-            color = colors.text if place == self._at else colors.error if self._rungs[place].key in self._lost \
+            color = (
+                colors.text
+                if place == self._at
+                else colors.error
+                if self._rungs[place].key in self._lost
                 else colors.text3
+            )
             text.draw(painter, x, plot.bottom() + 7, color)
 
     def _paint_words(self, painter: QPainter) -> None:

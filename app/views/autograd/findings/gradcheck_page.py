@@ -31,8 +31,9 @@ def input_row(given: CheckedInput) -> tuple[str, ...]:
     """One tensor that the function was derived by."""
     worst = given.worst or given.direction
     checked = f"{grouped_digits(given.checked)} of {grouped_digits(given.elements)}"
-    values = ("–", "–", "–") if worst is None else \
-        (f"{worst.analytic:.9g}", f"{worst.numeric:.9g}", f"{worst.relative:.1e}")
+    values = (
+        ("–", "–", "–") if worst is None else (f"{worst.analytic:.9g}", f"{worst.numeric:.9g}", f"{worst.relative:.1e}")
+    )
     single = "–" if given.single is None else f"{given.single:.1e}"
     return (given.name, shape_text(given.shape, "()"), checked, place_of(worst), *values, single)
 

@@ -75,9 +75,7 @@ class TapeScene(QGraphicsScene):
         self.drawing = None
         self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
 
-    def _start(
-        self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace]
-    ) -> None:
+    def _start(self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace]) -> None:
         self.clear()
         self.layout_ = layout
         self._drawing, self._faces, self._group_faces = drawing, box_faces, group_faces

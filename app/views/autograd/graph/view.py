@@ -132,9 +132,7 @@ class TapeView(RoamingView):
             return
         part = self._part_at(at)
         self._scene.hover(part.key if part is not None else None)
-        self.viewport().setCursor(
-            Qt.CursorShape.PointingHandCursor if part is not None else Qt.CursorShape.ArrowCursor
-        )
+        self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if part is not None else Qt.CursorShape.ArrowCursor)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()

@@ -318,5 +318,3 @@ def table(rows: Iterable[tuple[str, str]]) -> QWidget:
         grid.addWidget(cell(value, "formula", "", value), row, 1, Qt.AlignmentFlag.AlignRight)
     grid.setColumnStretch(0, 1)
     return widget
-
-

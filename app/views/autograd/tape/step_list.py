@@ -117,7 +117,6 @@ class StepModel(QAbstractListModel):
         return f"{words}, frees {bytes_text(self._released[step])}" if self._released[step] else words
 
 
-
 class _Rows(QStyledItemDelegate):
     """Paints a heading or a step: tick, play head or break point, number, name, and the parameter at right."""
 

@@ -214,4 +214,3 @@ class TapeStrip(KeyboardFocus, QWidget):
             self.toggled.emit()
         else:
             super().keyPressEvent(event)
-

@@ -202,9 +202,7 @@ class ExplainSection(ShapeSection):
         column.addLayout(row)
 
     @staticmethod
-    def _in_rows(
-        column: QVBoxLayout, inputs: tuple[Shown, ...], outputs: tuple[Shown, ...], made: list[Chip]
-    ) -> None:
+    def _in_rows(column: QVBoxLayout, inputs: tuple[Shown, ...], outputs: tuple[Shown, ...], made: list[Chip]) -> None:
         table = QGridLayout()
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)

@@ -255,6 +255,7 @@ class AccuracyChart(Chart):
         entries += self._scores.entries(self.history, row)
         return [*entries, *self.others.entries()] if index is None else entries
 
+
 class ThroughputChart(Chart):
     """Training samples a second, over stretches of at least a tenth of a second."""
 

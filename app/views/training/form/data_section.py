@@ -33,10 +33,16 @@ from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
 
 _SPLIT = (
-    Param("validation_fraction", "float", DataConfig.validation_fraction, minimum=0,
-          doc="Fraction of samples held out for validation."),
-    Param("test_fraction", "float", DataConfig.test_fraction, minimum=0,
-          doc="Fraction of samples held out for testing."),
+    Param(
+        "validation_fraction",
+        "float",
+        DataConfig.validation_fraction,
+        minimum=0,
+        doc="Fraction of samples held out for validation.",
+    ),
+    Param(
+        "test_fraction", "float", DataConfig.test_fraction, minimum=0, doc="Fraction of samples held out for testing."
+    ),
     Param("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Seed of the random split."),
 )
 _LOADING = (
@@ -263,9 +269,7 @@ class DataSection(Section):
 
     def _choose_source(self, key: str) -> None:
         options = self.synthetic if key == synthetic_data.KEY and self.synthetic is not None else FrozenMap()
-        config = replace(
-            self._config, source=key, path="", options=options, train_transforms=(), eval_transforms=()
-        )
+        config = replace(self._config, source=key, path="", options=options, train_transforms=(), eval_transforms=())
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
 
     def _pick(self) -> None:
@@ -280,9 +284,7 @@ class DataSection(Section):
 
     def set_path(self, path: str) -> None:
         """Take another file or folder; what was chosen of the columns of another is let go."""
-        kept = self._config.options.without(
-            "inputs", "target", "more_targets", "categories", "numbers", "labels"
-        )
+        kept = self._config.options.without("inputs", "target", "more_targets", "categories", "numbers", "labels")
         self.chosen.emit(replace(self._config, path=path, options=kept), f"Read {Path(path).name}", None)
 
     def _choose_columns(self, options: dict[str, Any]) -> None:

@@ -235,4 +235,3 @@ class LossSection(ChoiceSection):
         added = next((row for row in self._suggested if row.output not in known), None)
         if added is not None:
             self.rows_made.emit((*self._rows, added), f"Give {added.output} a loss", None)
-

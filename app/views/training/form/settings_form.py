@@ -135,9 +135,7 @@ class TrainingForm(QWidget):
         self.data = DataSection(engine)
         self.run = RunSection()
         self.loss = LossSection(engine)
-        self.optimizer = ChoiceSection(
-            "Optimizer", OPTIMIZERS, partial(Params, "optimizer"), CheckOptimizer, engine
-        )
+        self.optimizer = ChoiceSection("Optimizer", OPTIMIZERS, partial(Params, "optimizer"), CheckOptimizer, engine)
         self.schedule = ScheduleSection(engine)
         self.groups = GroupsSection(engine)
         self.gradients = KnobSection("Gradients", settings_fields.GRADIENTS)

@@ -27,9 +27,7 @@ TIPS = {
     "several": "The exported train.py in several processes of this machine, which nobody else can reach: every batch "
     "is dealt out, gradients are averaged by DistributedDataParallel (gloo on the CPU, nccl on CUDA)",
 }
-BLOCKING_TIP = (
-    "CUDA_LAUNCH_BLOCKING=1: an error of CUDA shows at the line that caused it, and everything is slower"
-)
+BLOCKING_TIP = "CUDA_LAUNCH_BLOCKING=1: an error of CUDA shows at the line that caused it, and everything is slower"
 IDLE = 2000  # milliseconds after which the window counts as idle, and the fork server is started if none was needed
 LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
 

@@ -158,8 +158,9 @@ class RunSession(QObject):
         run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
         place = self.place if place is None else place
         before = self.before_run() if self.before_run is not None else None
-        old, self._thread = self._thread, TrainingThread(
-            job, self, recorder=recorder, resume=resume, place=place, before=before
+        old, self._thread = (
+            self._thread,
+            TrainingThread(job, self, recorder=recorder, resume=resume, place=place, before=before),
         )
         if old is not None:
             old.deleteLater()

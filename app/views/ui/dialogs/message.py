@@ -67,9 +67,7 @@ class ErrorDialog(Dialog):
         self.resize(max(self.width(), 680), self.height() + 200) if opened else self.adjustSize()
 
 
-def show_error(
-    parent: QWidget | None, what: str, where: str = "", cure: str = "", traceback: str = ""
-) -> ErrorDialog:
+def show_error(parent: QWidget | None, what: str, where: str = "", cure: str = "", traceback: str = "") -> ErrorDialog:
     """Open an `ErrorDialog` that does not wait for an answer; it is gone when it is closed."""
     dialog = ErrorDialog(what, where, cure, traceback, parent)
     dialog.finished.connect(dialog.deleteLater)

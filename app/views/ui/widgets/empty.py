@@ -45,9 +45,7 @@ class EmptyState(QWidget):
 
     acted = Signal()
 
-    def __init__(
-        self, icon: str, title: str, hint: str = "", action: str = "", parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, icon: str, title: str, hint: str = "", action: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         centre = Qt.AlignmentFlag.AlignHCenter
         self._title = label(title, "title")
