@@ -65,7 +65,8 @@ def test_thousands_of_equal_names_are_no_burden() -> None:
 
 def test_what_a_module_has_already_is_not_hidden() -> None:
     assert {"training", "parameters", "_modules", "forward", "state_dict"} <= module_attributes()
-    assert set(dir(nn.Module())) <= module_attributes()
+    given = {name for name in dir(nn.Module()) if not name.startswith("___")}  # those torch.compile puts there
+    assert given <= module_attributes()
     assert {"print", "torch", "self"} <= reserved_variables() and set(dir(builtins)) <= reserved_variables()
 
 

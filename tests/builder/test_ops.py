@@ -278,7 +278,7 @@ def test_a_number_says_how_many_parts_there_are(params: dict[str, int], first: i
 
 def test_parts_that_do_not_come_are_an_error() -> None:
     analysis = analyse(around(catalog()["torch.chunk"], {"chunks": 5}))
-    assert any("chunks asks for 5 outputs, and 4 come" in problem.message for problem in analysis.errors)
+    assert any("chunks sets 5 outputs, but 4 are returned" in problem.message for problem in analysis.errors)
 
 
 def test_cells_hand_their_state_on() -> None:

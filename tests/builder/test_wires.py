@@ -292,7 +292,7 @@ def test_a_required_parameter_counts_as_set_when_it_is_wired() -> None:
     analysis = analyse(graph)
     assert not analysis.errors and "torch.select(x, dim=1, index=0)" in analysis.source.text
     alone = replace(graph, edges=tuple(edge for edge in graph.edges if edge.port != "dim"))
-    assert any(problem.message == "pick wants dim" for problem in analyse(alone).errors)
+    assert any(problem.message == "pick needs dim" for problem in analyse(alone).errors)
 
 
 def test_edits_keep_wires_of_parameters_where_they_fit() -> None:
@@ -448,7 +448,7 @@ def test_training_and_autograd_know_whose_a_free_parameter_is() -> None:
     assert _owner("scale", analysis.source) == "scale" and _owner("fc.bias", analysis.source) == "fc"
     still = wired(graph.without_nodes(["fc"]).with_param("scale", "requires_grad", False), "mul", "y")
     said = [problem.message for problem in preflight.problems(replace(project, graph=still), analyse(still))]
-    assert "There is nothing to learn" in said
+    assert "There is nothing to train" in said
 
 
 @pytest.mark.parametrize(

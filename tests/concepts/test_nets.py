@@ -43,7 +43,7 @@ def test_row_02_one_device_for_model_data_and_optimizer_that_falls_back_with_a_w
     control = Control()
     for event in train(job(SMALL_NET, epochs=1, device="cuda:99"), control):
         if isinstance(event, Started):
-            assert event.device == "cpu" and "cuda:99 is not present" in (event.device_note or "")
+            assert event.device == "cpu" and "cuda:99 is not available" in (event.device_note or "")
         if isinstance(event, StepDone) and event.step == 2:
             control.call(lambda live: seen.append(
                 {str(p.device) for p in live.model.parameters()}

@@ -419,13 +419,13 @@ def test_row_29_memory_is_told_while_a_run_goes_on_by_layer_and_estimated_before
 
 def test_row_35_a_tensor_that_is_kept_with_its_graph_is_found_and_said():
     (said,) = kept_by("self.seen = None", "self.seen = x.sum()")
-    assert "seen is kept with its graph" in said and "seen.detach()" in said
+    assert "seen is stored with its autograd graph" in said and "seen.detach()" in said
     assert not kept_by("self.seen = None", "self.seen = x.sum().item()")
 
 
 def test_row_35_an_alias_instead_of_a_clone_is_found_and_said():
     (said,) = kept_by("self.start = self.linear1.weight.data", "pass")
-    assert "the same memory" in said and "start.clone()" in said and "linear1.weight" in said
+    assert "shares its memory" in said and "start.clone()" in said and "linear1.weight" in said
     assert not kept_by("self.start = self.linear1.weight.data.clone()", "pass")
 
 

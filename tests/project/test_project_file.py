@@ -276,7 +276,10 @@ BAD = {
     "a float for a whole number": (changed("graph", "nodes", 1, "params", "out_features", to=3.0), "not 3.0"),
     "true for a number": (changed("graph", "nodes", 1, "params", "out_features", to=True), "not True"),
     "a number out of bounds": (changed("graph", "nodes", 1, "params", "out_features", to=0), "at least 1"),
-    "a number without end": (changed("graph", "nodes", 1, "params", "out_features", to=10**300), "out_features wants"),
+    "a number without end": (
+        changed("graph", "nodes", 1, "params", "out_features", to=10**300),
+        "out_features expects an int",
+    ),
     "a parameter it does not have": (
         changed("graph", "nodes", 1, "params", "colour", to=1),
         "Linear has no parameter 'colour'",

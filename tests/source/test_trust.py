@@ -191,7 +191,7 @@ def test_an_export_leaves_the_file_at_its_home_alone(tape: Path, tmp_path: Path)
     before = path.stat().st_mtime_ns
     assert write_model(source, tape.parent / "model.py") == [tape.parent / "model.py", path]
     assert path.stat().st_mtime_ns == before
-    with pytest.raises(FileExistsError, match="give it another name"):
+    with pytest.raises(FileExistsError, match="choose another name"):
         write_model(source, tape.parent / "my_layers.py")
     path.write_text("# another\n")
     with pytest.raises(FileExistsError, match="was edited since"):

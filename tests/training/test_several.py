@@ -277,7 +277,7 @@ def test_what_cannot_be_compared_is_refused_by_its_name(tmp_path: Path) -> None:
         failed = run(job(TWO_OUTPUTS, losses=rows))[-1]
         assert isinstance(failed, Failed) and words in failed.message, failed.message
     failed = run(Job(HEADS, table(tmp_path), job(epochs=1).training))[-1]
-    assert isinstance(failed, Failed) and "gives 3 targets (kind, size, colour)" in failed.message
+    assert isinstance(failed, Failed) and "has 3 targets (kind, size, colour)" in failed.message
 
 
 def test_the_losses_of_a_device_are_read_when_the_steps_are_told(monkeypatch: Any) -> None:

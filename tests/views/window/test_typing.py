@@ -147,7 +147,7 @@ def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(qtbot: QtBot, w
     QTest.keyClicks(line, "-4")
     settle(qtbot, window)
     assert line.text() == "1e-4"
-    assert window.document.project.training.optimizer.params["lr"] == 0.0001
+    qtbot.waitUntil(lambda: window.document.project.training.optimizer.params["lr"] == 0.0001)
     QTest.keyClick(line, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     settle(qtbot, window)
     assert line.text() == "0.1", "undo is shown though the caret is in the field"
