@@ -166,7 +166,8 @@ class Links(QObject):
         room = getattr(self._window, "room", None)  # its page is made late
         if room is not None and room.isVisible() and words in room.banner.reason():
             return  # it is said there, with the graph that went along
-        self._window.refuse("The engine was started again", f"{words} Nothing of the project is lost.")
+        reason = f"{words} Nothing of the project is lost, and the next question starts another."
+        self._window.refuse("The engine has ended", reason)
 
     def _shapes_ready(self, shapes: Analysis) -> None:
         """The canvas shows them at once; the others wait until the whole answer is there."""
