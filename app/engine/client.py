@@ -135,18 +135,17 @@ class Engine:
 
     def _write(self) -> None:
         while True:
-            try:
-                said = self._outbox.get(timeout=LOOK if self._process is not None and self._process.open else None)
-            except queue.Empty:
-                self._look_after(self._process)
-                continue
+            said = self._outbox.get()
             if said is None:
                 break
             try:
                 self._do(said)
             except OSError as error:
                 if isinstance(said, Question):
-                    _fail(said, EngineDied(f"A process for it could not be started: {error}"))
+                    _fail(said, EngineDied(f"The process that answers could not be started: {error}"))
+            except NotAValue as error:  # sent to a question under way
+                if isinstance(said, tuple):
+                    _fail(said[0], error)
         process, self._process = self._process, None
         if process is not None:
             self._end(process)
@@ -216,6 +215,7 @@ class Engine:
         self._send(process, protocol.Begin(protocol.VERSION, process.generation))
         reader = threading.Thread(target=self._read, args=(process,), name="answers", daemon=True)
         reader.start()
+        threading.Thread(target=self._watch, args=(process,), name="stopped engines", daemon=True).start()
         return process
 
     def _grown(self, process: _Process) -> bool:
@@ -237,17 +237,20 @@ class Engine:
             process.child.kill()
             process.child.wait()
 
-    def _look_after(self, process: _Process | None) -> None:
-        """End a process that stands still because it was stopped from outside, so that it is started again."""
-        if process is None or not process.open or not _is_stopped(process.child.pid):
-            return
-        until = time.monotonic() + STOPPED
-        while time.monotonic() < until and process.child.poll() is None:
-            time.sleep(min(1.0, STOPPED / 10))
-            if not _is_stopped(process.child.pid):
+    def _watch(self, process: _Process) -> None:
+        """Kill a process that stays stopped (SIGSTOP) while it is asked something. On a thread of its own: the one that
+        writes may wait for a pipe that a stopped process does not read."""
+        since: float | None = None
+        while not process.retired and process.child.poll() is None:
+            time.sleep(min(LOOK, STOPPED / 4))
+            if not process.open or not _is_stopped(process.child.pid):
+                since = None
+                continue
+            since = since or time.monotonic()
+            if time.monotonic() - since >= STOPPED:
+                process.reason = f"was stopped from outside (SIGSTOP) for {STOPPED:g} s and was ended"
+                process.child.kill()
                 return
-        process.reason = f"was stopped from outside (SIGSTOP) for {STOPPED:g} s and was ended"
-        process.child.kill()
 
     # -- on the thread that reads, one a process
 

@@ -55,7 +55,7 @@ class EngineService(Questions):
             return None
         if on_progress is not None:
             self._progress[number] = on_progress
-        progress = partial(self._said.emit, number) if on_progress is not None else None
+        progress = partial(self._tell_progress, number) if on_progress is not None else None
         question = self._questions[number] = self._engine.ask(request, progress)
         question.add_done_callback(partial(self._done, number))
         return question
@@ -72,6 +72,10 @@ class EngineService(Questions):
     def _tell_end(self, words: str) -> None:
         with contextlib.suppress(RuntimeError):  # the window is gone
             self.ended.emit(words)
+
+    def _tell_progress(self, number: int, value: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the window is gone
+            self._said.emit(number, value)
 
     def _done(self, number: int, question: Question[Any]) -> None:
         """On the thread that reads: hand the answer to the window's."""

@@ -104,6 +104,22 @@ def test_an_engine_that_is_stopped_from_outside_is_ended_and_started_again(
     assert engine.ask(Measure()).result(PATIENCE).pid != pid
 
 
+def test_a_question_larger_than_the_pipe_does_not_hide_a_stopped_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_client, "STOPPED", 0.2)
+    monkeypatch.setattr(engine_client, "LOOK", 0.05)
+    engine = Engine()
+    try:
+        os.kill(engine.ask(Measure()).result(PATIENCE).pid, signal.SIGSTOP)
+        long = net([("input", "x" * 300_000, {"shape": (4,)})])
+        with pytest.raises(EngineDied, match="SIGSTOP"):
+            engine.ask(Shapes(long, catalog(), ())).result(PATIENCE)
+        assert engine.ask(Measure()).result(PATIENCE).pid
+    finally:
+        engine.close()
+
+
 def test_an_engine_that_grew_and_keeps_nothing_is_replaced_between_two_questions(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
