@@ -23,10 +23,12 @@ class BrokenChannel(Exception):
 
 
 class Channel(Generic[M]):
-    """Both directions. `send` may be called from any thread, `messages` is for one; `incoming` is what may arrive."""
+    """Both directions. `send` may be called from any thread, `messages` is for one; `incoming` is what may arrive, in
+    messages of `longest` bytes at most.
+    """
 
-    def __init__(self, reads: IO[bytes], writes: IO[bytes], incoming: type[M]) -> None:
-        self._reads, self._writes = reads, writes
+    def __init__(self, reads: IO[bytes], writes: IO[bytes], incoming: type[M], longest: int = LONGEST) -> None:
+        self._reads, self._writes, self._longest = reads, writes, longest
         self._decoder = msgspec.msgpack.Decoder(incoming)
         self._sending = threading.Lock()
 
@@ -41,7 +43,7 @@ class Channel(Generic[M]):
         """What the other end sends, until it closes. Raises BrokenChannel."""
         while len(head := self._reads.read(_LENGTH.size)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
-            if length > LONGEST:
+            if length > self._longest:
                 raise BrokenChannel(f"a message of {length:,} bytes")
             data = self._reads.read(length)
             if len(data) < length:

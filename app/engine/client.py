@@ -16,11 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 from app.builder.catalog import custom
 from app.engine import child_process, pool, protocol
-from app.engine.channel import BrokenChannel, Channel
+from app.engine.channel import LONGEST, BrokenChannel, Channel
 from app.engine.protocol import EngineDied, FromEngine, Handle, HandleLost, Request
 from app.engine.values import Codec, NotAValue
 from app.source import layer_files
@@ -56,19 +56,24 @@ class Question(Future[A]):
 class _Process:
     """One process of an engine, with all that was said to it."""
 
-    def __init__(self, generation: int, start: Callable[[], Any]) -> None:
+    def __init__(
+        self, generation: int, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.Told,
+        longest: int = LONGEST,
+    ) -> None:  # fmt: skip
         self.generation = generation
         self.kills = child_process.memory_kills()
         self.child = start()
         assert self.child.stdin is not None and self.child.stdout is not None and self.child.stderr is not None
-        self.stderr = child_process.Told(self.child.stderr)
-        self.channel: Channel[Any] = Channel(self.child.stdout, self.child.stdin, cast("type[Any]", FromEngine))
+        self.stderr = hear(self.child.stderr)
+        incoming = cast("type[Any]", FromEngine)
+        self.channel: Channel[Any] = Channel(self.child.stdout, self.child.stdin, incoming, longest)
         self.codec = Codec(0)
         self.open: dict[int, Question[Any]] = {}
         self.handles = 0
         self.first_memory: int | None = None
         self.trusted: tuple[frozenset[str], frozenset[str], dict[str, str]] | None = None
         self.reason = ""
+        self.renewing = False  # both ends are to forget what was sent before
         self.retired = False  # nothing is asked of it any more
 
     def fail_all(self, words: str) -> None:
@@ -104,6 +109,8 @@ class Engine:
         process ended, or HandleLost if it names a handle of an engine that has ended."""
         question = Question(request, progress, self._outbox.put)
         question.number = next(self._numbers)
+        if self._closed:
+            _fail(question, EngineDied("The engine was closed."))
         self._outbox.put(question)
         return question
 
@@ -156,6 +163,10 @@ class Engine:
         elif isinstance(said, Question):
             if said.set_running_or_notify_cancel():
                 self._ask(said)
+        elif isinstance(said, _Process):
+            with said.codec.lock:
+                said.renewing = False
+                self._send(said, protocol.Renew(said.codec.renewed()))
         elif isinstance(said, Handle):
             process = self._process
             if process is not None and process.generation == said.engine:
@@ -178,7 +189,7 @@ class Engine:
             _fail(question, HandleLost("What was asked about is gone: the process that held it has ended."))
             return
         process = self._current()
-        trusted = (*layer_files.trusted(), custom.reasons())
+        trusted = (*self._trusted(), custom.reasons())
         if process.trusted != trusted:
             process.trusted = trusted
             self._send(process, protocol.Trust(tuple(trusted[0]), tuple(trusted[1]), trusted[2]))
@@ -192,6 +203,10 @@ class Engine:
         except NotAValue as error:
             process.open.pop(question.number, None)
             _fail(question, error)
+
+    def _trusted(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The layer files that may run there, and those that need not be tried before."""
+        return layer_files.trusted()
 
     def _alive(self, handle: Handle) -> bool:
         process = self._process
@@ -212,11 +227,13 @@ class Engine:
                 return process
             self._end(process)
         process = self._process = _Process(next(self._generations), self._start)
-        self._send(process, protocol.Begin(protocol.VERSION, process.generation))
-        reader = threading.Thread(target=self._read, args=(process,), name="answers", daemon=True)
-        reader.start()
+        self._begin(process)
         threading.Thread(target=self._watch, args=(process,), name="stopped engines", daemon=True).start()
         return process
+
+    def _begin(self, process: _Process) -> None:
+        self._send(process, protocol.Begin(protocol.VERSION, process.generation))
+        threading.Thread(target=self._read, args=(process,), name="answers", daemon=True).start()
 
     def _grown(self, process: _Process) -> bool:
         if process.open or process.handles:
@@ -266,11 +283,14 @@ class Engine:
         how = process.reason or child_process.ending_words(code, process.kills)
         if process.retired or self._closed:
             return
-        process.reason = f"The engine, the process that computes for this window, {how}."
+        process.reason = self._words(how)
         process.retired = True
         process.fail_all(process.reason)
         for listener in tuple(self._listeners):
             listener(process.reason)
+
+    def _words(self, how: str) -> str:
+        return f"The engine, the process that computes for this window, {how}."
 
     def _hear(self, process: _Process, message: Any) -> None:
         if isinstance(message, protocol.Hello):
@@ -278,16 +298,16 @@ class Engine:
                 raise BrokenChannel(f"it speaks version {message.version}, this program version {protocol.VERSION}")
             process.first_memory = child_process.memory_of(process.child.pid)
             return
+        value = process.codec.decode(message.generation, message.body)  # even if stale: it may define what follows
+        if process.codec.full and not process.renewing:
+            process.renewing = True
+            self._outbox.put(process)
         if isinstance(message, protocol.Progress):
             question = process.open.get(message.number)
-            value = process.codec.decode(message.generation, message.body)
             if question is not None and question.progress is not None:
                 question.progress(value)
             return
         process.handles = message.handles
-        value = process.codec.decode(
-            message.generation, message.body
-        )  # even if stale: it may define what is named later
         question = process.open.pop(message.number, None)
         if question is None:
             return

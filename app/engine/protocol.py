@@ -1,7 +1,7 @@
 """Messages between a window and an engine. A body is the plain data of `values.Codec`, and `generation` is its own.
 
-The window sends Begin once, then Ask, Send, Cancel, Release and Trust; the engine answers Hello once, then Progress,
-and one Answer or Failure for each Ask.
+The window sends Begin once, then Ask, Send, Cancel, Release, Trust and Renew; the engine answers Hello once, then
+Progress, and one Answer or Failure for each Ask.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 
 VERSION = 1
+MAIN = "main"
 
 A = TypeVar("A")
 
@@ -20,10 +21,12 @@ A = TypeVar("A")
 class Request(Generic[A]):
     """A question to an engine, answered with an `A` by the handler in `app.engine.tasks` of the same module name.
 
-    Requests of one `lane` are answered one after another, those of different lanes side by side.
+    Requests of one `lane` are answered one after another, those of different lanes side by side; those of MAIN on the
+    main thread. `left_alone` is for how many seconds it may go on when nobody listens any more, to end in good order.
     """
 
     lane: ClassVar[str] = "work"
+    left_alone: ClassVar[float] = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,12 @@ class Trust(Message, frozen=True):
     reasons: dict[str, str] = {}
 
 
+class Renew(Message, frozen=True):
+    """From here on both ends remember anew what was sent."""
+
+    generation: int
+
+
 class Progress(Message, frozen=True):
     """Something that a question says before its answer."""
 
@@ -129,5 +138,5 @@ class Failure(Message, frozen=True):
     handles: int = 0
 
 
-ToEngine = Begin | Ask | Send | Cancel | Release | Trust
+ToEngine = Begin | Ask | Send | Cancel | Release | Trust | Renew
 FromEngine = Hello | Progress | Answer | Failure

@@ -9,6 +9,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from importlib import import_module
@@ -41,8 +42,8 @@ def handles(kind: type[R]) -> Callable[[Callable[[R, Context], Any]], Callable[[
 class Context:
     """What a handler may do beside answering. `inbox` has what is sent to the question while it is under way."""
 
-    def __init__(self, server: Server, number: int) -> None:
-        self._server, self._number = server, number
+    def __init__(self, server: Server, number: int, left_alone: float = 0.0) -> None:
+        self._server, self._number, self.left_alone = server, number, left_alone
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._cancelled = threading.Event()
 
@@ -75,7 +76,7 @@ class Context:
 
 
 class Server:
-    """Answers what arrives on a channel until the other end closes it."""
+    """Answers what arrives on a channel until the other end closes it, on a thread for each lane but one."""
 
     def __init__(self, channel: Channel[Any]) -> None:
         self._channel, self._engine = channel, 0
@@ -86,14 +87,32 @@ class Server:
         self._counter = itertools.count(1)
 
     def run(self) -> None:
+        """Answer on this thread what belongs on the main thread; ends the process when nobody can ask any more."""
         self._channel.send(protocol.Hello(protocol.VERSION, os.getpid()))
-        for message in self._channel.messages():
-            self._hear(message)
+        lane = self._lanes[protocol.MAIN] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, name="messages", daemon=True).start()
+        self._work(lane)
+
+    def _listen(self) -> None:
+        status = 0
+        try:
+            for message in self._channel.messages():
+                self._hear(message)
+        except (OSError, BrokenChannel, NotAValue) as error:
+            print(f"engine: {error}", file=sys.stderr)
+            sys.stderr.flush()
+            status = 2
+        left = tuple(self._open.values())
+        for context in left:
+            context.cancel()
+        # Whoever comes to an end in this time finds nobody to tell, and ends the process.
+        time.sleep(max((context.left_alone for context in left), default=0.0))
+        os._exit(status)  # lanes that still compute are not waited for
 
     def _hear(self, message: Any) -> None:
         if isinstance(message, protocol.Ask):
             request = self._codec.decode(message.generation, message.body)
-            context = self._open[message.number] = Context(self, message.number)
+            context = self._open[message.number] = Context(self, message.number, request.left_alone)
             if message.lane not in self._lanes:
                 lane = self._lanes[message.lane] = queue.SimpleQueue()
                 threading.Thread(target=self._work, args=(lane,), name=message.lane, daemon=True).start()
@@ -112,6 +131,8 @@ class Server:
         elif isinstance(message, protocol.Trust):
             layer_files.trust_only(message.allowed, message.tried)
             custom.set_reasons(message.reasons)
+        elif isinstance(message, protocol.Renew):
+            self._codec.renewed(message.generation)
 
     def _work(self, lane: queue.SimpleQueue[Any]) -> None:
         modules = len(sys.modules)
@@ -131,6 +152,8 @@ class Server:
             answer = _handler(type(request))(request, context)
             self.say(protocol.Answer, number, answer, len(self._things))
         except BaseException as error:  # whatever it is, it belongs to who asked
+            if type(request).lane == protocol.MAIN and not isinstance(error, Exception):
+                raise  # a person's code has ended this process, and how is seen by who asked
             self.say(protocol.Failure, number, error, traceback.format_exc(), len(self._things))
 
     def say(self, kind: Callable[..., protocol.Message], number: int, value: Any, *rest: Any) -> None:
@@ -168,10 +191,4 @@ def main() -> None:
     """Answer on stdin and stdout until they are closed."""
     channel: Channel[Any] = take_standard_streams(cast("type[Any]", ToEngine))
     faulthandler.enable()
-    try:
-        Server(channel).run()
-    except (OSError, BrokenChannel, NotAValue) as error:
-        print(f"engine: {error}", file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(2)
-    os._exit(0)  # lanes that still compute are not waited for
+    Server(channel).run()

@@ -51,11 +51,16 @@ MODULES = """
 """
 
 # What is sent once and named by its number afterwards, beside containers of `LONG` entries and more.
-SHARED = {
-    "Graph", "Node", "Edge", "Block", "OpSpec", "Plan", "Step", "StepResult", "Ran", "Failed", "Turn", "Inside",
-    "Analysis", "Source", "ClassText", "LayerFile", "Problem", "Project", "Catalog",
-    "TensorType", "NodeCost", "NetworkCost", "LayerClass", "Job", "Tape",
-}  # fmt: skip
+SHARED = frozenset(
+    """
+    builder.graph:Graph builder.graph:Node builder.graph:Edge builder.blocks:Block builder.catalog.catalog:OpSpec
+    builder.catalog.catalog:Catalog builder.catalog.custom_classes:LayerClass builder.plan:Plan builder.plan:Step
+    builder.results:StepResult builder.results:Ran builder.results:Failed builder.results:Turn builder.results:Inside
+    builder.results:Analysis builder.value_types:TensorType builder.shapes.network_cost:NodeCost
+    builder.shapes.network_cost:NetworkCost builder.diagnostics.problems:Problem source.generated:Source
+    source.generated:ClassText source.layer_files:LayerFile project.project:Project training.job:Job autograd.tape:Tape
+""".split()
+)
 LONG = 32
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
 MOST = 500_000  # entries that are remembered before both ends begin anew
@@ -135,7 +140,7 @@ class _Table:
 class Codec:
     """One end's memory of what was sent and received. `first` is 0 at the end that asks and 1 at the one that answers.
 
-    `encode` may be called from any thread if what it returns is sent in the same order; `decode` is for one thread.
+    `encode` may be called from any thread that holds `lock` until what it returns is sent; `decode` is for one thread.
     """
 
     def __init__(self, first: int) -> None:
@@ -144,14 +149,15 @@ class Codec:
         self._asks = first == 0
         self.generation = 0
         self._fresh: list[int] = []
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # of who sends: from encoding on until that is sent
+        self._guard = threading.RLock()  # of the tables; nobody waits for a pipe while holding it
 
     # -- sending
 
     def encode(self, value: Any) -> tuple[int, Any]:
         """The generation and plain data of a value. Raises NotAValue and forgets what it had begun to send."""
-        with self.lock:
-            if self._asks and self._table.weight > MOST:
+        with self._guard:
+            if self._asks and self.full:
                 self._renew(self.generation + 1)
             self._fresh = []
             try:
@@ -162,10 +168,23 @@ class Codec:
 
     def take_back(self) -> None:
         """What was encoded last is not sent."""
-        with self.lock:
+        with self._guard:
             for number in self._fresh:
                 self._table.drop(number)
             self._fresh = []
+
+    @property
+    def full(self) -> bool:
+        """Whether both ends are to begin anew. The end that asks says when, at the latest with its next question; what
+        was under way meanwhile finds what it names in the table of before."""
+        return self._table.weight > MOST
+
+    def renewed(self, generation: int | None = None) -> int:
+        """Forget what was sent before the last time, at both ends: the one that asks gives the other the number."""
+        with self._guard:
+            if generation is None or generation > self.generation:
+                self._renew(self.generation + 1 if generation is None else generation)
+            return self.generation
 
     def _renew(self, generation: int) -> None:
         self._before, self._table, self.generation = self._table, _Table(), generation
@@ -192,7 +211,7 @@ class Codec:
         elif isinstance(value, BaseException):
             return self._error(value)
         else:
-            data, shared = self._object(kind, value), kind.__name__ in SHARED
+            data, shared = self._object(kind, value), _name(kind) in SHARED
         if not shared:
             return data
         number = next(self._counter)
@@ -254,9 +273,7 @@ class Codec:
 
     def decode(self, generation: int, data: Any) -> Any:
         """The value of what `encode` gave at the other end. Raises NotAValue."""
-        if generation > self.generation:
-            with self.lock:
-                self._renew(generation)
+        self.renewed(generation)
         table = self._table if generation == self.generation else self._before
         try:
             with gc_pause.put_off():
@@ -274,7 +291,7 @@ class Codec:
             return table.objects[data[1]]
         if tag == "def":
             value = self._value(data[2], table)
-            with self.lock:
+            with self._guard:
                 table.put(data[1], value, len(value) if type(value) in _LONG_KINDS else 1)
             return value
         if tag == "is":

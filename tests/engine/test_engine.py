@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +35,14 @@ def engine() -> Iterator[Engine]:
     engine = Engine()
     yield engine
     engine.close()
+
+
+def stop(pid: int) -> None:
+    """Stop a process from outside, and see that all of its threads stand."""
+    os.kill(pid, signal.SIGSTOP)
+    stats = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
+    while any(stat.read_text("ascii").rpartition(")")[2].split()[0] != "T" for stat in stats):
+        pass
 
 
 def lenet() -> Graph:
@@ -85,7 +94,7 @@ def test_an_engine_that_is_killed_is_said_and_started_again(engine: Engine) -> N
 
 def test_what_was_asked_of_an_engine_that_dies_fails_with_how_it_ended(engine: Engine) -> None:
     pid = engine.ask(Measure()).result(PATIENCE).pid
-    os.kill(pid, signal.SIGSTOP)  # so that the question is still open when the process ends
+    stop(pid)  # so that the question is still open when the process ends
     question = engine.ask(Measure())
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineDied, match="SIGKILL"):
@@ -98,7 +107,7 @@ def test_an_engine_that_is_stopped_from_outside_is_ended_and_started_again(
     monkeypatch.setattr(engine_client, "STOPPED", 0.2)
     monkeypatch.setattr(engine_client, "LOOK", 0.05)
     pid = engine.ask(Measure()).result(PATIENCE).pid
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     with pytest.raises(EngineDied, match="SIGSTOP"):
         engine.ask(Measure()).result(PATIENCE)
     assert engine.ask(Measure()).result(PATIENCE).pid != pid
@@ -111,7 +120,7 @@ def test_a_question_larger_than_the_pipe_does_not_hide_a_stopped_engine(
     monkeypatch.setattr(engine_client, "LOOK", 0.05)
     engine = Engine()
     try:
-        os.kill(engine.ask(Measure()).result(PATIENCE).pid, signal.SIGSTOP)
+        stop(engine.ask(Measure()).result(PATIENCE).pid)
         long = net([("input", "x" * 300_000, {"shape": (4,)})])
         with pytest.raises(EngineDied, match="SIGSTOP"):
             engine.ask(Shapes(long, catalog(), ())).result(PATIENCE)

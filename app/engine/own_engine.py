@@ -1,0 +1,56 @@
+"""An engine of one process for one question of its own: a run, a snippet, an import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import IO, Any
+
+from app.engine import child_process
+from app.engine.channel import LONGEST
+from app.engine.client import Engine, _Process
+from app.source import layer_files
+
+
+class OwnEngine(Engine):
+    """A process that is started at once, and not again when it has ended; what was asked gets EngineDied with how.
+
+    `start` starts it, such as `partial(pool.start, "engine", ...)`, and `hear` gets its stderr. Nobody but who asks
+    looks after its memory, its time and whether it is stopped. A person's files that may run need no trial before.
+    Its answers take `longest` bytes at most. Raises OSError if it cannot be started.
+    """
+
+    def __init__(
+        self, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.Told, longest: int = LONGEST
+    ) -> None:
+        process = _Process(1, start, hear, longest)
+        super().__init__(start)
+        self._own = self._process = process
+        self.child, self.stderr = process.child, process.stderr
+        self._begin(process)
+
+    def how_it_ended(self) -> str:
+        """The second half of a sentence; waits for its end."""
+        return child_process.ending_words(self.child.wait(), self._own.kills)
+
+    def kill(self) -> None:
+        """End it now, whatever it does."""
+        self.child.kill()
+
+    def close(self) -> None:
+        """End it and what it has started: at once amid a question, else when it sees that nobody listens any more."""
+        if self._own.open:
+            self.kill()
+        super().close()
+        if os.name == "posix":
+            child_process.end_group(self.child.pid)
+
+    def _current(self) -> _Process:
+        return self._own
+
+    def _trusted(self) -> tuple[frozenset[str], frozenset[str]]:
+        allowed, _ = layer_files.trusted()
+        return allowed, allowed
+
+    def _words(self, how: str) -> str:
+        return f"The process {how}."
