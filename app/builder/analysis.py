@@ -1,4 +1,4 @@
-"""Everything that is to be said of a graph: shapes, source and problems, from one plan."""
+"""Shapes, generated source and diagnostics of a graph."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CURES_TRIED = 16
 def shapes_first(
     graph: Graph, ops: Catalog | None = None, path: Path = (), earlier: Analysis | None = None
 ) -> Analysis:
-    """What every wire carries and what is wrong with the calls; source and checks are left to `analyse`.
+    """Infer the type on every wire and diagnose the calls; source and structural checks are left to `analyse`.
 
-    `earlier` is an answer to a question of before: what the edit since then did not reach is taken from it.
+    `earlier` is a previous answer: results that the edit since then cannot have changed are reused from it.
     """
     began = time.perf_counter()
     before = None
@@ -42,9 +42,9 @@ def shapes_first(
 
 
 def analyse(graph: Graph, ops: Catalog | None = None, path: Path = (), before: Analysis | None = None) -> Analysis:
-    """Shapes, source and problems of a graph. Raises nothing: what is wrong is a problem in the answer.
+    """Return shapes, source and problems of a graph. Never raises: an error is a problem in the answer.
 
-    `before` is the answer of `shapes_first` to the same question, if that was asked.
+    `before` is the answer of `shapes_first` for the same graph, if there is one.
     """
     began = time.perf_counter()
     ops = ops or catalog()
@@ -52,7 +52,7 @@ def analyse(graph: Graph, ops: Catalog | None = None, path: Path = (), before: A
         before = shapes_first(graph, ops, path)
     assert before.walk is not None
     answer = replace(before, source=generate(before.walk, before.results, graph), partial=False)
-    if answer.runnable:  # what stops a network is said first
+    if answer.runnable:  # errors that stop a network are listed before its warnings
         sheet = Findings(graph, before.walk, before.results, ops)
         answer = replace(answer, problems=(*answer.problems, *structure(answer, ops, sheet.runs)))
     if answer.inside:
@@ -62,7 +62,7 @@ def analyse(graph: Graph, ops: Catalog | None = None, path: Path = (), before: A
 
 
 def _followed(sheet: Findings, path: Path) -> Findings | None:
-    """The sheet of the block at a path; its inside with nothing arriving where nothing is known of it."""
+    """Return the findings of the block at a path; with unknown inputs where its shapes are unknown."""
     for node, number in path:
         step = next((step for step in sheet.walk.steps if step.id == node), None)
         block = step.spec.definition if step is not None else None
@@ -75,7 +75,7 @@ def _followed(sheet: Findings, path: Path) -> Findings | None:
 
 
 def _answer(sheet: Findings) -> Analysis:
-    """What the shapes tell of a sheet."""
+    """Build the analysis of a sheet from its shapes and problems."""
     graph, walk, results = sheet.graph, sheet.walk, sheet.results
     problems = _problems(sheet)
     loud = {problem.node for problem in problems}
@@ -91,7 +91,7 @@ def _answer(sheet: Findings) -> Analysis:
 
 
 def _problems(sheet: Findings, cured: bool = True) -> list[Problem]:
-    """Everything that is wrong with a sheet, and inside the blocks on it."""
+    """List every problem of a sheet and of the blocks on it."""
     problems = [*loop_problems(sheet.graph, sheet.walk), *net_problems(sheet)]
     for step in sheet.walk.steps:
         if step.id not in sheet.quiet:
@@ -109,7 +109,7 @@ _Said = set[tuple[str, str | None, str]]  # block, node in it, message
 
 
 def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> list[Problem]:
-    """What is wrong in a block, at its instance and with the way in; what several instances have is said once."""
+    """List the problems in a block, each with the path to it; a problem of several instances is listed once."""
     problems: list[Problem] = []
     seen: list[Inside] = []
     for number, turn in enumerate(sheet.results[step.id].turns):
@@ -136,7 +136,8 @@ _inner: LruCache[list[Problem]] = LruCache(4096)
 
 
 def _told(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
-    """What is wrong inside; an inside is looked through once, however many instances and edits show it."""
+    """List the problems inside a block; cached by inside, so instances and edits that share it do not repeat the work.
+    """
     return _inner.get_or_compute(Same(inside), lambda: _problems(Findings.block(block, inside, ops), cured=False))
 
 
@@ -145,7 +146,8 @@ def _unknown(result: StepResult | None) -> bool:
 
 
 def _with_cures_that_work(problems: list[Problem], sheet: Findings) -> list[Problem]:
-    """The problems, with those cures alone after which the call runs. Tried on the first few: each costs a walk."""
+    """Drop cures after which the call still fails. Only the first few errors are tried: each trial infers shapes again.
+    """
     tried = 0
     checked = []
     for problem in problems:

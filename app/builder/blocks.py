@@ -1,4 +1,4 @@
-"""Blocks: named graphs that stand on a canvas as one node and become classes of their own.
+"""Blocks: named graphs, each shown as one node on a canvas and generated as one class.
 
 A block is an op like any other, `block.Residual`, in the catalog of the project that has it. Its input nodes are its
 ports, its output nodes its outputs, and parameters that it exposes can be set on each instance.
@@ -19,7 +19,7 @@ _KEPT = 8
 
 
 class BlockError(ValueError):
-    """An edit of blocks that cannot be; the text says why and what to do."""
+    """An invalid edit of blocks; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Block:
     bends: Bends = field(default_factory=FrozenMap)
     params: tuple[Param, ...] = ()
     note: str = ""
-    unfolded: frozenset[str] = field(default=frozenset(), repr=False)  # a set has no order, so no text of its own
+    unfolded: frozenset[str] = field(default=frozenset(), repr=False)  # unordered, so left out of the repr
 
     @property
     def key(self) -> str:
@@ -68,9 +68,9 @@ def used(graph: Graph) -> tuple[str, ...]:
 
 
 def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
-    """The blocks inside a block, at any depth, those that others contain first; a block that contains itself is in it.
+    """List the blocks nested in a block, at any depth, innermost first; a block that contains itself is listed too.
 
-    A name without a block is left out.
+    Unknown names are left out.
     """
     order: dict[str, None] = {}
     path: list[tuple[str, list[str]]] = [(name, list(used(blocks[name].graph)) if name in blocks else [])]
@@ -90,7 +90,7 @@ def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
 
 
 def innermost_first(blocks: Mapping[str, Block]) -> tuple[str, ...]:
-    """Names of blocks in an order in which each comes after those inside it; those that contain a ring are left out."""
+    """Sort block names so that each comes after those nested in it; blocks that contain a cycle are left out."""
     inside = {name: [inner for inner in used(block.graph) if inner in blocks] for name, block in blocks.items()}
     waiting = {name: len(inner) for name, inner in inside.items()}
     around: dict[str, list[str]] = {name: [] for name in blocks}
@@ -107,7 +107,7 @@ def innermost_first(blocks: Mapping[str, Block]) -> tuple[str, ...]:
 
 
 def circling(blocks: Mapping[str, Block]) -> str:
-    """The first block that contains itself, at whatever depth, "" if none does."""
+    """Return the first block that contains itself, at any depth, or ""."""
     stuck = blocks.keys() - set(innermost_first(blocks))
     return next((name for name in blocks if name in stuck and name in contained(name, blocks)), "")
 
@@ -118,7 +118,7 @@ def would_contain_itself(blocks: Mapping[str, Block], outer: str, inner: str) ->
 
 
 def spec_of(block: Block, blocks: Mapping[str, Block], inside: tuple[str, ...] | None = None) -> OpSpec:
-    """The op that a block is. An input takes whatever its inside takes; its kind shows when shapes are known.
+    """Return the op of a block. Its inputs accept any kind: which one fits is known after shape inference.
 
     `inside` are the blocks that it contains, where the caller knows them.
     """
@@ -145,7 +145,7 @@ _made: list[tuple[Catalog, Blocks, Catalog]] = []
 
 
 def with_blocks(catalog: Catalog, blocks: Blocks) -> Catalog:
-    """The catalog with an op for every block. Asked again for the same values it gives the same catalog."""
+    """Return the catalog with an op for every block; cached for recent arguments."""
     if not blocks:
         return catalog
     for base, known, made in _made:
@@ -161,7 +161,7 @@ def with_blocks(catalog: Catalog, blocks: Blocks) -> Catalog:
 
 
 def unused_name(blocks: Iterable[str], wanted: str) -> str:
-    """`wanted`, or the first of `wanted2`, `wanted3`, ... that no block bears."""
+    """Return `wanted`, or the first of `wanted2`, `wanted3`, ... that no block has."""
     taken, number, name = set(blocks), 2, wanted
     while name in taken:
         name, number = f"{wanted}{number}", number + 1

@@ -16,14 +16,14 @@ from app.util.frozen import FrozenMap
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
-# Blocks that are seen from within: those that are unfolded on their sheets, all, or none.
+# Which instances of blocks are shown expanded: those that are unfolded on their sheets, all, or none.
 Unfolded = Literal["as drawn", "all", "none"]
-# A block in a block in a block: where a file has more instances than this, those behind them stay closed.
+# Limit on expanded instances, since nested blocks multiply; further ones stay closed.
 MOST = 5000
 
 
 class Drawn(Protocol):
-    """What is drawn of a sheet: a project, or a block."""
+    """A sheet to draw: a project or a block."""
 
     @property
     def graph(self) -> Graph: ...
@@ -34,7 +34,7 @@ class Drawn(Protocol):
 
 @dataclass
 class _Sheet:
-    """A sheet that is seen: the network (`key` ""), or the inside of an open instance, which stands on `parent`."""
+    """A visible sheet: the network (`key` ""), or the inside of an open instance on `parent`."""
 
     key: str
     graph: Graph
@@ -52,10 +52,10 @@ class _Sheet:
 def to_drawing(
     sheet: Drawn, catalog: Catalog, analysis: Analysis | None = None, unfolded: Unfolded = "as drawn", title: str = ""
 ) -> Drawing:
-    """The picture of a sheet; `analysis` is that of this very sheet, and tells shapes and counts.
+    """Return the drawing of a sheet; `analysis` is that of this sheet and provides shapes and counts.
 
-    An instance that is open is a group, in which the block's own inputs and outputs are left out: wires lead through.
-    `link` is the node of the sheet that a part belongs to.
+    An open instance is a group without the block's input and output nodes: wires pass through. `link` is the node of
+    the top sheet that a part belongs to.
     """
     sheets = _sheets(_Sheet("", sheet.graph, sheet.unfolded, analysis), catalog, unfolded)
     boxes: list[Box] = []
@@ -87,7 +87,7 @@ def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]
 
 
 def _inside(sheet: _Sheet, node: str, block: Block) -> Analysis | None:
-    """What is known within an instance: of the first, where it is repeated."""
+    """Return the analysis inside an instance; of the first repetition if it is repeated."""
     result = sheet.analysis.results.get(node) if sheet.analysis is not None else None
     inside = result.turns[0].inside if result is not None and result.turns else None
     if inside is None:
@@ -105,7 +105,7 @@ def _shown(sheet: _Sheet) -> Iterator[Node]:
 
 
 def _outermost(sheet: _Sheet, node: str) -> str:
-    """The node of the sheet that is drawn which a part of it belongs to."""
+    """Return the node of the top sheet that contains a node."""
     while sheet.parent is not None:
         sheet, node = sheet.parent, sheet.instance
     return node
@@ -145,7 +145,7 @@ def _box(sheet: _Sheet, node: Node, catalog: Catalog) -> Box:
 
 
 def _arrows(sheet: _Sheet) -> Iterator[Arrow]:
-    """The wires that end on a sheet, each from where it comes from in truth."""
+    """Yield the wires that end on a sheet, each from its real source."""
     shown = {node.id for node in _shown(sheet)}
     for edge in sheet.graph.edges:
         if edge.target in shown:
@@ -159,7 +159,8 @@ def _carried(sheet: _Sheet, edge: Edge) -> str:
 
 
 def _sources(sheet: _Sheet, edge: Edge) -> list[str]:
-    """The boxes that a wire begins at: behind the inputs of an open block outside it, behind its outputs within it."""
+    """Find the boxes where a wire begins: past the inputs of an open block to the outside, past its outputs to the
+    inside."""
     found: dict[str, None] = {}
     waiting: list[tuple[_Sheet, str, int]] = [(sheet, edge.source, edge.output)]
     seen: set[tuple[int, str, int]] = set()

@@ -24,12 +24,12 @@ _CALLS: dict[str, Callable[..., Any]] = {"max": max, "min": min, "int": int, "ro
 
 
 class ExpressionError(ValueError):
-    """Text that is not a valid expression, or one that cannot be computed; says why."""
+    """Invalid expression text, or an expression that cannot be evaluated; the message says why."""
 
 
 @dataclass(frozen=True)
 class Expr:
-    """An expression as it was typed. Raises ExpressionError for what is not made of names, numbers and + - * / // %.
+    """An expression as typed. Raises ExpressionError unless it consists of names, numbers and + - * / // %.
 
     >>> Expr("channels*2").evaluate({"channels": 32}), Expr("channels*2").code(), sorted(Expr("a + b").names)
     (64, 'channels * 2', ['a', 'b'])
@@ -51,13 +51,13 @@ class Expr:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The parameters that it is made of."""
+        """The parameters that the expression refers to."""
         return frozenset(
             node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node.id not in _CALLS
         )
 
     def code(self, prefix: str = "", renamed: Mapping[str, str] | None = None) -> str:
-        """It as Python source, the names renamed and with `prefix` ("self.") before each."""
+        """Return Python source, with names replaced by `renamed` and each preceded by `prefix` ("self.")."""
 
         class Prefixed(ast.NodeTransformer):
             def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -68,11 +68,11 @@ class Expr:
         return ast.unparse(Prefixed().visit(ast.parse(self.text.strip(), mode="eval").body))
 
     def renamed(self, old: str, new: str) -> Expr:
-        """The expression with a parameter under another name."""
+        """Return the expression with a parameter renamed."""
         return Expr(self.code(renamed={old: new})) if old in self.names else self
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """Its value. Raises ExpressionError for a name without a value and for what cannot be computed."""
+        """Evaluate. Raises ExpressionError for a name without a value and for a failed computation."""
         try:
             value = _compute(self._tree, values)
         except ZeroDivisionError:
@@ -141,7 +141,7 @@ def expressions(value: Any) -> Iterable[Expr]:
 
 
 def computed(value: Any, values: Mapping[str, Any]) -> Any:
-    """The value with every expression in it computed. Raises ExpressionError."""
+    """Evaluate every expression in a value. Raises ExpressionError."""
     if isinstance(value, Expr):
         return value.evaluate(values)
     if isinstance(value, tuple):
@@ -150,7 +150,7 @@ def computed(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def mapped(value: Any, change: Callable[[Expr], Any]) -> Any:
-    """The value with every expression in it changed."""
+    """Apply `change` to every expression in a value."""
     if isinstance(value, Expr):
         return change(value)
     return tuple(mapped(item, change) for item in value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""The graph that a person draws: nodes are calls, edges carry values. Pure values, pure edits."""
+"""The graph of a network: nodes are calls, edges carry values. Immutable values, pure edits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Edge:
 
     @cached_property
     def _hash(self) -> int:
-        """Worked out once: a canvas looks a wire up many times for each edit."""
+        """Cached: a canvas looks a wire up many times for each edit."""
         return hash((self.source, self.output, self.target, self.port, self.index))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,7 +50,7 @@ class Init:
 
 @dataclass(frozen=True)
 class Tie:
-    """The parameter `name` of the module of `node`, by the names of a state_dict; "" of what is a parameter itself."""
+    """The parameter `name`, a state_dict key, of the module of `node`; "" if the node is itself a parameter."""
 
     node: str
     name: str
@@ -58,15 +58,14 @@ class Tie:
 
 @dataclass(frozen=True)
 class Node:
-    """One call. `op` is a key of the catalog, `params` holds only what differs from the default.
+    """One call. `op` is a key of the catalog; `params` holds only values that differ from the default.
 
-    A `muted` node is passed by: what arrives at its first input goes on from its first output. The parameters of a
-    `frozen` node have `requires_grad=False`. `shares` is the id of the node whose module this one calls once more,
-    "" for a module of its own; what its parameters are is asked of that node. `repeat` modules stand one behind the
-    other, each with weights of its own. `inits` says by name of the parameter what `reset_parameters` does not.
-    A `kept` node that no output needs is made all the same, so that the state_dict has its keys. `tied` says by name
-    which of its parameters are those of another node: one tensor under two names. `order` is the place of its module
-    among those that its class registers, 0 where that is the order of the calls.
+    A `muted` node is bypassed: its first input becomes its first output. The parameters of a `frozen` node have
+    `requires_grad=False`. `shares` is the id of the node whose module this one reuses, and whose parameters apply, ""
+    for a module of its own. `repeat` chains that many modules, each with weights of its own. `inits` maps a parameter
+    to an initialisation other than `reset_parameters`. A `kept` node that no output needs is constructed anyway, for
+    its state_dict keys. `tied` maps its parameters to those of another node: one tensor under two names. `order` is the
+    position of its module in registration order, 0 for call order.
     """
 
     id: str
@@ -112,7 +111,7 @@ class Graph:
         return self.outgoing.get(node, ())
 
     def fresh_id(self, taken: Iterable[str] = ()) -> str:
-        """The smallest free id of the form `n7`."""
+        """Return an unused id of the form `n7`."""
         used = {*self.nodes, *taken}
         number = len(self.nodes) + 1
         while f"n{number}" in used:
@@ -120,7 +119,7 @@ class Graph:
         return f"n{number}"
 
     def fresh_name(self, stem: str, taken: Iterable[str] = ()) -> str:
-        """`stem1`, or the first of `stem2`, `stem3`, ... that no node bears."""
+        """Return `stem1`, or the first of `stem2`, `stem3`, ... that is unused."""
         used = {node.name for node in self.nodes.values()} | set(taken)
         number = 1
         while f"{stem}{number}" in used:
@@ -128,9 +127,9 @@ class Graph:
         return f"{stem}{number}"
 
     def with_node(self, node: Node) -> Graph:
-        """Add a node, or put another in the place of the one with its id."""
+        """Add a node, or replace the one with its id."""
         after = replace(self, nodes=self.nodes.set(node.id, node))
-        for known in ("incoming", "outgoing"):  # the wires are the same, so what was sorted stays sorted
+        for known in ("incoming", "outgoing"):  # the wires are unchanged, so the cached indexes stay valid
             if known in self.__dict__:
                 after.__dict__[known] = self.__dict__[known]
         return after
@@ -149,7 +148,7 @@ class Graph:
         return self.with_node(replace(self.nodes[node], name=name))
 
     def with_edge(self, edge: Edge) -> Graph:
-        """Add a wire. Whether it may be there is asked of `rules`, not here."""
+        """Add a wire. Whether it is valid is checked by `rules`, not here."""
         if edge.source not in self.nodes or edge.target not in self.nodes:
             raise GraphError(f"a wire joins {edge.source} and {edge.target}, and one of them does not exist")
         return replace(self, edges=(*self.edges, edge))
@@ -164,12 +163,12 @@ class Graph:
         return frozenset(node.id for node in sharing) | {node.shares for node in sharing}
 
     def owner(self, node: str) -> Node:
-        """The node whose module is called: itself, or the one it shares with if that is there."""
+        """Return the node whose module is called: the node itself, or the one that it shares with."""
         found = self.nodes[node]
         return self.nodes.get(found.shares, found) if found.shares else found
 
     def sharing(self, node: str) -> tuple[str, ...]:
-        """All nodes that call the module of this one, in order; the node alone if nobody else does."""
+        """List all nodes that call the module of this one, itself included, in order."""
         owner = self.owner(node).id
         return tuple(other.id for other in self.nodes.values() if other.id == owner or other.shares == owner)
 
@@ -187,7 +186,7 @@ class Graph:
         )  # fmt: skip
 
     def unshared(self, node: str) -> Graph:
-        """Give a node a module of its own, with the parameters it had; who shared with it shares on without it."""
+        """Give a node its own module with the same parameters; the other sharers go on sharing without it."""
         old, owner = self.nodes[node], self.owner(node)
         if owner.id != node:
             return self.with_node(_owning(replace(old, shares=""), owner))
@@ -221,7 +220,7 @@ class Graph:
 
 
 def _owning(node: Node, owner: Node) -> Node:
-    """The node with what the module of another is made of."""
+    """Copy to a node everything that defines the module of another."""
     return replace(
         node, params=owner.params, frozen=owner.frozen, repeat=owner.repeat, inits=owner.inits, tied=owner.tied,
         order=owner.order,
@@ -229,7 +228,7 @@ def _owning(node: Node, owner: Node) -> Node:
 
 
 def _without_ties(node: Node, gone: set[str]) -> Node:
-    """The node with parameters of its own in the place of those of nodes that are gone."""
+    """Drop the ties of a node to parameters of deleted nodes."""
     left = {name: tie for name, tie in node.tied.items() if tie.node not in gone}
     return node if len(left) == len(node.tied) else replace(node, tied=FrozenMap(left))
 
@@ -258,7 +257,7 @@ def merged(graph: Graph, piece: Graph) -> tuple[Graph, dict[str, str]]:
         taken.append(name)
         result = result.with_node(replace(node, id=new_id, name=name))
     for node in piece.nodes.values():
-        if node.shares:  # with the copy, where that came along, else with a node of `graph`, else with nobody
+        if node.shares:  # with the copy if it was copied too, else with the node of `graph`, else with none
             shares = ids.get(node.shares, node.shares if node.shares in graph.nodes else "")
             result = result.with_node(replace(result.nodes[ids[node.id]], shares=shares))
         if node.tied:

@@ -22,7 +22,7 @@ MOST_CALLS = 200_000  # with the inside of every instance of a block and every r
 
 
 class TooLarge(ValueError):
-    """A drawing beyond the bounds; the text says by how much. `block` is the one that it is about, "" for the net."""
+    """A drawing beyond the limits; the text says by how much. `block` is the one concerned, "" for the network."""
 
     def __init__(self, text: str, block: str = "") -> None:
         super().__init__(text)
@@ -71,7 +71,7 @@ def check(graph: Graph, blocks: Mapping[str, Block]) -> None:
 
 
 def check_nesting(nodes: Iterable[Node], blocks: Mapping[str, Block]) -> None:
-    """Raise TooLarge if blocks are nested too deep, or make too many calls where they stand. None contains itself."""
+    """Raise TooLarge if blocks are nested too deep or expand to too many calls. No block may contain itself."""
     known: dict[str, Extent] = {}
     for name, block in blocks.items():
         if name not in known:

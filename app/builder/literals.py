@@ -1,7 +1,7 @@
-"""The closed list of values that a parameter may have, in a file and in source text.
+"""The closed set of parameter values, their JSON form and their Python source.
 
-Plain JSON values stand for themselves; the rest is an object with one tagged key. Nothing else gets into a project,
-so `to_code` can print what it is given.
+Plain JSON values are encoded as they are, others as an object with one tagged key. A project contains nothing else, so
+`to_code` covers every value.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Slice:
 
 
 def slice_text(start: str, stop: str, step: str) -> str:
-    """As it stands between brackets."""
+    """Format a slice as written between brackets."""
     return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
 
 
 def index_code(value: Any) -> str:
-    """What stands between brackets: a number, a slice, `...`, None, a list of places, or several of them.
+    """Format an index as Python: a number, a slice, `...`, None, a list of positions, or a tuple of them.
 
     >>> index_code((Ellipsis, Slice(None, 3), 0)), index_code((1,)), index_code(Slice()), index_code((Slice(), (0, 2)))
     ('..., :3, 0', '1,', ':', ':, [0, 2]')
@@ -99,7 +99,7 @@ class BadLiteral(ValueError):
 
 
 def encode(value: Any) -> Any:
-    """The JSON form of a value.
+    """Return the JSON form of a value.
 
     >>> encode((3, 3)), encode(AUTO), encode(float("inf")), encode(DType("int64"))
     ({'$tuple': [3, 3]}, {'$auto': True}, {'$float': 'inf'}, {'$dtype': 'int64'})
@@ -128,7 +128,7 @@ def _encode(value: Any, depth: int) -> Any:
 
 
 def decode(raw: Any) -> Any:
-    """The value of a JSON form; the inverse of `encode`.
+    """Return the value of a JSON form; the inverse of `encode`.
 
     >>> decode({"$tuple": [1, {"$float": "-inf"}]})
     (1, -inf)
@@ -165,14 +165,14 @@ def _decode(raw: Any, depth: int) -> Any:
 
 
 def _brief(raw: Any) -> str:
-    """Enough of a JSON value to find it by; `repr` of what is nested thousands deep would not come back."""
+    """Abbreviate a JSON value for a message; `repr` of deeply nested data would not return."""
     if isinstance(raw, dict):
         return "{" + ", ".join(f"{key!r:.40}: ..." for key in list(raw)[:3]) + "}"
     return "a list" if isinstance(raw, list) else f"{raw!r:.80}"
 
 
 def to_code(value: Any) -> str:
-    """The value as Python source.
+    """Format a value as Python source.
 
     >>> print(to_code((1, -1)), to_code(DType("int64")), to_code(float("nan")), to_code("same"))
     (1, -1) torch.int64 float("nan") "same"

@@ -1,4 +1,4 @@
-"""Names in source: what a person typed made into identifiers that clash with nothing."""
+"""Identifiers for user-given names, free of collisions with Python, torch and each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
-# What the source itself uses.
+# Names that the generated source uses itself.
 SCAFFOLD = frozenset({"self", "torch", "nn", "F", "Net", "super", "forward", "unpacked", "base64", "zlib"})
 
 
@@ -38,12 +38,12 @@ _MODULE = frozenset(dir(object)) | frozenset(
 
 @cache
 def module_attributes() -> frozenset[str]:
-    """Names that `nn.Module` has already; a layer of that name would hide one of them."""
-    return container_attributes() | {"forward"}  # `self.self` and `self.torch` are as good as any
+    """Return the attributes of `nn.Module`; a layer of that name would shadow one."""
+    return container_attributes() | {"forward"}  # `self.self` and `self.torch` are allowed
 
 
 def identifier(text: str, fallback: str = "layer") -> str:
-    """The nearest identifier to a name.
+    """Turn a name into the nearest identifier.
 
     >>> identifier("conv 1"), identifier("3x3"), identifier("class"), identifier("größe"), identifier("'); import os")
     ('conv_1', '_3x3', 'class_', 'größe', 'import_os')
@@ -63,7 +63,7 @@ def identifier(text: str, fallback: str = "layer") -> str:
 
 
 def container_attributes() -> frozenset[str]:
-    """What every module has, so that none in it can be called so."""
+    """Return the attributes of every container module, which no submodule may shadow."""
     return _MODULE
 
 
@@ -76,11 +76,11 @@ class Names:
         self._next: dict[str, int] = {}
 
     def take(self, text: str, fallback: str = "layer") -> str:
-        """The identifier nearest to `text` that is free: `conv`, `conv_2`, `conv_3`; `input_` for a reserved one."""
+        """Reserve the free identifier nearest to `text`: `conv`, `conv_2`, `conv_3`; `input_` for a reserved word."""
         return self.take_word(identifier(text, fallback))
 
     def take_word(self, stem: str) -> str:
-        """The same of what is an identifier already."""
+        """Reserve the free identifier nearest to one that is valid already."""
         stem = stem + "_" if stem in self._reserved else stem
         name, number = stem, self._next.get(stem, 2)
         while name in self._taken:
@@ -90,7 +90,7 @@ class Names:
         return name
 
     def first_free(self, candidates: tuple[str, ...]) -> str:
-        """The first candidate that is not taken, else the first; `take` numbers it then."""
+        """Return the first candidate that is not taken, else the first, which `take` then numbers."""
         return next((name for name in candidates if name not in self._taken), candidates[0])
 
 
@@ -99,9 +99,9 @@ DEEPEST_PATH = 16
 
 
 def path_parts(name: str) -> tuple[str, ...]:
-    """The parts of a name that is an attribute path, identifiers and whole numbers; one part for any other name.
+    """Split an attribute path into identifiers and integers; any other name is one part.
 
-    A path is words with dots between them; where there is anything else, the dots are as good as spaces.
+    A path consists of words joined by dots; in any other name a dot counts as a space.
 
     >>> path_parts("layers.0"), path_parts("a.class.norm_"), path_parts("conv"), path_parts("a. b"), path_parts("0.1")
     (('layers', '0'), ('a', 'class_', 'norm_'), ('conv',), ('a_b',), ('0', '1'))
@@ -115,7 +115,7 @@ def path_parts(name: str) -> tuple[str, ...]:
 
 
 def written(name: str) -> str:
-    """The attribute path that a node of this name has if nothing else is called so.
+    """Return the attribute path of a node of this name, collisions aside.
 
     >>> written("layers.0"), written("conv 1")
     ('layers.0', 'conv_1')
@@ -128,7 +128,7 @@ _HYPHENS = re.compile(r"[A-Za-z0-9]\w*(?:-\w+)+", re.ASCII)
 
 
 def _exact(text: str) -> bool:
-    """Whether a key that is no identifier is taken as it is: a whole number, or words with hyphens between them."""
+    """Return whether a non-identifier key is valid as it is: an integer, or words joined by hyphens."""
     number = text.isascii() and text.isdecimal() and len(text) < 10 and (text == "0" or text[0] != "0")
     return number or (len(text) <= 80 and bool(_HYPHENS.fullmatch(text)))
 
@@ -141,10 +141,10 @@ def _part(text: str) -> str:
 
 
 class Paths:
-    """Hands out attribute paths for the names of nodes, each once; none is both a module and the beginning of another.
+    """Assigns unique attribute paths to node names; none is both a module and a prefix of another.
 
     A name without dots is an identifier, as `Names` makes it. Where `conv` is a module, `conv.1` and `conv.2` are
-    `conv_2.1` and `conv_2.2`; where `layers.0` is taken, the next is the first number that nobody asks for.
+    `conv_2.1` and `conv_2.2`; where `layers.0` is taken, the next is the first number that no node requests.
     """
 
     def __init__(self, reserved: frozenset[str], names: Iterable[str]) -> None:
@@ -155,7 +155,7 @@ class Paths:
                 self._wanted.setdefault(tuple(above), set()).add(int(last))
 
     def take(self, name: str) -> str:
-        """The free path nearest to a name."""
+        """Reserve the free path nearest to a name."""
         parts = path_parts(name)
         if len(parts) == 1:
             return self._top.take(parts[0]) if _exact(parts[0]) else self._top.names.take_word(parts[0])
@@ -171,7 +171,7 @@ class Paths:
 
 @dataclass
 class _Level:
-    """What has one beginning. `wanted` are the numbers that nodes ask for."""
+    """The paths with a common prefix. `wanted` are the numbers that nodes request."""
 
     names: Names
     wanted: set[int]
@@ -192,5 +192,5 @@ class _Level:
 
 
 def reserved_variables() -> frozenset[str]:
-    """Names that a variable of `forward` must not hide."""
+    """Return the names that a local variable of `forward` must not shadow."""
     return SCAFFOLD | frozenset(dir(builtins))

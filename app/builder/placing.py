@@ -1,5 +1,4 @@
-"""Places for the nodes of large sheets that have none, worked out before anybody draws them: on a canvas that would
-take as long as all its painting."""
+"""Precomputed positions for large sheets without any, since laying them out on the canvas would block the window."""
 
 from __future__ import annotations
 
@@ -12,16 +11,16 @@ from app.builder.layout.arrange import DEFAULT, GRID, ROW_GAP, ROW_WIDTH, Size, 
 from app.builder.sheet import Positions, Sheet
 from app.util.frozen import FrozenMap
 
-MANY = 200  # nodes without a place; fewer get theirs when they are drawn, by their real sizes
-LETTER, BESIDE = 8, 56  # px of a letter in a node's title, and of what stands beside it
+MANY = 200  # unplaced nodes; fewer are laid out by the canvas, with their real sizes
+LETTER, BESIDE = 8, 56  # px per letter of a node's title, and px of the padding and icons next to it
 WIDEST = 240  # px
-COLUMN = 190  # px that a column takes about, for a drawing that is as wide as it is high
+COLUMN = 190  # approximate px per column, for a drawing about as wide as high
 
 S = TypeVar("S", bound=Sheet)
 
 
 def with_places(project: S) -> S:
-    """The project with a place for every node of its large sheets."""
+    """Return the project with a position for every node of its large sheets."""
     blocks = cast(Blocks, getattr(project, "blocks", FrozenMap()))
     made = {name: _placed(block) for name, block in blocks.items()}
     if any(made[name] is not block for name, block in blocks.items()):
@@ -37,7 +36,7 @@ def _placed(sheet: S) -> S:
 
 
 def _positions(graph: Graph, known: Positions, missing: list[str]) -> Positions:
-    """The places there are, and the others below all of them."""
+    """Return the known positions, with the missing nodes laid out below them."""
     width = max(ROW_WIDTH, COLUMN * len(missing) ** 0.5)
     part = graph if len(missing) == len(graph.nodes) else _part(graph, set(missing))
     found = arrange(part, {node: _size(graph.nodes[node]) for node in missing}, width)

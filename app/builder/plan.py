@@ -17,17 +17,17 @@ class Ref:
     output: int
 
 
-# Of these a class has what it calls, and may have what it does not call.
+# Kinds that belong to a class even if they are never called.
 HOLDING = ("module", "parameter", "buffer")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call. `args` holds the connected ports in the order of the spec; `live` says that an output needs it, or that
-    it is `kept`: made by the constructor, and never called.
+    """One call. `args` holds the connected ports in the order of the spec; `live` is True if an output needs it, or if
+    it is `kept`: constructed but never called.
 
-    `module` is the id of the node whose module is called, its own unless it is shared; the node has the parameters of
-    that module.
+    `module` is the id of the node whose module is called, its own unless shared; the node has the parameters of that
+    module.
     """
 
     node: Node
@@ -42,15 +42,16 @@ class Step:
         return self.node.id
 
     def refs(self) -> tuple[Ref, ...]:
-        """Everything that the call takes, port by port."""
+        """All values that the call takes, port by port."""
         return tuple(ref for refs in self.args.values() for ref in refs)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in running order, outputs last; `loops` are nodes that wait for each other and so are in no order at all.
+    """Steps in execution order, outputs last; `loops` are the nodes on a cycle, which have no order.
 
-    What lies behind a loop has no step either. A muted node has none: `passed` tells what it hands on, if anything.
+    Nodes downstream of a loop have no step either. A muted node has none: `passed` maps it to the value that it
+    forwards, if any.
     """
 
     steps: tuple[Step, ...]
@@ -60,13 +61,13 @@ class Plan:
 
 
 def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = None) -> Plan:
-    """Order the calls so that each comes after what it takes, and a chain stays together.
+    """Sort the calls topologically, keeping chains together.
 
     Of nodes that are ready, the one made ready last goes first; ties follow the order of the nodes in the graph.
     Outputs come last, in the order of the graph, which is the order of what `forward` returns. Without an output node
-    every node counts as live, so that a drawing under way has source too.
+    every node counts as live, so that an unfinished drawing has source too.
 
-    `earlier` is a graph of before and its plan; steps that are as they were then are the same objects.
+    `earlier` is a previous graph and its plan; unchanged steps are the same objects.
     """
     old_graph, old = earlier if earlier and earlier[1].catalog is catalog else (None, None)
     if old_graph is not None and old is not None and (quick := _with_other_params(graph, catalog, old_graph, old)):
@@ -89,7 +90,7 @@ def plan(graph: Graph, catalog: Catalog, earlier: tuple[Graph, Plan] | None = No
 
 
 def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Plan) -> Plan | None:
-    """The plan of a graph that differs from another in parameters and names alone; None if there is more."""
+    """Return the updated plan if only parameters and names changed; None otherwise."""
     if graph.edges is not old_graph.edges or list(graph.nodes) != list(old_graph.nodes):
         return None
     before = old_graph.nodes
@@ -111,7 +112,7 @@ def _with_other_params(graph: Graph, catalog: Catalog, old_graph: Graph, old: Pl
 
 
 def _as_before(step: Step | None, node: Node, args: Arguments, live: bool) -> Step | None:
-    """The step of before, if nothing can have changed about it; how many outputs there are may hang on wires."""
+    """Return the previous step if it cannot have changed; the number of outputs may depend on wires."""
     same = step is not None and step.node is node and (step.live and not step.kept) == live and step.args == args
     return step if same and step is not None and not step.spec.outputs_by and not node.shares else None
 
@@ -133,7 +134,7 @@ Arguments = FrozenMap[str, tuple["Ref", ...]]
 
 
 def _needed(outputs: list[str], taken: dict[str, Arguments]) -> set[str]:
-    """The nodes whose values reach an output; what a muted node does not hand on does not count."""
+    """Find the nodes whose values reach an output; values that a muted node drops do not count."""
     needed: set[str] = set()
     todo = [node for node in outputs if node in taken]
     while todo:
@@ -162,7 +163,7 @@ def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _circling(graph: Graph, stuck: list[str]) -> tuple[str, ...]:
-    """Of nodes that never get ready, those that lead back to a loop, not those that merely come after one."""
+    """Keep of the nodes without an order those that lead back to a loop, not those merely downstream of one."""
     left = set(stuck)
     leads = {node: len({edge.target for edge in graph.out_of(node)} & left) for node in stuck}
     ends = [node for node in stuck if leads[node] == 0]
@@ -177,9 +178,9 @@ def _circling(graph: Graph, stuck: list[str]) -> tuple[str, ...]:
 
 
 def passed_by(graph: Graph, catalog: Catalog, ref: Ref) -> Ref | None:
-    """Where a value really comes from: a muted node hands on what arrives at its first connected input.
+    """Resolve the real source of a value: a muted node forwards its first connected input.
 
-    None for what a muted node does not have: an input, or outputs after its first.
+    None for an input that a muted node lacks, and for its outputs after the first.
     """
     while graph.nodes[ref.node].muted:
         edges = {(edge.port, edge.index): edge for edge in graph.into(ref.node)}

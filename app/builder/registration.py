@@ -1,6 +1,6 @@
-"""The order in which a class registers what it owns: that of its parameters, and of an optimizer's state.
+"""Registration order of modules and parameters in a class, which an optimizer's state depends on.
 
-It is the order of the calls, unless `Node.order` says another, as it does in an imported net.
+It is call order unless `Node.order` overrides it, as in an imported net.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ OWNING = ("module", "block", "custom", "parameter", "buffer")
 
 
 def registered(steps: Iterable[Step], nodes: Mapping[str, Node]) -> list[Step]:
-    """The steps that own something, the first of each module, as their class registers them.
+    """List the steps that own state, the first call of each module, in registration order.
 
-    A node without an order stands behind the one that is called before it.
+    A node without an order follows the one called before it.
     """
     first: dict[str, Step] = {}
     for step in steps:
@@ -33,13 +33,12 @@ def registered(steps: Iterable[Step], nodes: Mapping[str, Node]) -> list[Step]:
 
 
 def sequence(graph: Graph, catalog: Catalog) -> list[str]:
-    """The nodes of a sheet that own something, by id, in the order in which its class registers them."""
+    """List the ids of a sheet's nodes that own state, in registration order."""
     return [step.module for step in registered(_live(graph, catalog), graph.nodes)]
 
 
 def with_sequence(graph: Graph, catalog: Catalog, wanted: list[str]) -> Graph:
-    """The graph whose class registers its nodes in the order of `wanted`; no node has an order where the calls are in
-    that order already."""
+    """Set `order` so that nodes register in the order of `wanted`; all are 0 if the calls are in that order already."""
     plain = Graph(FrozenMap({key: replace(node, order=0) if node.order else node
                              for key, node in graph.nodes.items()}), graph.edges)  # fmt: skip
     there = set(calls := sequence(plain, catalog))

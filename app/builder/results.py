@@ -17,9 +17,9 @@ from app.util.frozen import FrozenMap
 
 @dataclass(frozen=True)
 class Failed:
-    """The call does not run: torch's words, from meta tensors and, where it was small enough to try, from real ones.
+    """The call fails: torch's message on meta tensors and, if small enough to try, on real ones.
 
-    `dtype` says that the shapes fit and the dtypes do not.
+    `dtype` is True if the shapes fit and only the dtypes do not.
     """
 
     error: str
@@ -44,7 +44,7 @@ Inputs = FrozenMap[str, tuple[ValueType, ...]]
 
 @dataclass(frozen=True)
 class Inside:
-    """A block looked into, with what arrives at one instance of it. The steps have their expressions computed.
+    """Shapes inside one instance of a block, given its inputs. Expressions in the steps are evaluated.
 
     `values` are the parameters of the block at that instance.
     """
@@ -56,7 +56,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class Turn:
-    """One of the modules that a repeated node stands for, or the one instance of a block."""
+    """One repetition of a repeated node, or the single instance of a block."""
 
     outcome: Ran | Failed | None
     resolved: FrozenMap[str, Any]
@@ -66,10 +66,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class StepResult:
-    """`outcome` is None where something upstream is missing or broken, so nothing can be said of this call.
+    """Result of one call; `outcome` is None if something upstream is missing or failed.
 
-    `turns` has one entry a repetition for a block and for what is repeated; `resolved` and `inputs` are the first's.
-    What a module called once more holds is counted where it is called first.
+    `turns` has one entry per repetition of a block or repeated node; `resolved` and `inputs` are those of the first.
+    The parameters of a shared module are counted at its first call.
     """
 
     outcome: Ran | Failed | None
@@ -80,13 +80,11 @@ class StepResult:
 
 @dataclass(frozen=True)
 class Analysis:
-    """`values` holds the type on each output that is known, `resolved` the parameters with AUTO put in place.
+    """`values` maps each known output to its type, `resolved` the parameters with AUTO filled in.
 
-    `parameters` counts the values of each node's module. `assumed` are the nodes of which nothing is known because
-    something before them is missing or broken. `milliseconds` is how long it took. A `partial` one has no source yet
-    and nothing of what is checked once the net is sound. `sheet` is what is to be said of the block that a person
-    looks into, at `path`; of the network itself where no block is looked into. `cost` is that of a small net, where
-    somebody worked it out.
+    `parameters` counts the values of each node's module. `assumed` are nodes of unknown type, because an upstream one
+    is missing or failed. `milliseconds` is the time taken. A `partial` analysis lacks the source and the checks of a
+    sound net. `inside` is the analysis of the open block, at `path`. `cost` is that of a small net, if it was measured.
     """
 
     graph: Graph
@@ -116,7 +114,7 @@ class Analysis:
 
     @property
     def runnable(self) -> bool:
-        """Whether the source can be run: nothing is wrong that would stop it."""
+        """True if no error prevents running the source."""
         return not self.errors and not self.partial
 
     @property
@@ -134,7 +132,7 @@ class Analysis:
 
 
 def known(graph: Graph, walk: Plan, results: Mapping[str, StepResult]) -> Analysis:
-    """What the calls of a sheet gave; nothing is said of what is wrong with it. It costs no more than to look it up."""
+    """Build an analysis from the results of a sheet's calls, without problems. Cheap: lookups only."""
     values = {
         (node, number): value
         for node, result in results.items()

@@ -1,4 +1,4 @@
-"""Which wires may be drawn. Each refusal is an exception of its own, whose text a person can act upon."""
+"""Validity of wires. Each violation is an exception of its own whose text says what to change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OnlyTyped(ConnectError):
 
 
 class WrongKind(ConnectError):
-    """A tuple where a tensor or a number is wanted, and so on."""
+    """A value of the wrong kind, such as a tuple where a tensor or a number is expected."""
 
 
 def check_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> None:
@@ -67,18 +67,18 @@ def _name(graph: Graph, node: str) -> str:
 
 
 def port_of(spec: OpSpec, node: Node, port: str) -> Port | None:
-    """The port of that name: an input, or a parameter that can be wired instead of typed."""
+    """Return the port of that name: an input, or a parameter that can be wired instead of typed."""
     own = next((own for own in spec.inputs if own.name == port and not own.wired), None)
     return own or next((found for found in wirable_of(spec, node) if found.name == port), None)
 
 
 def wirable(graph: Graph, catalog: Catalog, node: str) -> tuple[Port, ...]:
-    """The parameters of a node, and their parts, that can be wired: `dim`, `size`, `size[0]`, `index[1].stop`."""
+    """List the parameters of a node, and their parts, that accept a wire: `dim`, `size`, `size[0]`, `index[1].stop`."""
     return wirable_of(catalog.of(graph, graph.nodes[node]), graph.nodes[node])
 
 
 def wirable_at_first(spec: OpSpec) -> tuple[Port, ...]:
-    """What can be wired of a node as it comes from the palette."""
+    """List the wirable parameters of a node fresh from the palette."""
     return wirable_of(spec, Node("", spec.key, "", spec.starting_params()))
 
 
@@ -113,7 +113,7 @@ def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
 
 
 def can_connect(graph: Graph, catalog: Catalog, source: str, output: int, target: str, port: str) -> bool:
-    """Whether `check_connect` has nothing against the wire."""
+    """Return whether `check_connect` accepts the wire."""
     try:
         check_connect(graph, catalog, source, output, target, port)
     except ConnectError:
@@ -138,7 +138,7 @@ def connect(graph: Graph, catalog: Catalog, source: str, output: int, target: st
 
 
 def _without_parts(graph: Graph, target: str, port: str) -> Graph:
-    """The graph less the wires into parts of a parameter that is about to be wired whole, or the other way round."""
+    """Remove wires into parts of a parameter that is about to be wired whole, or the other way round."""
     for edge in graph.into(target):
         pairs = ((edge.port, port), (port, edge.port))
         if any(part.startswith((f"{whole}[", f"{whole}.")) for part, whole in pairs):
@@ -147,12 +147,12 @@ def _without_parts(graph: Graph, target: str, port: str) -> Graph:
 
 
 def downstream(graph: Graph, starts: Iterable[str]) -> set[str]:
-    """Every node that a value of `starts` reaches, without the starts themselves (unless a loop leads back)."""
+    """Return all nodes that depend on `starts`, without the starts themselves (unless a loop leads back)."""
     return _reach(starts, lambda node: (edge.target for edge in graph.out_of(node)))
 
 
 def upstream(graph: Graph, starts: Iterable[str]) -> set[str]:
-    """Every node whose value reaches `starts`."""
+    """Return all nodes that `starts` depend on."""
     return _reach(starts, lambda node: (edge.source for edge in graph.into(node)))
 
 
@@ -168,9 +168,9 @@ def _reach(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) ->
 
 
 def first_free_input(graph: Graph, catalog: Catalog, source: str, output: int, target: str) -> str | None:
-    """The first input of `target` that is unconnected and fits, else the first that fits, else None.
+    """Return the first input of `target` that is unconnected and fits, else the first that fits, else None.
 
-    A number goes to a parameter where no input takes it.
+    A number connects to a parameter if no input accepts it.
     """
     spec = catalog.of(graph, graph.nodes[target])
     taken = {edge.port for edge in graph.into(target)}

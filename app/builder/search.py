@@ -1,4 +1,4 @@
-"""Finding nodes by what a person types: letters of the name or the class, and `shape:64` for what comes out."""
+"""Node search: letters of the name or class, and `shape:64` for output shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Query:
 
 
 def parse(text: str) -> Query:
-    """The query behind a text.
+    """Parse a search text.
 
     >>> parse("conv shape:64 shape:Nx8x8")
     Query(words='conv', shapes=(('64',), ('N', '8', '8')))
@@ -31,7 +31,7 @@ def parse(text: str) -> Query:
 
 
 def has_shapes(query: Query, values: Iterable[ValueType]) -> bool:
-    """Whether each run of sizes stands in a row in the shape of some value."""
+    """Return whether each sequence of sizes occurs consecutively in some value's shape."""
     known = [shape for value in values for shape in _shapes(value)]
     return all(any(_stands_in(run, shape) for shape in known) for run in query.shapes)
 

@@ -1,7 +1,7 @@
-"""What a canvas shows: a graph, where its nodes stand, what is written beside them and how its wires are led.
+"""The sheet that a canvas edits: a graph, node positions, comments and bends of wires.
 
-A project has one such sheet, and so has every block; edits take whichever is in front. `unfolded` are the instances of
-blocks whose inside is seen where they stand.
+A project is one such sheet, and so is every block; edits take either. `unfolded` are the instances of blocks that are
+shown expanded in place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS = (FRAME, COMMENT)
 
 @dataclass(frozen=True)
 class Comment:
-    """Text on the canvas. A frame stands behind the nodes that lie in it and takes them along when it is moved.
+    """Text on the canvas. A frame is drawn behind the nodes in it and moves them along.
 
     `color` is a category of the palette, "" for the plain one; `x`, `y` is the top left corner.
     """
@@ -63,7 +63,7 @@ S = TypeVar("S", bound=Sheet)
 
 
 def changed(sheet: S, **parts: Any) -> S:
-    """The sheet with other parts; bends of wires that are gone go with them, and so does what unfolded nodes were."""
+    """Replace parts of a sheet, dropping the bends of deleted wires and the unfolded state of deleted nodes."""
     after = cast(S, replace(cast(Any, sheet), **{name: part for name, part in parts.items() if part is not None}))
     if after.unfolded and not after.unfolded <= after.graph.nodes.keys():
         after = cast(S, replace(cast(Any, after), unfolded=after.unfolded & after.graph.nodes.keys()))

@@ -15,7 +15,7 @@ from app.util.formatting import counted, shape_text
 
 FROM_WIRE = "←"
 
-# What goes in and what comes out, by the names that torch gives them.
+# Input and output sizes, by torch's parameter names.
 _PAIRS = (
     ("in_channels", "out_channels"),
     ("in_features", "out_features"),
@@ -27,7 +27,7 @@ _WINDOWS = ("kernel_size", "output_size")
 
 
 def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
-    """The class and what matters most of its parameters; `resolved` goes before what the node says.
+    """Format the class and its main parameters; `resolved` overrides the values of the node.
 
     A convolution gives "Conv2d 1→32, 3×3", a dropout "Dropout p=0.25", a flatten "Flatten 1 to −1".
     """
@@ -36,7 +36,7 @@ def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
         return f"{spec.label}, not usable yet" if is_custom(spec.key) else f"{spec.label}, unknown"
     if spec.kind == "input":
         return f"Tensor {_times(values['shape'])}" if values.get("shape") is not None else "Tensor"
-    if spec.kind == "block":  # what its instances may set is what tells them apart
+    if spec.kind == "block":  # exposed parameters distinguish its instances
         shown = [f"{name}={_times(value)}" for name, value in values.items()][:2]
         return f"{spec.label} {', '.join(shown)}" if shown else spec.label
     if spec.kind in ("number", "parameter", "buffer") or spec.key == "operator.getitem":
@@ -46,7 +46,7 @@ def summary_line(spec: OpSpec, node: Node, resolved: Mapping[str, Any]) -> str:
 
 
 def detail_line(spec: OpSpec, node: Node, parameters: int | None) -> str:
-    """The line of the parameter count, for an input its dtype; "" where a node has no such line."""
+    """Format the line with the parameter count, or the dtype of an input; "" if the node has no such line."""
     if spec.kind == "input":
         dtype = spec.value(node, "dtype")
         return f"{dtype.name if isinstance(dtype, DType) else dtype}, batch N"
@@ -56,13 +56,13 @@ def detail_line(spec: OpSpec, node: Node, parameters: int | None) -> str:
 
 
 def has_detail(spec: OpSpec, parameters: int | None) -> bool:
-    """Whether a node has a third line: known before any shape is, so that nodes do not grow when the answer comes."""
+    """Return whether a node has a third line; independent of shapes, so that nodes do not grow after inference."""
     weighty = spec.kind == "module" and spec.category in ("conv", "linear", "norm", "seq")
     return spec.kind in ("input", "block") or weighty or bool(parameters) or spec.param("num_parameters") is not None
 
 
 def compact(count: int) -> str:
-    """A count in few letters.
+    """Abbreviate a count.
 
     >>> compact(128), compact(18496), compact(1179776)
     ('128', '18.5k', '1.18M')
@@ -98,7 +98,7 @@ def _window(param: Param | None, value: Any) -> str:
 
 
 def _others(spec: OpSpec, node: Node, values: Mapping[str, Any]) -> list[str]:
-    """Parameters that have to be given or differ from their defaults; a range of dimensions is written as one."""
+    """List required parameters and those that differ from their defaults; a range of dimensions is written as one."""
     if "start_dim" in values and "end_dim" in values:
         return [f"{_number(values['start_dim'])} to {_number(values['end_dim'])}"]
     shown = []
@@ -118,7 +118,7 @@ def _others(spec: OpSpec, node: Node, values: Mapping[str, Any]) -> list[str]:
 
 
 def _own_value(spec: OpSpec, values: Mapping[str, Any]) -> str:
-    """The shape of a tensor that the network has of its own, a number, or what stands between brackets."""
+    """Format the shape of a free tensor, a number, or an index."""
     if spec.key == "operator.getitem":
         return f"[{_typed(spec, spec.params[0], values['index'])}]"
     if "shape" in values:
@@ -134,7 +134,7 @@ def _own_value(spec: OpSpec, values: Mapping[str, Any]) -> str:
 
 
 def _typed(spec: OpSpec, param: Param, value: Any) -> str:
-    """A parameter as a person types it, with an arrow where a wire gives it or a part of it."""
+    """Format a parameter as typed, with an arrow in place of wired values."""
     wires = {port.name: "_" for port in spec.inputs if port.wired and port.param == param.name}
     if param.name in wires:
         return FROM_WIRE

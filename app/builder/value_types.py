@@ -36,7 +36,7 @@ Size = int | Dim
 
 
 def sizes_at(sizes: tuple[Size, ...], batch: int) -> tuple[int, ...]:
-    """The sizes with N = `batch`."""
+    """Return the sizes with N = `batch`."""
     return tuple(size.at(batch) if isinstance(size, Dim) else size for size in sizes)
 
 
@@ -64,11 +64,11 @@ class TensorType:
         return f"({text},)" if len(self.shape) == 1 else f"({text})"
 
     def at(self, batch: int) -> tuple[int, ...]:
-        """The shape with N = `batch`."""
+        """Return the shape with N = `batch`."""
         return sizes_at(self.shape, batch)
 
     def per_sample(self) -> int | None:
-        """How many values one sample has, None if the first dimension is not the batch."""
+        """The number of values per sample, None if the first dimension is not the batch."""
         if self.shape and self.shape[0] == Dim(1) and all(isinstance(size, int) for size in self.shape[1:]):
             return math.prod(size for size in self.shape[1:] if isinstance(size, int))
         return None
@@ -76,7 +76,7 @@ class TensorType:
 
 @dataclass(frozen=True)
 class NumberType:
-    """A number: what it is at each of the two batch sizes, and its kind, "int", "float" or "bool".
+    """A number: its value at each of the two batch sizes, and its kind, "int", "float" or "bool".
 
     >>> str(NumberType.of(1009, 2017)), str(NumberType.of(64, 64)), str(NumberType.of(0.5, 0.5))
     ('N', '64', '0.5')
@@ -109,11 +109,11 @@ class NumberType:
 
     @property
     def tuple_text(self) -> str:
-        """As it is said in a comment."""
+        """Format for a comment, with a plain minus."""
         return str(self).replace("−", "-")
 
     def at(self, batch: int) -> int | float | bool:
-        """It with N = `batch`: what was computed, or what lies on the line through both, which is exact for sizes."""
+        """Return the value with N = `batch`: computed, or extrapolated linearly, which is exact for sizes."""
         if self.constant or batch == BATCHES[0]:
             return self.first
         if batch == BATCHES[1]:
@@ -139,7 +139,7 @@ ValueType = TensorType | NumberType | TupleType
 
 
 def kind_of(value: ValueType | None) -> str:
-    """The kind of port that a value fits: "tensor", "number" or "tuple".
+    """Return the kind of port that accepts a value: "tensor", "number" or "tuple".
 
     >>> kind_of(TupleType((NumberType(1, 1),)))
     'tuple'
@@ -148,8 +148,8 @@ def kind_of(value: ValueType | None) -> str:
 
 
 def kinds_fit(given: str, wanted: str) -> bool:
-    """Whether an output of one kind may be wired to a port of another. Kinds may be several, joined by "or"; "any" is
-    all of them: what a block takes is shown by its inside.
+    """Whether an output of one kind may be wired to a port of another. Several kinds are joined by "or"; "any" accepts
+    all of them, as a block's inputs do before inference.
 
     >>> kinds_fit("number", "tensor or number"), kinds_fit("tuple", "tensor or number"), kinds_fit("tuple", "any")
     (True, False, True)

@@ -11,9 +11,9 @@ from app.builder.literals import Slice, slice_text
 
 
 def with_part(literal: Any, port: Port, value: Any) -> Any:
-    """A literal with what a wire gives in the place that the port names; slices become Python's own.
+    """Insert a wired value into a literal at the position that the port names; slices become Python's own.
 
-    Raises ValueError if the literal has no such place.
+    Raises ValueError if the literal has no such position.
     """
     place = port.name.removeprefix(port.param)
     if not place:
@@ -36,7 +36,7 @@ def with_part(literal: Any, port: Port, value: Any) -> Any:
 
 
 def with_parts(param: Param, text: str, wires: Mapping[str, str]) -> str:
-    """A tuple, or what stands between brackets, with variables in the places that wires give.
+    """Format a tuple or an index with variables in place of wired parts.
 
     >>> with_parts(Param("index", "index"), ":, 1:3, 0", {"index[1].stop": "n", "index[2]": "i"})
     ':, 1:n, i'

@@ -1,4 +1,4 @@
-"""The functions of torch's core, as those that people write: `aten.view.default` is `x.view(size)`."""
+"""ATen ops as the public functions that people call: `aten.view.default` is `x.view(size)`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLAGGED = frozenset({"aten.dropout.default", "aten.native_dropout.default"})
 
 
 def _norm_of(v: Any, g: Any, dim: int = 0) -> Any:
-    """`torch._weight_norm`: g * v / |v|, the norm over all dimensions but one."""
+    """Implement `torch._weight_norm`: g * v / |v|, the norm over all dimensions but one."""
     over = [other for other in range(len(v.shape)) if other != dim % len(v.shape)]
     return v * (g / torch.norm(v, 2.0, over, True))
 
@@ -79,7 +79,7 @@ KEPT = frozenset(
 
 
 def form_of(target: Any) -> Callable[..., Any]:
-    """What to call for a function of the core, with its very arguments. Raises NoForm."""
+    """Return the public function for an ATen op, called with the same arguments. Raises NoForm."""
     if isinstance(target, BuiltinFunctionType) and target.__module__ in ("_operator", "operator"):
         return target
     if getattr(target, "namespace", "") != "aten":

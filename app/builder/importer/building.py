@@ -45,9 +45,9 @@ from app.util.frozen import FrozenMap
 
 @dataclass(frozen=True)
 class Imported:
-    """A drawing of a live module: its graph, its blocks and where the nodes stand.
+    """The imported drawing of a live module: graph, blocks and node positions.
 
-    `fallbacks` are the submodules that were not followed call by call, `remarks` what else is to be said.
+    `fallbacks` are the submodules that were not traced call by call, `remarks` further warnings.
     """
 
     graph: Graph
@@ -72,11 +72,11 @@ def import_module(
     own: OwnClasses | None = None,
     apart: Mapping[str, str] | None = None,
 ) -> Imported:
-    """The drawing of a module called with `args`: tensors, of which shapes and dtypes are read, and plain values.
+    """Import a module called with `args`: tensors, of which only shapes and dtypes are read, and plain values.
 
-    Nothing of the model is changed, and no value is computed but where a submodule cannot be followed without. With
-    `own`, the classes of the file that the model is made in, such a submodule can be one node. Those in `apart`, by
-    path with the reason, are not followed at all. Raises TraceError or DraftError.
+    The model is not modified, and values are computed only where a submodule cannot be traced without. With `own`, the
+    classes of the model's file, such a submodule can become one opaque node. Those in `apart`, a reason by path, are
+    not traced at all. Raises TraceError or DraftError.
     """
     drawing = _Drawing(model, args, dict(kwargs or {}), own.with_these(catalog) if own else catalog, cancelled)
     ways = GivingWay(model, own, drawing.examples, drawing.whole, cancelled)
@@ -95,7 +95,7 @@ def import_module(
 
 
 class _Drawing:
-    """One model, to be drawn as often as it takes."""
+    """One import of a model, repeated with more fallbacks until it succeeds."""
 
     def __init__(
         self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], catalog: Catalog,
@@ -107,21 +107,21 @@ class _Drawing:
         self.remarks: dict[str, None] = {}
 
     def whole(self, module: nn.Module) -> bool:
-        """Whether a module is a layer of the catalog; one of several layers may be made as no argument tells."""
+        """Return whether a module is a layer of the catalog that can be constructed from its attributes."""
         key = key_of(module, self.catalog)
         if key is None or partly_frozen(module):
             return False
         if not key.startswith("nn.Transformer"):
             return True
         try:
-            with unseen_random.restored():  # it is made anew, and its weights are drawn
+            with unseen_random.restored():  # constructing it draws initial weights
                 described(module, self.catalog)
         except Unbound:
             return False
         return True
 
     def drawn(self, ways: GivingWay) -> Imported:
-        """The drawing with what gave way so far. Raises TraceError or DraftError."""
+        """Trace, lower and merge the model with the fallbacks found so far. Raises TraceError or DraftError."""
         self.remarks = {}
         whole = ways.apart.get("")
         if whole is not None and whole.spec is not None:
@@ -143,18 +143,18 @@ class _Drawing:
         return Imported(graph, laid, *places, remarks=tuple(self.remarks))
 
     def _check_model(self, ways: GivingWay) -> None:
-        """Raise TraceError for what no call tells."""
+        """Raise TraceError for gradient hooks and partly frozen layers, which no traced call shows."""
         for path, why in (*gradient_hooks(self.model), *mixed(self.model)):
             if not ways.covers(path):
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why)
 
     def _tie(self, root: Draft, ways: GivingWay) -> None:
-        """Say of tensors of several names that they are one. Raises TraceError where a drawing cannot."""
+        """Tie tensors that have several names. Raises TraceError if a drawing cannot express it."""
         buffers = {name for name, _ in self.model.named_buffers(remove_duplicate=False)}
         for path, names in tied(self.model):
             owners = [self.model.get_submodule(parent(name)) for name in names]
             if buffers.issuperset(names) and not any(map(self.whole, owners)):
-                continue  # nobody changes them, so that two with the same values are as good
+                continue  # never written, so two buffers with equal values are equivalent
             if not ways.covers(path) and (buffers.intersection(names) or not tie(root, names, path)):
                 why = f"{names[0]} and {names[-1]} are the same tensor, which a network can hold under one name only"
                 raise TraceError(f"{path or type(self.model).__name__} cannot be followed: {why}", path, why, False)
@@ -163,7 +163,7 @@ class _Drawing:
         copied = on_meta(self.model)
         flag = set_mode(copied, training)
         beside = {path for path, apart in ways.apart.items() if apart.spec is not None}
-        for path in beside:  # what is not followed asks for its mode as it likes
+        for path in beside:  # untraced modules read `training` themselves
             check_apart(copied, path, training)
         before, tracer = facts(copied, beside), self._tracer(ways)
         self.arrived = tracer.arrived
@@ -185,12 +185,12 @@ class _Drawing:
         return made
 
     def _shapes(self) -> str:
-        """What arrives in the example, as a person writes it."""
+        """Format the shapes of the example inputs."""
         tensors = (one for one in tree_flatten(self.examples)[0] if isinstance(one, torch.Tensor))
         return ", ".join(shape_text(one.shape) for one in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
-        """Raise ReadPast for a tensor that would be drawn beside the layer that has it."""
+        """Raise ReadPast if a tensor would be drawn next to the layer that owns it."""
         found = read_past(draft)
         if found is not None:
             path, layer = found

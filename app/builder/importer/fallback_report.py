@@ -12,9 +12,9 @@ EXPORTED, OPAQUE = "exported", "opaque"
 
 @dataclass(frozen=True)
 class Fallback:
-    """A submodule that was not followed call by call: where it stands in the model, what it became and why.
+    """A submodule that was not traced call by call: its path, what it became and why.
 
-    `kind` is "exported" for what `torch.export` wrote down, "opaque" for a class that is one node.
+    `kind` is "exported" if `torch.export` traced it, "opaque" for a class that is one node.
     """
 
     path: str
@@ -26,13 +26,13 @@ class Fallback:
     def __str__(self) -> str:
         where = f"{self.path} ({self.name})" if self.path else f"The whole model ({self.name})"
         became = "was read by torch.export" if self.kind == EXPORTED else "is one node, run by its own code"
-        reason = " ".join(self.reason.split())  # a line each, whatever torch says
+        reason = " ".join(self.reason.split())  # one line, even for a multi-line torch error
         reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]} …"
         return f"{where} {became}: {reason.rstrip('.')}{f' ({self.place})' if self.place else ''}."
 
 
 def parent(path: str) -> str:
-    """The module around one.
+    """Return the path of the enclosing module.
 
     >>> parent("stage.0.conv"), parent("stem")
     ('stage.0', '')
@@ -41,7 +41,7 @@ def parent(path: str) -> str:
 
 
 def inside(path: str, outer: str) -> bool:
-    """Whether a module is another or stands in it.
+    """Return whether a path is `outer` or nested in it.
 
     >>> inside("stage.0", "stage"), inside("stages", "stage"), inside("a", "")
     (True, False, True)

@@ -1,4 +1,4 @@
-"""What is done where a model cannot be followed: `torch.export`, then one node, and the module around it after that."""
+"""Fallbacks for submodules that fx cannot trace: torch.export, an opaque node, then the enclosing module."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ReadPast(TraceError):
 
 
 class GivingWay:
-    """The submodules of one model that are not followed, by path. `own` makes nodes of them, if there is any;
-    `whole` says which are layers of the catalog."""
+    """The untraced submodules of one model, by path. `own` makes opaque nodes of them, if given; `whole` tells layers
+    of the catalog."""
 
     def __init__(
         self, model: nn.Module, own: OwnClasses | None, examples: Called, whole: Callable[[nn.Module], bool],
@@ -45,7 +45,7 @@ class GivingWay:
         self._batch = next((one.shape[0] for one in tensors), 0)
         self.apart: dict[str, Apart] = {}
         self.loose: set[str] = set()
-        self.accepted: set[str] = set()  # doubts that nothing helps against
+        self.accepted: set[str] = set()  # doubts that no fallback resolves
         self._fallbacks: dict[str, Fallback] = {}
         self._runs = False
         self._tried: dict[str, int] = {}
@@ -53,17 +53,17 @@ class GivingWay:
         self._replays: dict[Any, Replay | None] = {}
 
     def covers(self, path: str) -> bool:
-        """Whether a submodule stands in one that is not followed."""
+        """Return whether a submodule lies inside an untraced one."""
         return any(inside(path, outer) for outer in self.apart)
 
     def told(self) -> tuple[Fallback, ...]:
-        """What became of what, in the order of the model."""
+        """List the fallbacks in the order of the model."""
         modules = self._model.named_modules(remove_duplicate=False)
         order = {path: number for number, (path, _) in enumerate(modules)}
         return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
 
     def around(self, error: TraceError | DraftError, arrived: dict[str, Called]) -> None:
-        """Set a submodule apart so that the error does not come again. Raises the error where nothing helps."""
+        """Add a fallback that avoids the error next time. Raises the error if none is left."""
         path = error.path or ""
         self._check_it_runs(error)
         first = self._fallbacks.get(path)
@@ -99,7 +99,7 @@ class GivingWay:
             module = self._model.get_submodule(outer)
             known = self.apart.get(outer)
             if known is not None and known.spec is not None:
-                continue  # one node already, and still it does not fit: what is around it goes
+                continue  # opaque already and still failing: try the enclosing module
             try:
                 self._one_node(outer, module, why, place)
             except Unbound as reason:
@@ -109,19 +109,19 @@ class GivingWay:
         return words
 
     def _check_it_runs(self, error: TraceError | DraftError) -> None:
-        """A model that does not run with these inputs has an error of its own, which is what there is to say."""
+        """Raise the model's own error if it does not run with these inputs."""
         if self._runs:
             return
         try:
             run_alone(self._model, *self._examples)
         except Exception as wrong:
-            if error.why == VALUES:  # it did not come as far as that
+            if error.why == VALUES:  # tracing stopped before the model's own error
                 name = type(self._model).__name__
                 raise TraceError(f"{name} does not accept its input: {words_of(wrong)}", "") from wrong
-            raise error from None  # who followed it names the place
+            raise error from None  # the trace error names the source line
         self._runs = True
 
-    # --- Ways
+    # --- Fallbacks
 
     def _exported(
         self, path: str, error: TraceError | DraftError, place: SourceLine | None, called: Called | None
@@ -132,9 +132,9 @@ class GivingWay:
         if called is None or (known is not None and known.spec is not None) or self.cancelled():
             return False
         if self._spent > PATIENCE:
-            return False  # a file of one's own has its time too, and one node is there at once
+            return False  # the user's file has a time limit too, and an opaque node is immediate
         if self._own is None and threading.current_thread() is not threading.main_thread():
-            return False  # torch.export changes nn.Module for everybody while it looks, and a run may go on
+            return False  # torch.export patches nn.Module globally, and a run may be in progress
         tried = self._tried.get(path, 0)
         for smaller in (False, True)[tried:]:
             self._tried[path] = tried = tried + 1
@@ -149,7 +149,7 @@ class GivingWay:
         return False
 
     def _replay(self, module: nn.Module, called: Called, smaller: bool) -> Replay | None:
-        """What was exported of it; of modules that are alike one is."""
+        """Return the cached export of a module; identical modules share one."""
         shapes = [(tuple(leaf.shape), leaf.dtype) if isinstance(leaf, torch.Tensor) else repr(leaf)
                   for leaf in tree_flatten(called)[0]]  # fmt: skip
         key = (type(module), repr(module), repr(module.__dict__.get(MADE_WITH)), repr(shapes), smaller)
@@ -189,7 +189,7 @@ class GivingWay:
 
 
 def _upwards(path: str) -> list[str]:
-    """A module and those around it, the whole model last."""
+    """List the paths of a module and its enclosing ones, the whole model last."""
     found = [path]
     while found[-1]:
         found.append(parent(found[-1]))

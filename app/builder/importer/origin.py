@@ -29,10 +29,10 @@ class ModelInit:
 class Origin:
     """The model that a net was imported from.
 
-    `drawing` is the digest of the net as it was imported: an edited net has another. `checked` says how it was compared
-    with the live model, "" if it was not. `weights` are the model's own values as they were imported (all of them, or
-    its buffers alone), `buffers` the keys among them that the code does not fill itself. `reference` holds inputs,
-    outputs and gradients of the model. `inits` are its initialisations that layers of the drawing do not have.
+    `drawing` is the digest of the net as imported; an edit changes it. `checked` tells how it was compared with the
+    live model, "" if it was not. `weights` is the file of the model's state_dict at import (all of it, or only its
+    buffers), `buffers` the keys in it that the code does not initialise. `reference` contains inputs, outputs and
+    gradients of the model. `inits` are initialisations that differ from the layers' defaults.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""What is to be said of an import beside the parts that were not followed: where the drawing holds for its example."""
+"""Remarks on an import: where the drawing is specialised to its example input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Report:
         self._others.setdefault(words)
 
     def number(self, place: SourceLine | None, value: int | float | bool) -> None:
-        """A number that is made of sizes decided something in Python, which a drawing does not ask again."""
+        """Record that Python used a number derived from sizes, which the drawing fixes."""
         if place is None or (isinstance(value, bool) and is_check(place)):
             return
         if loops_at(place):
@@ -41,7 +41,7 @@ class Report:
                 lines.append(place.line)
 
     def told(self, given: str) -> tuple[str, ...]:
-        """All of them, a sentence each; `given` are the shapes of the example."""
+        """List all remarks, one sentence each; `given` are the shapes of the example."""
         loops = (f"Loop over {count} steps ({place}) was unrolled: the network always takes {count} steps."
                  for place, count in self._loops.items() if count > 1)  # fmt: skip
         return (*loops, *self._told_sizes(given), *self._others)
@@ -54,7 +54,7 @@ class Report:
 
 
 def of_arguments(model: nn.Module, args: Collection[Any], kwargs: Collection[str]) -> Iterator[str]:
-    """What `forward` could be given and was not."""
+    """Yield a remark if `forward` has optional arguments that were not passed."""
     try:
         known = list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):
@@ -67,7 +67,7 @@ def of_arguments(model: nn.Module, args: Collection[Any], kwargs: Collection[str
 
 
 def of_results(model: nn.Module, outputs: Collection[Any], changed: Collection[str]) -> Iterator[str]:
-    """What `forward` gives back or changes that no output of a drawing is."""
+    """Yield remarks on results and in-place changes that no output of a drawing represents."""
     plain = [repr(leaf)[:30] for leaf in outputs if not isinstance(leaf, fx.Node)]
     if plain and len(plain) < len(outputs):
         told = ", ".join(plain)
@@ -86,7 +86,7 @@ def _tree(file: str) -> ast.Module | None:
 
 
 def _at(place: SourceLine) -> Iterator[ast.AST]:
-    """What the text of a file has on a line."""
+    """Yield the syntax nodes on a line."""
     tree = _tree(place.file)
     for node in ast.walk(tree) if tree is not None else ():
         if getattr(node, "lineno", place.line + 1) <= place.line <= (getattr(node, "end_lineno", None) or 0):
@@ -99,7 +99,7 @@ def _within(node: ast.expr, line: int) -> bool:
 
 @cache
 def loops_at(place: SourceLine) -> bool:
-    """Whether a loop is told on a line how often it runs."""
+    """Return whether a line determines how often a loop runs."""
     for node in _at(place):
         if isinstance(node, ast.For) and _within(node.iter, place.line):
             return True
@@ -114,7 +114,7 @@ def loops_at(place: SourceLine) -> bool:
 
 @cache
 def is_check(place: SourceLine) -> bool:
-    """Whether what is decided on a line is no more than whether to raise an error."""
+    """Return whether a branch on a line only decides about raising an error."""
     for node in _at(place):
         if isinstance(node, ast.Assert) and _within(node.test, place.line):
             return True

@@ -1,7 +1,7 @@
-"""A submodule that `torch.export` can follow where fx cannot: the calls that it wrote down, made once more.
+"""Fallback for submodules that `torch.export` can trace and fx cannot: replay of the exported calls.
 
-What comes of it runs in the place of `forward`, so tracing sees functions of torch instead of what it could not follow.
-Before that it is held against the module itself, in numbers.
+The replay replaces `forward`, so that tracing sees torch functions only. It is first compared with the module
+numerically.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NotExported(ValueError):
 
 @dataclass(frozen=True)
 class _Folded:
-    """Calls that a layer of torch made: the layer once more, with what it took and gave."""
+    """A group of exported calls that is one torch layer, with its input and output."""
 
     path: str
     taken: fx.Node
@@ -59,7 +59,7 @@ class Replay:
         self._forms = {node: self._form(node) for node in self._nodes if self._calls(node)}
 
     def __call__(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """What `forward` gives: the same calls on what the module holds."""
+        """Run the replay: the same calls on the module's own tensors."""
         leaves, env = iter(tree_flatten((args, kwargs))[0]), dict[fx.Node, Any]()
         for node in self._nodes:
             if node.op == "placeholder":
@@ -75,7 +75,7 @@ class Replay:
         spec = self._program.call_spec.out_spec
         return tree_unflatten([env[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in self._outputs], spec)
 
-    # --- What the nodes are
+    # --- Kinds of nodes
 
     def _input(self, node: fx.Node, module: nn.Module, leaves: Iterator[Any]) -> Any:
         spec = self._inputs[node.name]
@@ -103,7 +103,7 @@ class Replay:
             raise NotExported(str(error)) from error
 
     def _found_needed(self) -> set[fx.Node]:
-        """What the outputs need, and what changes something in place."""
+        """Return the nodes that the outputs or in-place changes need."""
         wanted = {leaf for leaf in self._outputs if isinstance(leaf, fx.Node)}
         for node in reversed(self._nodes):
             if node in wanted or _in_place(node):
@@ -111,7 +111,7 @@ class Replay:
         return wanted
 
     def _groups(self) -> list[list[fx.Node]]:
-        """Calls behind each other that one call of a module made."""
+        """Group consecutive calls that one module call made."""
         groups: list[list[fx.Node]] = []
         last: Any = None
         for node in (node for node in self._nodes if node.op == "call_function"):
@@ -123,7 +123,7 @@ class Replay:
         return groups
 
     def _layer(self, group: list[fx.Node], module: nn.Module, whole: Whole) -> _Folded | None:
-        """The layer of torch that a group of calls is, if it takes one tensor and gives one."""
+        """Return the torch layer of a group of calls, if it has one tensor input and output."""
         stack = [path for path, _ in (group[0].meta.get("nn_module_stack") or {}).values() if path in self._paths]
         path = stack[-1] if stack else ""
         inside, outer = set(group), self._needed
@@ -135,11 +135,11 @@ class Replay:
         return _Folded(path, taken.pop(), given.pop()) if len(taken) == 1 and len(given) == 1 else None
 
     def _arrives(self, node: fx.Node) -> bool:
-        """Whether it is a value of the call rather than something that the module holds."""
+        """Return whether a node is an input of the call rather than state of the module."""
         return node.op != "placeholder" or self._inputs[node.name].kind is InputKind.USER_INPUT
 
     def check_state(self) -> None:
-        """Raise NotExported where a buffer is changed, but for those that a layer of torch cares for itself."""
+        """Raise NotExported if a buffer is modified, unless a torch layer does it."""
         for node in self._nodes:
             first = node.args[0] if node.args else None
             held = isinstance(first, fx.Node) and first.op == "placeholder" and not self._arrives(first)
@@ -157,7 +157,7 @@ def _in_place(node: fx.Node) -> bool:
 
 
 def _user_outputs(program: Any) -> list[Any]:
-    """The nodes that come back, and the values of what is no tensor."""
+    """List the returned nodes, and the values of other results."""
     nodes = {node.name: node for node in program.graph.nodes}
     specs = [spec for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     return [spec.arg.value if isinstance(spec.arg, ConstantArgument) else nodes[spec.arg.name] for spec in specs]
@@ -167,10 +167,10 @@ def _user_outputs(program: Any) -> list[Any]:
 
 
 def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool, batch: int = 0) -> Replay:
-    """What `torch.export` makes of a module called with tensors like these. With `smaller`, in torch's core functions.
+    """Export a module called with tensors like these. With `smaller`, decomposed to core ATen ops.
 
-    Tensors whose first size is `batch` may have other first sizes, if the module takes them. Raises NotExported, too
-    where what was exported is not the same net, in outputs or in gradients.
+    Tensors whose first size is `batch` may have other first sizes, if the module supports them. Raises NotExported,
+    also if outputs or gradients of the exported program differ.
     """
     real, named = tree_map(real_like, (_two_samples(args), _two_samples(kwargs)))
     others = tree_map(real_like, _other_batch((args, kwargs), batch))
@@ -179,10 +179,10 @@ def exported(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
             replay = _program(module, real, named, whole, smaller)
     except NotExported:
         raise
-    except Exception as error:  # whatever export says is the reason
+    except Exception as error:  # any failure of export is the reason
         raise NotExported(_first_line(error)) from error
     replay.check_state()
-    for follows in (True, False):  # what drops out does so while it is trained, or always
+    for follows in (True, False):  # dropout follows the mode, or is always active
         replay.follows_mode = follows
         try:
             if _same(replay, module, real, named):
@@ -208,12 +208,12 @@ def _program(module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: b
 
 
 def _free(value: Any) -> Any:
-    """The batch may be of any size."""
+    """Mark the batch dimension as dynamic."""
     return {0: torch.export.Dim.AUTO} if isinstance(value, torch.Tensor) and value.dim() else None
 
 
 def _two_samples(given: Any) -> Any:
-    """Tensors of one sample as tensors of two: a size of one is taken for one that never changes."""
+    """Repeat single-sample tensors to two samples: export specialises sizes of one."""
 
     def two(value: Any) -> Any:
         single = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == 1
@@ -232,7 +232,7 @@ def _other_batch(given: Any, batch: int) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What export has to say to its own developers is not for who imports a model."""
+    """Suppress export's log output and warnings, which address its developers."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -245,7 +245,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """Ends what takes longer than PATIENCE, where this system and this thread know how to be told."""
+    """Raise NotExported after PATIENCE seconds, where this system and thread support timers."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -271,7 +271,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _same(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> bool:
-    """Whether outputs, gradients and buffers are equal, in both modes."""
+    """Return whether outputs, gradients and buffers are equal, in both modes."""
     for mode in (True, False):
         theirs, mine = (_numbers(call, module, args, kwargs, mode) for call in (None, replay))
         if len(theirs) != len(mine) or not all(map(_close, theirs, mine)):
@@ -283,7 +283,7 @@ def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> N
     """Raise NotExported where the module takes these and the export, made for another batch, has other results."""
     try:
         theirs = _numbers(None, module, args, kwargs, False)
-    except Exception:  # the module itself wants that batch and no other
+    except Exception:  # the module itself does not support that batch size
         return
     try:
         mine = _numbers(replay, module, args, kwargs, False)
@@ -295,7 +295,7 @@ def _check_batch(replay: Replay, module: nn.Module, args: Any, kwargs: Any) -> N
 
 
 def _numbers(replay: Replay | None, module: nn.Module, args: Any, kwargs: Any, mode: bool) -> list[Any]:
-    """Outputs, gradients and buffers of a copy in double precision."""
+    """Compute outputs, gradients and buffers of a copy in double precision."""
     tried = copy_of(module).double().train(mode)
     given, named = tree_map(_double, (args, kwargs))
     arriving = [leaf for leaf in tree_flatten((given, named))[0] if isinstance(leaf, torch.Tensor)]

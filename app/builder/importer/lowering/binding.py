@@ -1,6 +1,6 @@
-"""A call as it was made, as an op of the catalog: which values arrive at which port, and which are parameters.
+"""Binding of traced calls to ops of the catalog: which arguments are ports, which parameters.
 
-What is the same under several names (`torch.add`, `x.add(y)`, `x + y`) is one op here.
+Spellings of one op (`torch.add`, `x.add(y)`, `x + y`) are unified.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.builder.literals import DTYPES, DType, Slice
 from app.builder.params import ParamError, check_param
 
 BATCH_NORM = "F.batch_norm"
-WIRED = 1  # what stands in the place of a number that a wire gives
+WIRED = 1  # placeholder for a number that a wire provides
 
 
 class Unbound(ValueError):
@@ -35,7 +35,7 @@ class Unbound(ValueError):
 class Bound:
     """An op, the nodes that its ports take (several on a variadic one), and its parameters.
 
-    A node inside a parameter stands at its place in `wired`: `size[0]`, `index[1].stop`.
+    A node inside a parameter is in `wired` under its position: `size[0]`, `index[1].stop`.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Bound:
     wired: dict[str, fx.Node] = field(default_factory=dict)
 
     def check(self, spec: OpSpec) -> None:
-        """Raise Unbound where the call leaves out what a node cannot do without."""
+        """Raise Unbound if a required argument is missing."""
         given = {*self.ports, *self.params, *(name.partition("[")[0].partition(".")[0] for name in self.wired)}
         names = [port.name for port in spec.inputs if port.required] + [one.name for one in spec.params if one.required]
         missing = next((name for name in names if name not in given), None)
@@ -85,11 +85,11 @@ _METHODS: dict[str, str] = {
     "softmax": "F.softmax", "log_softmax": "F.log_softmax", "requires_grad_": "Tensor.requires_grad_",
     "pow": "operator.pow", "remainder": "operator.mod", "floor_divide": "operator.floordiv",
 }  # fmt: skip
-# Of truth values these are the same, and read better.
+# On boolean tensors these are equivalent and read better.
 _LOGICAL = {f"torch.bitwise_{name}": f"torch.logical_{name}" for name in ("and", "or", "xor", "not")}
 _NEW = {"new_zeros": "torch.zeros", "new_ones": "torch.ones", "new_full": "torch.full"}
 
-# What says where and how a tensor lies, which the run decides, and what means the same without.
+# Arguments about device and memory layout, which the run decides, and those without an effect.
 _DROPPED = frozenset(
     "device layout pin_memory memory_format non_blocking copy generator out stacklevel _stacklevel requires_grad "
     "align_corners_ path".split()
@@ -104,7 +104,7 @@ class Binder:
         self._functions = functions(catalog)
 
     def bind(self, node: fx.Node, like: fx.Node | None) -> Bound:
-        """The op of a call of a function or a method; `like` is a tensor whose device new ones take. Raises Unbound."""
+        """Bind a call of a function or method to an op; new tensors take the device of `like`. Raises Unbound."""
         args, kwargs = list(node.args), dict(node.kwargs)
         if node.target in (torch.tensor_split, "tensor_split", torch.split, "split", "split_with_sizes"):
             key, args, kwargs = "torch.split", *self._split_at(node, args, kwargs)
@@ -130,7 +130,7 @@ class Binder:
     def _function(self, target: Any) -> str:
         name = getattr(target, "__name__", "")
         if name.endswith("_") and not name.endswith("__") and getattr(torch, name, None) is target:
-            target = getattr(torch, name[:-1], target)  # in place, of which a drawing knows nothing
+            target = getattr(torch, name[:-1], target)  # drawings are functional: use the out-of-place form
         known = _FUNCTIONS.get(target) if _hashable(target) else None
         found = known or self._functions.get(target) if _hashable(target) else None
         if found is None:
@@ -168,7 +168,7 @@ class Binder:
         return isinstance(value, fx.Node) and isinstance(self.values.get(value), torch.Tensor)
 
     def _split_at(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Where a tensor is cut, as the sizes of its parts; those are read off the example."""
+        """Turn split positions into part sizes, read off the example."""
         dim = kwargs.get("dim", args[2] if len(args) > 2 else 0)
         return [args[0], tuple(part.shape[dim] for part in self.values[node]), dim], {}
 
@@ -177,7 +177,7 @@ class Binder:
     def by_name(
         self, spec: OpSpec, args: list[Any], kwargs: dict[str, Any], names: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """The arguments of a call by their names, in the order of `names` or of the signature of the op."""
+        """Map the arguments of a call to names, in the order of `names` or of the op's signature."""
         if spec.key == "torch.einsum":  # the tensors may be given one by one
             tensors = args[1:] if isinstance(args[1], fx.Node) else args[1]
             return {"equation": args[0].replace(" ", ""), "tensors": list(tensors)}
@@ -219,7 +219,7 @@ class Binder:
 
     def put(self, bound: Bound, spec: OpSpec, name: str, value: Any) -> None:
         if name == "training" and type(value) is Training:
-            return  # as every op does that asks for it
+            return  # the default of every op with this argument
         port = spec.input(name) if name in spec.input_names else None
         param = spec.param(name)
         if port is not None and port.variadic:
@@ -323,7 +323,7 @@ def _name(target: Any) -> str:
 
 
 def literal_of(value: Any) -> Any:
-    """A Python value as a literal of a project. Raises Unbound for one that is none."""
+    """Convert a Python value to a project literal. Raises Unbound if there is none."""
     if isinstance(value, torch.dtype):
         name = str(value).removeprefix("torch.")
         if name not in DTYPES:
@@ -339,7 +339,7 @@ def literal_of(value: Any) -> Any:
 
 
 def functions(catalog: Catalog) -> dict[Any, str]:
-    """The ops by the function that they are."""
+    """Index the catalog's ops by function."""
     found: dict[Any, str] = {}
     for key, spec in catalog.items():
         if spec.kind in ("function", "operator") and spec.target and not spec.target.startswith("own."):
@@ -369,7 +369,7 @@ def _positions(key: str, target: str, inputs: tuple[str, ...], params: tuple[str
 
 
 def positions(spec: OpSpec) -> tuple[str, ...]:
-    """The names of the arguments of an op in the order of its signature."""
+    """List an op's argument names in the order of its signature."""
     return _positions(
         spec.key, spec.target, tuple(port.name for port in spec.inputs if not port.wired),
         tuple(param.name for param in spec.params),

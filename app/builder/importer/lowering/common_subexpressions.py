@@ -1,4 +1,4 @@
-"""Numbers that a model computes over and over, written once: `size // 7` for every size that is asked for."""
+"""Common subexpression elimination for numbers: one `size // 7` node however often it is computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.builder.importer.lowering.ir import Draft
 
 
 def numbers_once(root: Draft) -> None:
-    """Let one node of a sheet stand for all that compute the same number, on every sheet."""
+    """Merge nodes that compute the same number, on every sheet."""
     todo = [root]
     while todo:
         draft = todo.pop()
@@ -22,7 +22,7 @@ def _once(draft: Draft, numbers: set[str]) -> None:
         into.setdefault(target, []).append((source, output, port, index))
     known: dict[Any, str] = {}
     same: dict[str, str] = {}
-    for node in draft.nodes.values():  # in running order, so whatever feeds a node was looked at already
+    for node in draft.nodes.values():  # in topological order, so inputs were visited already
         if node.id in numbers:
             feeds = sorted((port, index, same.get(source, source), output)
                            for source, output, port, index in into.get(node.id, ()))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tensors that are neither parameters nor in the state_dict, so that their values must stand in the source."""
+"""Constant tensors: neither parameters nor in the state_dict, so their values go into the source."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.builder.codegen.tensor_literals import LONGEST, MOST_BYTES, packed
 from app.builder.importer.lowering.binding import Unbound
 from app.builder.literals import DType
 
-FEW = 16  # values that are read at a glance
-TYPED = 256  # more than those nobody reads
+FEW = 16  # values, readable at a glance
+TYPED = 256  # values; longer literals are encoded
 
 
 def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any]]:
-    """The op that holds such a tensor, and its parameters: how it is made where a word says that, numbers that can be
-    read, and else a text. Raises Unbound for one whose text would be too long."""
+    """Return the op for a constant tensor and its parameters: a fill, a readable literal, or encoded bytes. Raises
+    Unbound if the text would be too long."""
     shape, dtype = tuple(tensor.shape), DType(str(tensor.dtype).removeprefix("torch."))
     fill = fill_of(tensor) if tensor.numel() > FEW else None
     if fill is not None:
@@ -36,7 +36,7 @@ def constant_params(tensor: torch.Tensor, name: str) -> tuple[str, dict[str, Any
 
 
 def fill_of(tensor: torch.Tensor) -> dict[str, Any] | None:
-    """The fill of a buffer that makes a tensor of these values, None if no fill does."""
+    """Return the fill of a buffer that reproduces a tensor, None if there is none."""
     if tensor.dtype.is_complex or not tensor.numel() or tensor.device.type == "meta":
         return None
     first = tensor.flatten()[0]
@@ -58,7 +58,7 @@ def fill_of(tensor: torch.Tensor) -> dict[str, Any] | None:
 
 
 def _shortest(value: Any, dtype: torch.dtype) -> Any:
-    """A float with as few digits as its dtype needs: 0.1 for what float32 holds as 0.10000000149."""
+    """Shorten a float to the digits its dtype needs: 0.1 for 0.10000000149 in float32."""
     if not isinstance(value, float):
         return value
     kept = torch.tensor(value, dtype=dtype)

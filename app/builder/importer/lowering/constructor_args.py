@@ -1,6 +1,6 @@
-"""How modules were made: the arguments of their constructors, written down while a person's file runs.
+"""Recorded constructor arguments of modules that are created while a user's file runs.
 
-Only a process that ends when the model is read does this: classes made meanwhile keep a longer constructor.
+Used only in a short-lived process, since classes defined meanwhile keep the wrapped constructor.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import nn
 
 from app.builder.importer.lowering.binding import Unbound, literal_of
 
-# Where it stands in a module; what is copied takes it along.
+# Attribute with the record; copies of the module share it.
 MADE_WITH = "_made_with"
 _RECORDS = "_records_arguments"
 
 
 @dataclass(frozen=True)
 class NoLiteral:
-    """An argument that no project can keep; `words` say what it is, `value` is a class or a function."""
+    """An argument that a project cannot store; `words` describe it, `value` is a class or a function."""
 
     words: str
     value: Any = None
@@ -31,7 +31,7 @@ class NoLiteral:
 
 @dataclass(frozen=True)
 class MadeWith:
-    """The arguments of one call of a constructor: literals, and NoLiteral for what is none."""
+    """Arguments of one constructor call: literals, or NoLiteral."""
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class MadeWith:
 
 @contextlib.contextmanager
 def recording() -> Iterator[None]:
-    """Every class of modules that is defined in here writes down what it is made with, then and later."""
+    """Patch nn.Module so that classes defined inside record their constructor arguments, then and later."""
 
     def defined(cls: type[nn.Module], **options: Any) -> None:
         super(nn.Module, cls).__init_subclass__(**options)
@@ -54,15 +54,15 @@ def recording() -> Iterator[None]:
 
 
 def made_with(module: nn.Module) -> MadeWith | None:
-    """What a module was made with, None if nobody saw it."""
+    """Return the constructor arguments of a module, None if they were not recorded."""
     found: MadeWith | None = module.__dict__.get(MADE_WITH)
     return MadeWith() if found is None and type(module).__init__ is nn.Module.__init__ else found
 
 
 def _recorded(constructor: Callable[..., None]) -> bool:
-    """Whether an inherited constructor needs no wrapper: `nn.Module` takes no arguments, and others may have one.
+    """Return whether an inherited constructor needs no wrapper: nn.Module takes no arguments, others may be wrapped.
 
-    TorchScript compiles every method that stands in an interface class, so a class gets none that it did not write.
+    TorchScript compiles every method of an interface class, so a class must not gain one.
     """
     return constructor is nn.Module.__init__ or hasattr(constructor, _RECORDS)
 

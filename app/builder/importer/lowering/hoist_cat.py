@@ -1,7 +1,8 @@
-"""A submodule that joins a list of tensors first: its caller joins them, so that lists of any length are one block.
+"""Hoisting of `torch.cat` out of submodules that concatenate a list of inputs, so that lists of any length are one
+block.
 
-A dense layer takes all that the layers before it made. Drawn as it stands, each has one input more than the last and
-is a block of its own; with the `torch.cat` in front of it, they are instances of one.
+A dense layer takes the outputs of all layers before it. Drawn as traced, each has one input more than the last and is a
+block of its own; with the `torch.cat` moved to the caller, they are instances of one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def join_outside(root: Draft) -> None:
 
 
 def join_further(root: Draft) -> None:
-    """Let a join of what another joined before, and more, go on from that one: `cat([cat([a, b]), c])`."""
+    """Extend an earlier concatenation where one includes it: `cat([cat([a, b]), c])`."""
     todo, seen = [root], set[int]()
     while todo:
         draft = todo.pop()
@@ -64,7 +65,7 @@ def _further(draft: Draft) -> None:
 
 
 def _calls(root: Draft) -> list[tuple[Draft, DraftNode]]:
-    """Every call of a submodule with the draft that it stands in, inner ones first."""
+    """List every submodule call with the draft containing it, innermost first."""
     found: list[tuple[Draft, DraftNode]] = []
     todo = [root]
     while todo:
@@ -77,7 +78,7 @@ def _calls(root: Draft) -> list[tuple[Draft, DraftNode]]:
 
 
 def _first_join(draft: Draft) -> DraftNode | None:
-    """The join of all that a draft takes, each once and for nothing else, along another dimension than the batch's."""
+    """Return the `cat` of all inputs of a draft, each used once and only there, along a non-batch dimension."""
     inputs = [draft.nodes[node] for node in draft.inputs]
     if not inputs or not all(node.params.get("shape") for node in inputs):
         return None
@@ -113,7 +114,7 @@ def _into(draft: Draft, node: DraftNode, port: str) -> tuple[str, int]:
 
 
 def _joined_already(draft: Draft, inputs: list[DraftNode], join: DraftNode) -> DraftNode:
-    """Let one input of a draft stand for the join of all; its nodes are numbered anew, as if they always had been."""
+    """Replace the inputs of a draft by one for their concatenation, with nodes renumbered."""
     shape = list(inputs[0].params["shape"])
     dim = join.params.get("dim", 0)
     place = dim - 1 if dim > 0 else dim
@@ -135,6 +136,6 @@ def _joined_already(draft: Draft, inputs: list[DraftNode], join: DraftNode) -> D
 
 
 def _kept_by(draft: Draft, entry: DraftNode) -> bool:
-    """Whether nothing changes the input in place, so that a join of one tensor is that tensor."""
+    """Return whether the input is never modified in place, so that `cat` of one tensor is that tensor."""
     takers = [draft.nodes[wire[2]] for wire in draft.wires if wire[0] == entry.id]
     return all(node.op.startswith("nn.") and not node.params.get("inplace") for node in takers)

@@ -20,7 +20,7 @@ class DraftError(ValueError):
 
 
 def same_calls(one: Draft | None, other: Draft | None) -> bool:
-    """Whether two drafts of one module make the same calls with the same numbers; what arrives may have other sizes."""
+    """Return whether two drafts of a module make the same calls with the same parameters; input sizes may differ."""
     if one is None or other is None:
         return one is other
     if (one.wires, one.outputs, len(one.nodes)) != (other.wires, other.outputs, len(other.nodes)):
@@ -31,16 +31,15 @@ def same_calls(one: Draft | None, other: Draft | None) -> bool:
 
 
 def _told(node: DraftNode) -> dict[str, str]:
-    """Its parameters in words, for NaN is none; whether it changes what it takes is the caller's."""
+    """Return parameters comparable by equality, NaN included; `inplace` is decided by the caller."""
     return {name: repr(value) for name, value in node.params.items() if name != "inplace"}
 
 
 @dataclass
 class DraftNode:
-    """A node to be. `params` are literals; `inner` is what it holds if it is a block; `shares` the node whose module it
-    calls once more. `tied` says by name which parameters are those of another node, by its id. The parameters of a
-    `frozen` node do not learn, None is that of a node without any; `order` is its place among what the model registers.
-    """
+    """A node of the IR. `params` are literals; `inner` is the draft of a block; `shares` the node whose module it
+    reuses. `tied` maps its parameters to those of another node, by id. `frozen` means requires_grad=False, None without
+    parameters; `order` is its position in registration order."""
 
     id: str
     op: str
@@ -69,14 +68,14 @@ class Draft:
     numbers: set[str] = field(default_factory=set)  # those that give one number
 
     def add(self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None) -> DraftNode:
-        """A new node."""
+        """Append a node."""
         self.made += 1
         made = DraftNode(f"n{self.made}", op, name, params, inner)
         self.nodes[made.id] = made
         return made
 
     def fresh(self, stem: str) -> str:
-        """`stem`, or the first of `stem2`, `stem3`, ... that no node bears."""
+        """Return `stem`, or the first of `stem2`, `stem3`, ... that is unused."""
         names, number, name = {node.name for node in self.nodes.values()}, 2, stem
         while name in names:
             name, number = f"{stem}{number}", number + 1

@@ -1,4 +1,4 @@
-"""What was traced as drafts: nodes and wires of one sheet, with the drafts of submodules in them."""
+"""Lowering of traces to drafts: nodes and wires of one sheet, with the drafts of its submodules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.builder.literals import DType
 
 
 class Drafter:
-    """Turns the frames of one trace into drafts. `model` is what was traced, with its real tensors."""
+    """Lowers the frames of one trace to drafts. `model` is the traced model, with its real tensors."""
 
     def __init__(self, tracer: Tracer, model: nn.Module, catalog: Catalog) -> None:
         self.tracer, self.model, self.catalog = tracer, model, catalog
@@ -34,11 +34,11 @@ class Drafter:
         self.drafts: dict[str, Draft] = {}
 
     def draft(self, frame: Frame) -> Draft:
-        """The draft of a frame and of everything in it. Raises DraftError."""
+        """Lower a frame and everything in it. Raises DraftError."""
         return _Sheet(self, frame).drawn()
 
     def persistent(self, path: str) -> bool:
-        """Whether a buffer stands in the state_dict."""
+        """Return whether a buffer is in the state_dict."""
         owner, _, name = path.rpartition(".")
         return name not in self.model.get_submodule(owner)._non_persistent_buffers_set
 
@@ -77,7 +77,7 @@ class _Sheet:
         return self.draft
 
     def _tidy(self) -> None:
-        """Drop calls whose value nobody takes in the end: a shape of which every size was asked for by itself."""
+        """Remove dead calls, such as a shape of which every size is read by itself."""
         draft = self.draft
         while True:
             taken = {wire[0] for wire in draft.wires}
@@ -92,7 +92,7 @@ class _Sheet:
             draft.wires = [wire for wire in draft.wires if wire[2] not in idle]
 
     def _return(self) -> None:
-        """An output for every tensor that comes back; what is no tensor is known to whoever called already."""
+        """Add an output for every returned tensor; the caller knows other values already."""
         leaves = [(number, leaf) for number, leaf in enumerate(self.frame.outputs) if isinstance(leaf, fx.Node)]
         if not leaves:
             raise DraftError(f"{self.frame.path or self.draft.kind} returns no tensor", self.frame.path)
@@ -106,7 +106,8 @@ class _Sheet:
             self.draft.outputs.append(made.id)
 
     def _needed(self) -> list[fx.Node]:
-        """The nodes that the outputs need, in order; calls of what has parameters are kept, its keys are wanted."""
+        """List the nodes that the outputs need, in order, and calls of modules with parameters, for their state_dict
+        keys."""
         wanted: set[fx.Node] = {leaf for leaf in self.frame.outputs if isinstance(leaf, fx.Node)}
         order = []
         for node in reversed(list(self.frame.graph.nodes)):
@@ -157,7 +158,7 @@ class _Sheet:
         return None
 
     def _constant(self, node: fx.Node, tensor: torch.Tensor, name: str, persistent: bool) -> None:
-        """A tensor whose values must stand in the source."""
+        """Add a constant tensor, with its values in the source."""
         if tensor.device.type == "meta":
             raise Unbound("it reads a tensor without nn.Module's attribute access, so its owner is unknown")
         op, params = constant_params(tensor, name)
@@ -230,14 +231,14 @@ class _Sheet:
         self.places[node] = (made.id, 0)
 
     def _alone(self, node: fx.Node) -> bool:
-        """Whether nothing else of this sheet reads what a call changes in place, before it or after it."""
+        """Return whether no other call of this sheet reads what a call modifies in place."""
         views = self.drafter.tracer.views
         source = views.in_place[node]
         others = (source.users.keys() & self.needed) - {node}
         return source.op not in ("placeholder", "get_attr") and source not in views.links and not others
 
     def _count_of(self, bound: Bound) -> DraftNode | None:
-        """The buffer that counts the batches beside the statistics of an `F.batch_norm`."""
+        """Return the num_batches_tracked buffer that belongs to the statistics of an `F.batch_norm`."""
         mean = bound.ports.get("running_mean", [None])[0]
         owner = str(mean.target).rpartition(".")[0] if mean is not None and mean.op == "get_attr" else None
         path = f"{owner}.{ops.COUNTED}" if owner else ops.COUNTED
@@ -245,13 +246,13 @@ class _Sheet:
             return None
         tracer = self.drafter.tracer
         if int(tracer.root.training) and not any(n.op == "get_attr" and n.target == path for n in tracer.views.became):
-            return None  # it is there, and nobody counts
+            return None  # present, but never incremented
         name = self._relative(path)
         known = next((node for node in self.draft.nodes.values() if (node.op, node.name) == ("buffer", name)), None)
         return known or self._add("buffer", name, {"shape": (), "dtype": DType("int64")})
 
     def _plain(self, node: fx.Node) -> bool:
-        """What is no call of its own here: one of several outputs, a size of a shape, a fact that the example tells."""
+        """Resolve nodes without a call: one of several outputs, a size of a shape, a fact of the example."""
         value = self.values[node]
         if node.target is getattr:
             source, name = node.args
@@ -275,7 +276,7 @@ class _Sheet:
         return False
 
     def _item(self, node: fx.Node, source: fx.Node, index: int) -> bool:
-        """An item of what has outputs of its own, or of a shape."""
+        """Resolve an item of a call with several outputs, or of a shape."""
         whole = self.values[source]
         place = self.places.get(source)
         if place is None or not isinstance(whole, tuple | list):
@@ -288,7 +289,7 @@ class _Sheet:
             self.draft.wires.append((tensor[0], tensor[1], made.id, "input", 0))
             self.places[node] = (made.id, 0)
             return True
-        if source in self.frame.inner:  # of what comes back, tensors alone have an output
+        if source in self.frame.inner:  # only the tensors it returns have an output
             leaves = self.frame.inner[source].outputs
             self.places[node] = (owner.id, sum(isinstance(leaf, fx.Node) for leaf in leaves[: index % len(whole)]))
             return True
@@ -340,7 +341,7 @@ class _Sheet:
 
 
 def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, values: Any) -> None:
-    """Sizes that the arriving shape decides are left to it, where it would decide so."""
+    """Set sizes to AUTO where inference from the input shape gives the same value."""
     for param in spec.params:
         rule = ops.AUTO_RULES.get((spec.key, param.name))
         if rule is None or param.name not in params:
@@ -359,7 +360,8 @@ def _leave_to_arriving(spec: OpSpec, params: dict[str, Any], bound: Bound, value
 
 
 def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
-    """What makes a free parameter or a buffer like a tensor of a model; a buffer has its values where a fill does."""
+    """Return the parameters of a free parameter or buffer like a tensor; a buffer keeps its values if a fill expresses
+    them."""
     params: dict[str, Any] = {"shape": tuple(tensor.shape)}
     fill = None if isinstance(tensor, nn.Parameter) else fill_of(tensor)
     if fill is not None and fill != {"fill": "zeros"}:
@@ -372,7 +374,7 @@ def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _keys(whole: Any, path: str = "") -> Iterator[tuple[int, str]]:
-    """The name of every leaf of a dict, by its number; what is nested in it has the names on the way to it.
+    """Yield number and dotted key of every leaf of a nested dict.
 
     >>> dict(_keys({"out": 0, "aux": [1, 2]}))
     {0: 'out', 1: 'aux.0', 2: 'aux.1'}

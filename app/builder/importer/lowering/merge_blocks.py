@@ -25,7 +25,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Form:
-    """How an instance of a draft stands on the sheet around it."""
+    """The node that an instance of a draft becomes on the outer sheet."""
 
     op: str
     params: FrozenMap[str, Any]
@@ -56,7 +56,7 @@ class Merger:
         self._of: dict[int, _Group] = {}
 
     def merge(self, root: Draft) -> tuple[Graph, Blocks]:
-        """The network's graph and its blocks, those that others use first."""
+        """Return the network's graph and its blocks, innermost first."""
         join_outside(root)
         join_further(root)
         inner = [draft for draft in _postorder(root) if draft is not root]
@@ -82,7 +82,7 @@ class Merger:
         if known is None:
             rows = tuple((n.name, self._what(n), self._fixed(n), n.shares, n.kept, tuple(n.tied.items()), n.order,
                           bool(n.frozen)) for n in draft.nodes.values())  # fmt: skip
-            # Where equal ones stand in a row they shall become one node, so a chain without that is another chain.
+            # Equal neighbours are to become one repeated node, so chains differing in that are not merged.
             equal = tuple(self._alike(a, b) for a, b in pairwise(draft.nodes.values()))
             known = (draft.kind, rows, tuple(draft.wires), tuple(draft.inputs), tuple(draft.outputs), equal)
             self._keys[id(draft)] = known
@@ -93,7 +93,7 @@ class Merger:
         return whole is not None and whole == self._whole(other)
 
     def _whole(self, node: DraftNode) -> Key | None:
-        """What an entered submodule is, numbers and all; None for what is no block."""
+        """Return a key of an entered submodule including its numbers; None if it is no block."""
         if node.inner is None or node.shares:
             return None
         known = self._wholes.get(id(node.inner))
@@ -107,7 +107,7 @@ class Merger:
         return self._key(node.inner) if node.inner is not None else node.op
 
     def _fixed(self, node: DraftNode) -> tuple[Any, ...]:
-        """What must be equal: words, flags that are no numbers, and which sizes are left to what arrives."""
+        """Return what must be equal to merge: strings, flags, and which sizes are inferred."""
         if node.inner is not None or node.op == "input":
             return ()
         spec = self.catalog[node.op]
@@ -130,7 +130,7 @@ class Merger:
         group.graph = self._graph(group)
 
     def _graph(self, group: _Group) -> Graph:
-        """The graph of a group, with expressions where its members differ."""
+        """Build the graph of a group, with expressions where its members differ."""
         first = group.members[0]
         nodes = {}
         for node_id, node in first.nodes.items():
@@ -146,7 +146,7 @@ class Merger:
         return _with_runs(Graph(FrozenMap(nodes), edges), self.catalog)
 
     def _port(self, node: DraftNode) -> str:
-        """The input of a node that a whole chain became: that of the block which is repeated."""
+        """Return the input port of a node that a whole chain became: that of the repeated block."""
         group = self._of[id(node.inner)] if node.inner is not None else None
         if group is None or group.run is None:
             return ""
@@ -154,7 +154,7 @@ class Merger:
         return next(other.name for other in inner.nodes.values() if other.op == "input")
 
     def _form(self, node: DraftNode) -> Form:
-        """What a node is: an op with its parameters, or an instance of a block with what this one differs in."""
+        """Return a node's form: an op with its parameters, or a block instance with its own values."""
         if node.inner is None:
             return Form(node.op, FrozenMap(node.params))
         group = self._of[id(node.inner)]
@@ -187,7 +187,7 @@ class Merger:
         return FrozenMap(found)
 
     def _by_item(self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Sizes of which one differs, or which a wire gives in part, each by itself; None for any others."""
+        """Expose each differing or wired item of a size tuple by itself; None for other parameters."""
         if param.kind != "ints" or not all(isinstance(value, tuple) for value in vector):
             return None
         if len({len(value) for value in vector}) != 1:
@@ -218,7 +218,7 @@ class Merger:
         return next(group for group in self._groups.values() if PREFIX + group.name == op)
 
     def _exposed(self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]) -> Expr:
-        """An expression that has these values: a parameter that is there, a multiple of one, or a new parameter."""
+        """Return an expression for these values: an existing parameter, a multiple of one, or a new parameter."""
         for name, known in group.vectors.items():
             if known == vector and all(type(a) is type(b) for a, b in zip(known, vector, strict=True)):
                 return Expr(name)
@@ -245,7 +245,7 @@ class Merger:
 
 
 def _postorder(root: Draft) -> Iterator[Draft]:
-    """Every draft once for each place that it stands at, inner ones first."""
+    """Yield every draft once, innermost first."""
     todo: list[tuple[Draft, bool]] = [(root, False)]
     seen: set[int] = set()
     while todo:
@@ -272,7 +272,7 @@ def _used(graph: Graph, blocks: dict[str, Block]) -> set[str]:
 
 
 def _name(draft: Draft) -> str:
-    """The name of a block: its class's, or for an `nn.Sequential` where it stands."""
+    """Name a block after its class, or its path for an `nn.Sequential`."""
     if draft.kind in ("Sequential", "Module"):
         parts = [part for part in re.split(r"[._]", draft.path) if part and not part.isdigit()]
         word = "".join(part[:1].upper() + part[1:] for part in parts[-1:]) or "Chain"
@@ -285,7 +285,7 @@ def _name(draft: Draft) -> str:
 
 
 def _chain(graph: Graph) -> list[Node] | None:
-    """The nodes of a graph that is one chain named 0, 1, 2, ...; None for any other."""
+    """Return the nodes of a graph that is one chain named 0, 1, 2, ...; None for any other."""
     inputs = [node for node in graph.nodes.values() if node.op == "input"]
     outputs = [node for node in graph.nodes.values() if node.op == "output"]
     inner = [node for node in graph.nodes.values() if node.op not in ("input", "output")]
@@ -323,7 +323,7 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
     if not gone:
         return graph
     last: dict[str, str] = {}
-    for node in chain:  # what comes out of a run comes out of its first node
+    for node in chain:  # the output of a run is that of its first node
         last[node.id] = node.id if node.id not in gone else last[graph.into(node.id)[0].source]
     left = (edge for edge in graph.edges if edge.target not in gone)
     edges = (replace(edge, source=last.get(edge.source, edge.source)) for edge in left)
@@ -332,7 +332,7 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
 
 
 def _single_run(graph: Graph, catalog: Catalog) -> Node | None:
-    """The one repeated node that a numbered chain is, if it is no more than that."""
+    """Return the repeated node if a numbered chain consists of it alone."""
     inner = [node for node in graph.nodes.values() if node.op not in ("input", "output")]
     one = inner[0] if len(inner) == 1 else None
     return one if one is not None and one.repeat > 1 and one.name == "0" else None

@@ -19,7 +19,7 @@ from app.util.frozen import FrozenMap
 _EQUAL = re.compile(r"\((\d+)(?:, \1)+\)")
 _ROUND = str.maketrans("[]", "()")
 
-# Arguments that are not kept under their own name.
+# Arguments not stored in an attribute of their own name.
 _READ: dict[str, Callable[[Any], Any]] = {
     "nn.MultiheadAttention.bias": lambda m: m.in_proj_bias is not None,
     "nn.MultiheadAttention.add_bias_kv": lambda m: m.bias_k is not None,
@@ -48,7 +48,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def key_of(module: nn.Module, catalog: Catalog) -> str | None:
-    """The op of a module's class, None if the catalog has none for it."""
+    """Return the op of a module's class, None if it is not in the catalog."""
     kind = type(module)
     if kind.__module__.startswith("torch.nn.modules"):
         key = f"nn.{kind.__name__}"
@@ -60,9 +60,9 @@ def key_of(module: nn.Module, catalog: Catalog) -> str | None:
 
 
 def described(module: nn.Module, catalog: Catalog) -> tuple[OpSpec, dict[str, Any]]:
-    """The op of a module and the arguments that it was made with, those that differ from the defaults.
+    """Return the op of a module and its constructor arguments, those that differ from the defaults.
 
-    Raises Unbound if there is no such op, or if a module made with what was read would not be the same.
+    Raises Unbound if there is no op, or if these arguments do not reproduce the module.
     """
     key = key_of(module, catalog)
     if key is None:
@@ -101,26 +101,26 @@ def _read(module: nn.Module, key: str, name: str, default: Any) -> Any:
 
 
 def _dtype(module: nn.Module) -> torch.dtype | None:
-    """A dtype that is not the one torch makes layers with."""
+    """Return a dtype other than float32 that all parameters have."""
     kinds = {tensor.dtype for tensor in module.parameters() if tensor.is_floating_point()}
     return next(iter(kinds)) if len(kinds) == 1 and kinds != {torch.float32} else None
 
 
 def _simple(value: Any) -> Any:
-    """One number for a tuple of equal ones, as a person writes it."""
+    """Collapse a tuple of equal numbers to one."""
     if isinstance(value, tuple | list) and len(value) > 1 and all(type(item) is int for item in value):
         return value[0] if len(set(value)) == 1 else tuple(value)
     return value
 
 
 def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
-    """Make the layer with these arguments and compare what it says of itself, and what it holds."""
+    """Construct the layer with these arguments and compare its repr and its tensors."""
     if any(value is AUTO for value in params.values()):
         return
     try:
         with torch.device("meta"):
             made = Call.of(spec, FrozenMap(params)).target
-    except Exception as error:  # torch's words are the reason
+    except Exception as error:  # torch's message is the reason
         raise Unbound(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
     same = _held(made) == _held(module) and _says(made) == _says(module)
     if not same:
@@ -132,5 +132,5 @@ def _held(module: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def _says(module: nn.Module) -> str:
-    """Its own words, with a tuple of equal numbers as the number."""
+    """Return its repr, with a tuple of equal numbers collapsed to one."""
     return _EQUAL.sub(r"\1", repr(module).translate(_ROUND))

@@ -1,7 +1,6 @@
-"""A submodule as one node: the class of a person's own file, made with what it was made with, and checked.
+"""Opaque nodes: a submodule as one node of the user's own class, with its recorded constructor arguments, verified.
 
-What cannot be followed runs as it is written. Its class becomes a layer of the file, so the drawing has it like any
-other layer, and the code imports it.
+Untraceable code runs as written. Its class becomes a custom layer, which the generated code imports.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ class OwnClasses:
         self._packaged: dict[type, CustomFile] = {}
 
     def with_these(self, catalog: Catalog) -> Catalog:
-        """The catalog with the classes of the file, and those of packages that became layers."""
+        """Extend the catalog by the classes of the file and those of packages that became layers."""
         return catalog.plus([spec for file in (self.file, *self._packaged.values()) for spec in file.specs])
 
     def files_of(self, ops: Collection[str]) -> tuple[str, ...]:
-        """The files that a drawing with these ops needs."""
+        """List the files that a drawing with these ops needs."""
         files = (self.file, *self._packaged.values())
         return tuple(str(file.path) for file in files if any(spec.key in ops for spec in file.specs))
 
     def stand_in(self, module: nn.Module) -> tuple[OpSpec, dict[str, Any]]:
-        """The op and the parameters that make this module once more. Raises Unbound with what stands in the way."""
+        """Return the op and the parameters that reproduce a module. Raises Unbound with the obstacle."""
         kind = type(module)
         if self._classes.get(kind.__name__) is kind and kind.__module__ == self.file.path.stem:
             file, layer = self.file, self._own_layer(kind)
@@ -84,7 +83,7 @@ class OwnClasses:
         return layer
 
     def _of_a_package(self, kind: type[nn.Module]) -> CustomFile:
-        """The file of a class that is none of the person's own."""
+        """Return the generated file for a class of an installed package."""
         if kind in self._packaged:
             return self._packaged[kind]
         if self._folder is None:
@@ -98,7 +97,7 @@ class OwnClasses:
         return file
 
     def _load(self, file: CustomFile) -> str:
-        """Why a file does not run by itself, as it will beside the drawing; "" if it does."""
+        """Import a file in isolation; return the error, "" if it loads."""
         assert file.file is not None
         try:
             with _without_neighbours(self.file.path.parent):
@@ -110,7 +109,7 @@ class OwnClasses:
 
 @contextlib.contextmanager
 def _without_neighbours(folder: Path) -> Iterator[None]:
-    """A file of layers finds nothing that lies beside it, so here neither."""
+    """Hide the modules next to the file, which a layer file cannot import either."""
     path, modules = sys.path[:], dict(sys.modules)
     sys.path[:] = [place for place in path if Path(place).resolve() != folder.resolve()]
     for name, module in modules.items():
@@ -149,7 +148,7 @@ def _arguments(module: nn.Module, layer: LayerClass, spec: OpSpec) -> dict[str, 
     return params
 
 
-# --- Whether a module made anew is the same
+# --- Whether a reconstructed module is the same
 
 
 def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str) -> None:
@@ -160,9 +159,9 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             made = Call.of(spec, FrozenMap(params)).target
-            if wholly_frozen(module):  # which a node says too
+            if wholly_frozen(module):  # a node can be frozen too
                 made.requires_grad_(False)
-    except Exception as error:  # the words of its constructor are the reason
+    except Exception as error:  # the constructor's message is the reason
         raise Unbound(f"{name} cannot be constructed again: {type(error).__name__}: {error}") from error
     theirs, mine = (dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made))
     if mine.get("its class") == made_as:
@@ -178,7 +177,7 @@ _LOOSE = " (not registered)"
 
 
 def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
-    """What a module is apart from the values of its parameters and buffers."""
+    """Yield comparable facts about a module, other than the values of its parameters and buffers."""
     yield place or "its class", type(module).__name__
     dot = f"{place}." if place else ""
     known: dict[int, str] = {}
@@ -202,7 +201,7 @@ def _facts(module: nn.Module, place: str, depth: int, own: frozenset[int]) -> It
 
 
 def _held(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[tuple[str, Any]]:
-    """What stands in an attribute that torch does not look into."""
+    """Yield comparable facts about an attribute that torch does not register."""
     if isinstance(value, _PLAIN):
         yield place, value
     elif isinstance(value, torch.Tensor):
@@ -219,7 +218,7 @@ def _held(value: Any, place: str, depth: int, own: frozenset[int]) -> Iterator[t
 
 
 def _tensors_of(module: nn.Module) -> frozenset[int]:
-    """The tensors that stand in the state_dict, wherever else they are kept."""
+    """Return the ids of all parameters and buffers, for attributes that alias them."""
     return frozenset(map(id, (*module.parameters(), *module.buffers())))
 
 

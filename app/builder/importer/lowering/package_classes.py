@@ -1,6 +1,6 @@
-"""A class of an installed package as a layer of its own file, which imports it: a drawing knows files of layers alone.
+"""Generated layer files for classes of installed packages, since a drawing refers to layer files only.
 
-The file is written by the import, a class each, and holds nothing but the constructor, its call and where it is from.
+The import writes one file per class, which contains the constructor, its call and the origin.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _METHOD = """
 
 
 def importable(kind: type) -> bool:
-    """Whether a class is found by the path that it says it has."""
+    """Return whether a class can be imported by its qualified name."""
     module = sys.modules.get(kind.__module__)
     return module is not None and kind.__module__ != "__main__" and getattr(module, kind.__qualname__, None) is kind
 
 
 def layer_of(kind: type[nn.Module], folder: Path, beside: Path) -> CustomFile:
-    """The file that has a class as its only layer, in `folder`. Raises Unbound for a class that is not found by its
-    path, or that stands in `beside`, the folder of the file that is imported."""
+    """Write the layer file of a class to `folder`. Raises Unbound if the class cannot be imported by name, or comes
+    from `beside`, the folder of the imported file."""
     if not importable(kind):
         raise Unbound(f"{kind.__name__} of {kind.__module__} cannot be found there by name, so no file can import it")
     root = kind.__module__.partition(".")[0]
@@ -79,8 +79,8 @@ def _text(kind: type[nn.Module]) -> str:
 
 
 def _arguments(kind: type[nn.Module], method: str) -> tuple[str, str]:
-    """The arguments of a method as they are written, and how they are handed on; those with a default that is no
-    literal are left to the class. Raises Unbound."""
+    """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class.
+    Raises Unbound."""
     given, passed, keyword = [], [], False
     for one in list(inspect.signature(getattr(kind, method)).parameters.values())[1:]:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
@@ -89,7 +89,7 @@ def _arguments(kind: type[nn.Module], method: str) -> tuple[str, str]:
             continue
         default = "" if one.default is one.empty else _written(one.default)
         if default is None:
-            keyword = True  # what stands behind it is given by its name
+            keyword = True  # arguments after it are passed by keyword
             continue
         if one.kind is one.KEYWORD_ONLY and "*" not in given:
             given.append("*")
@@ -102,7 +102,7 @@ def _arguments(kind: type[nn.Module], method: str) -> tuple[str, str]:
 
 
 def _written(default: Any) -> str | None:
-    """A default as Python; None for what is no literal."""
+    """Format a default as Python; None if it is no literal."""
     try:
         value = literal_of(default)
         encode(value)
@@ -121,7 +121,7 @@ def _annotation(annotation: Any, default: Any, method: str) -> str:
 
 
 def _returned(kind: type[nn.Module]) -> tuple[str, ...]:
-    """Names for what `forward` gives where that is several values."""
+    """Return names for the values that `forward` returns, if several."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(kind.forward)))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):

@@ -1,4 +1,4 @@
-"""What a model says of its parameters apart from what is computed with them: their order, and which of them learn."""
+"""Parameters of a model apart from its calls: registration order, and which of them are frozen."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LEARNS = "requires_grad"
 
 
 def partly_frozen(module: nn.Module) -> bool:
-    """Whether some of a module's parameters learn and others do not: no node says that of one layer."""
+    """Return whether only some parameters of a module are trainable, which a node cannot express."""
     return len({parameter.requires_grad for parameter in module.parameters()}) > 1
 
 
 def wholly_frozen(module: nn.Module) -> bool | None:
-    """Whether none of a module's parameters learns; None if it has none."""
+    """Return whether all parameters of a module are frozen; None if it has none."""
     learning = [parameter.requires_grad for parameter in module.parameters()]
     return not any(learning) if learning else None
 
 
 def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
-    """Layers that cannot be written with their parameters, and are partly frozen; and the reason in words."""
+    """Yield partly frozen layers that cannot be written as free parameters, with the reason."""
     for path, module in model.named_modules():
         if isinstance(module, nn.RNNBase | nn.RNNCellBase) and partly_frozen(module):
             yield path, "only some of its parameters are trainable, and a node freezes all or none"
@@ -39,12 +39,12 @@ def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def freeze(root: Draft) -> None:
-    """Say of submodules in which nothing learns that they are frozen, rather than of each layer in them."""
+    """Freeze whole submodules instead of each layer in them."""
     _settle(root)
 
 
 def _settle(draft: Draft) -> bool | None:
-    """Whether nothing in a draft learns, None if it has no parameters; what is frozen as a whole is so from outside."""
+    """Return whether a draft is wholly frozen, None without parameters; a frozen submodule is frozen from outside."""
     for node in draft.nodes.values():
         if node.inner is not None:
             node.frozen = _settle(node.inner)
@@ -88,7 +88,7 @@ def _owns(node: DraftNode) -> bool:
 
 
 def _registered(model: nn.Module) -> Iterator[str]:
-    """The names of what a model has, as it registers them."""
+    """Yield the names of modules, parameters and buffers in registration order."""
     for path, module in model.named_modules(remove_duplicate=False):
         yield path
         own = (*module._parameters.items(), *module._buffers.items())
@@ -99,7 +99,7 @@ def _registered(model: nn.Module) -> Iterator[str]:
 
 
 def as_called(graph: Graph, blocks: Blocks, catalog: Catalog) -> tuple[Graph, Blocks]:
-    """The same without an order where the calls are in that order already."""
+    """Drop the registration order where it equals call order."""
     ops = with_blocks(catalog, blocks)
 
     def plain(graph: Graph) -> Graph:

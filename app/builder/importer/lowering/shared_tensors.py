@@ -11,8 +11,7 @@ from app.builder.importer.lowering.ir import Draft, DraftNode
 
 
 def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
-    """Tensors of several names: the submodule that has all of them in it, and the names. Buffers that no state_dict
-    has are left out."""
+    """List tensors with several names: their common submodule, and the names. Non-persistent buffers are left out."""
     names: dict[int, list[str]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
@@ -28,7 +27,7 @@ def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
-    """Have nodes of the sheet on which all of these names are say that they are one; whether there are such nodes."""
+    """Tie the nodes that hold a tensor under these names; return whether that was possible."""
     drafts = _by_path(root)
     sheet = max((path for path in drafts if inside(outer, path)), key=len)
     for draft in drafts[sheet]:
@@ -42,7 +41,7 @@ def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
                 other[0].tied[other[1]] = first[0].id, first[1]
             elif other[1] != first[1]:
                 return False
-        if first[0].kept:  # made first, as the others have its tensor; and of two names torch tells the first
+        if first[0].kept:  # constructed first, as the others take its tensor; torch reports the first of two names
             draft.nodes = {first[0].id: first[0], **draft.nodes}
     return True
 
@@ -58,7 +57,7 @@ def _by_path(root: Draft) -> dict[str, list[Draft]]:
 
 
 def _holder(draft: Draft, name: str) -> tuple[DraftNode, str] | None:
-    """The node of a sheet that holds a tensor, and what that calls it."""
+    """Return the node of a sheet that holds a tensor, and the tensor's name in it."""
     relative = name.removeprefix(f"{draft.path}.") if draft.path else name
     for node in draft.nodes.values():
         if node.shares or (node.inner is None and not _holds(node)):
@@ -85,9 +84,9 @@ def _around(one: str, other: str) -> str:
 
 
 def read_past(root: Draft) -> tuple[str, bool] | None:
-    """A submodule that is called, and of which another reads a tensor: where it stands, and whether it is a layer.
+    """Find a submodule that is called while another reads one of its tensors: its path, and whether it is a layer.
 
-    None if there is none. The tensor would have the name of the layer before its own, as another tensor.
+    None if there is none. The tensor would be drawn as a second tensor under the layer's name.
     """
     calls: dict[str, bool] = {}
     tensors: list[str] = []

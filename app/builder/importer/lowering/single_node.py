@@ -16,7 +16,7 @@ from app.builder.literals import DType
 
 
 def drawn_whole(model: nn.Module, spec: OpSpec, params: dict[str, Any], examples: tuple[Any, Any]) -> Draft:
-    """The sheet of a model that is one node: its inputs, its class, its outputs. Raises DraftError."""
+    """Draw a model as one node with its inputs and outputs. Raises DraftError."""
     args, kwargs = examples
     draft = Draft("", type(model).__name__)
     made = draft.add(spec.key, WHOLE, params)

@@ -1,5 +1,5 @@
-"""What a model has and its `forward` never uses: kept on the sheet of the module that it stands in, so that the
-state_dict has the keys of the model."""
+"""Modules and tensors that `forward` never uses: kept nodes on the sheet of their module, so that the state_dict has
+the model's keys."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _drafts(root: Draft) -> Iterator[Draft]:
 
 
 def _keys(model: nn.Module) -> Iterator[str]:
-    """The keys of the state_dict that are tensors, in its order."""
+    """Yield the tensor keys of the state_dict, in order."""
     for path, module in model.named_modules(remove_duplicate=False):
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None and name not in module._non_persistent_buffers_set:
@@ -58,7 +58,7 @@ def _keys(model: nn.Module) -> Iterator[str]:
 
 
 def _held(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator[str]:
-    """The keys that the nodes of a sheet hold, apart from those inside of blocks."""
+    """Yield the keys that the nodes of a sheet hold, those inside blocks excepted."""
     for node in draft.nodes.values():
         path = f"{draft.path}.{node.name}" if draft.path else node.name
         if node.op in VALUES:
@@ -72,7 +72,7 @@ def _held(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator[str]:
 def _nodes(
     model: nn.Module, sheet: str, missing: set[str], catalog: Catalog
 ) -> Iterator[tuple[str, str, Mapping[str, object]]]:
-    """Names, ops and parameters of what holds the missing keys of a sheet."""
+    """Yield names, ops and parameters of nodes for the missing keys of a sheet."""
     prefix = f"{sheet}." if sheet else ""
     done: set[str] = set()
     for path, module in model.get_submodule(sheet).named_modules(remove_duplicate=False):
@@ -84,7 +84,7 @@ def _nodes(
         if path and keys and missing.issuperset(keys) and as_one:
             try:
                 spec, params = described(module, catalog)
-            except Unbound:  # it was changed; its tensors are kept one by one
+            except Unbound:  # modified after construction: keep its tensors one by one
                 pass
             else:
                 done.add(whole)

@@ -1,4 +1,4 @@
-"""What a number would be in another batch: values of a trace computed once more, for one sample more than was given."""
+"""Batch dependence: recompute numbers of a trace for a batch with one more sample."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _UNKNOWN = object()
 
 
 class OtherBatch:
-    """Values of a trace in a batch of one more. `outside` tells of what arrives at a module where it comes from, and
-    `frames` what calls are those of modules that were entered."""
+    """Values of a trace for a batch of one more. `outside` maps a module's inputs to their sources, `frames` calls of
+    entered modules to their frames."""
 
     def __init__(
         self, values: Mapping[fx.Node, Any], outside: Mapping[fx.Node, fx.Node], frames: Mapping[fx.Node, Frame],
@@ -27,7 +27,7 @@ class OtherBatch:
         self._batch = 0
 
     def differs(self, node: fx.Node) -> bool:
-        """Whether a number is another there; not where it cannot be told."""
+        """Return whether a number differs there; False if it cannot be computed."""
         other = self._value(node)
         return other is not _UNKNOWN and other != self._values[node]
 
@@ -65,7 +65,7 @@ class OtherBatch:
         try:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: self._found[one])
             return self._compute(node.op, node.target, args, kwargs)
-        except Exception:  # it holds for the batch that was given, and says so itself when it runs
+        except Exception:  # valid only for the given batch; fails at run time with its own message
             return _UNKNOWN
 
     def _larger(self, known: Any) -> Any:

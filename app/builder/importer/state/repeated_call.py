@@ -18,9 +18,9 @@ _CHANCE = frozenset("rand randn randint randperm rand_like randn_like dropout no
 
 
 def hashes(frame: Frame, constants: Mapping[fx.Node, torch.Tensor], known: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
-    """What every value of a trace is computed of, as a number; values that are computed alike have the same one.
+    """Hash how every value of a trace is computed; equal computations get equal numbers.
 
-    `known` are the numbers of values that were there before. Where modules begin and end does not count.
+    `known` are the numbers of earlier values. Module boundaries do not count.
     """
     found: dict[fx.Node, int] = dict(known)
 
@@ -60,15 +60,15 @@ def hashes(frame: Frame, constants: Mapping[fx.Node, torch.Tensor], known: Mappi
 
 
 def hangs_on(node: fx.Node, values: Mapping[fx.Node, Any], outside: Mapping[fx.Node, fx.Node]) -> str:
-    """What a value depends on that is another at the next call, in words; "" if it is made of sizes and constants.
+    """Describe what a value depends on that changes from call to call; "" if only sizes and constants.
 
-    PARAMETERS is said of what is computed with them alone: it is another when they have been trained.
+    PARAMETERS means that it depends on them alone, so it changes with training.
     """
     todo, seen, found = [node], set[fx.Node](), ""
     while todo:
         one = todo.pop()
         if one in seen or not isinstance(values.get(one), torch.Tensor | tuple | list):
-            continue  # a number is one of sizes
+            continue  # numbers derive from sizes
         seen.add(one)
         if one.target is getattr and one.args[1] in ("shape", "dtype", "device"):
             continue

@@ -1,4 +1,4 @@
-"""What a model does when it is called once more, where a call changed something that it keeps."""
+"""Check of a second call, for models whose call modifies their own state."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Made = Callable[[], "Tracer"]
 def check_again(
     tracer: Tracer, frame: Frame, before: Facts, made: Made, given: tuple[Any, Any], training: bool
 ) -> None:
-    """Raise TraceError if another call of a traced model would do something else, or keep something else.
+    """Raise TraceError if a second call of a traced model would compute or store something else.
 
-    `made` gives a tracer for that call, `given` is what it is called with, `training` the mode of both.
+    `made` creates a tracer for that call, `given` are its arguments, `training` the mode of both.
     """
     model = tracer.root
     written = side_effects.changed_tensor(model, tracer.views.became)
@@ -75,7 +75,7 @@ def _check_used(
 
 
 def _let_go(model: nn.Module, before: Facts, after: Facts) -> set[Where]:
-    """What a call left that goes when the model is trained again: `train()` sets it back, so that it is never old."""
+    """List state left by a call that `train()` resets, so that it is never stale."""
     modules = [(module, dict(module.__dict__)) for module in model.modules()]
     try:
         model.train()
@@ -93,7 +93,7 @@ def _let_go(model: nn.Module, before: Facts, after: Facts) -> set[Where]:
 
 
 def _carried(tracer: Tracer) -> dict[fx.Node, int]:
-    """The values of a trace that an earlier call left in the model."""
+    """Return the values of a trace that an earlier call stored in the model."""
     names = {name: key for key, name in tracer.carried.items()}
     return {node: names[str(node.target)] for node in tracer.values if node.op == "get_attr" and node.target in names}
 

@@ -1,4 +1,4 @@
-"""What a call leaves behind: attributes, lists, globals and random states that the next call would find changed."""
+"""Side effects of a call: attributes, lists, globals and random states that the next call would find changed."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ KEPT = ("a tensor",)  # which one does not matter here
 
 
 def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
-    """What modules, their classes and the files of these keep, apart from tensors that torch knows of, and apart from
-    what stands `beside` the rest."""
+    """Snapshot the state of modules, their classes and files, except registered tensors and the modules in `beside`."""
     found: Facts = {}
     classes: dict[type, str] = {}
     for path, module in model.named_modules():
@@ -65,7 +64,7 @@ def _globals(classes: dict[type, str]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _shallow(path: str, name: str, value: Any) -> Facts:
-    """A value that is no attribute of a module: of a class or of a file."""
+    """Snapshot a value of a class or a file, not deeply."""
     kinds = (*_PLAIN, *_SEQUENCES, dict, torch.Tensor, random.Random, torch.Generator)
     if isinstance(value, kinds) or _of_numpy(value):
         return _facts(path, name, value, set(), _DEEPEST - 2)
@@ -116,13 +115,13 @@ def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Fac
 
 
 def differing(before: Facts, after: Facts) -> list[Where]:
-    """What differs, in the order of the model."""
+    """List what differs, in the order of the model."""
     return [where for where in dict.fromkeys((*before, *after))
             if where not in before or where not in after or before[where] != after[where]]  # fmt: skip
 
 
 def named(where: Where) -> str:
-    """What was changed, as a person finds it in the code."""
+    """Name a changed value as it appears in the code."""
     path, name = where[0], where[1].partition(" (")[0].partition("[")[0]
     if name.startswith(("the global ", "its ")):
         return name if not path or name.startswith("the ") else f"{name} ({path})"
@@ -130,7 +129,7 @@ def named(where: Where) -> str:
 
 
 def changed_tensor(model: nn.Module, became: dict[fx.Node, fx.Node]) -> tuple[Where, fx.Node] | None:
-    """A parameter or a buffer that a call changes in place, and what it becomes; None if there is none."""
+    """Return a parameter or buffer that a call modifies in place, and its new value; None if there is none."""
     for node, made in became.items():
         if node.op == "get_attr":
             owner, _, name = str(node.target).rpartition(".")
@@ -139,11 +138,11 @@ def changed_tensor(model: nn.Module, became: dict[fx.Node, fx.Node]) -> tuple[Wh
             except AttributeError:
                 continue
             if name != COUNTED and (name in module._buffers or name in module._parameters):
-                return (owner, name), made  # but for what a normalization counts: it does so in the drawing too
+                return (owner, name), made  # num_batches_tracked excepted: layers of the drawing count too
     return None
 
 
-# --- What is kept from one call to the next
+# --- State kept from one call to the next
 
 
 def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:

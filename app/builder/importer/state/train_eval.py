@@ -1,4 +1,4 @@
-"""A model that does something else while it is trained: both ways in one drawing, where other tensors come back."""
+"""Train/eval differences: both modes in one drawing, if only the returned tensors differ."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_evaluation(training: Draft, evaluation: Draft) -> None:
 
 
 def _settle_norms(training: Draft, evaluation: Draft) -> None:
-    """A normalization that takes the statistics of the batch in training alone asks for the mode as the net does."""
+    """Make a normalization that uses batch statistics in training only follow the net's mode."""
     drafts = training, evaluation
     ours, theirs = ([node for node in draft.nodes.values() if node.op == BATCH_NORM] for draft in drafts)
     if len(ours) == len(theirs):
@@ -54,7 +54,7 @@ def _settle_norms(training: Draft, evaluation: Draft) -> None:
 
 
 def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
-    """What drops out in training alone says so itself."""
+    """Make dropouts that are active in training only follow the net's mode."""
     for key, name in IN_TRAINING.items():
         ours, theirs = ([node for node in draft.nodes.values() if node.op == key] for draft in (training, evaluation))
         if len(ours) == len(theirs):
@@ -88,7 +88,7 @@ def _source(draft: Draft, node: str) -> tuple[str, int]:
 
 
 class _Told:
-    """What a value of a draft is made of, all the way up; two values that are told alike are computed alike."""
+    """Structural description of every value of a draft; equal descriptions are equal computations."""
 
     def __init__(self, draft: Draft) -> None:
         self._nodes: dict[str, int] = {}
@@ -98,7 +98,7 @@ class _Told:
         for source, output, target, port, index in draft.wires:
             into.setdefault(target, []).append((port, index, source, output))
         self._whats: dict[str, _What] = {}
-        for node in draft.nodes.values():  # in running order, so whatever feeds a node was told already
+        for node in draft.nodes.values():  # in topological order, so inputs are described already
             inner = _Told(node.inner).whole() if node.inner is not None else ()
             feeds = tuple((port, index, self._whats[source], output)
                           for port, index, source, output in sorted(into.get(node.id, ())))  # fmt: skip

@@ -17,13 +17,13 @@ from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.proxies import Training
 
-# What asks for facts, and what `@torch.no_grad()` about it does.
+# Calls that only read facts, and those of `@torch.no_grad()`.
 _FACTS = frozenset({"__get__", "dim", "size", "numel", "_set_grad_enabled", "set_grad_enabled"})
 
 
 def set_mode(model: nn.Module, training: bool) -> Training:
-    """Bring a copied model into a mode, as its `train()` does, and let every module that follows have the flag that
-    comes back as its own. Raises TraceError for a `train()` that computes."""
+    """Put a copied model into a mode by its own `train()`; return the flag that modules following the mode now hold.
+    Raises TraceError if `train()` computes with tensors."""
     owners = [path for path, module in model.named_modules() if overrides(module)]
     flag = Training(training)
     if not owners:
@@ -47,7 +47,7 @@ def set_mode(model: nn.Module, training: bool) -> Training:
 
 
 def overrides(module: nn.Module) -> bool:
-    """Whether a module's `train()` is another than that of torch."""
+    """Return whether a module overrides `train()`."""
     return type(module).train is not nn.Module.train or "train" in module.__dict__
 
 
@@ -56,7 +56,7 @@ def _modes(model: nn.Module) -> dict[str, bool]:
 
 
 class _NothingComputed(TorchFunctionMode):
-    """What `train()` computes with tensors nobody would see in a drawing."""
+    """Rejects tensor operations in `train()`, which no drawing would show."""
 
     def __init__(self, path: str, name: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class _NothingComputed(TorchFunctionMode):
 
 
 def _by_identity(function: Any) -> bool:
-    """Whether a function compares `self.training` by `is`, of which a flag of ours would hear nothing."""
+    """Return whether a function compares `self.training` by `is`, which bypasses a proxy flag."""
     return _compares(function.__code__)
 
 
@@ -84,7 +84,7 @@ def _compares(code: CodeType) -> bool:
 
 
 def follows(module: nn.Module) -> bool:
-    """Whether what a layer of torch does is that of the mode of the model, or of no mode."""
+    """Return whether a layer follows the mode of the model, or has none."""
     return all(type(one.__dict__.get("training")) is Training for one in module.modules() if _has_modes(one))
 
 

@@ -1,4 +1,4 @@
-"""Random numbers that no call of the graph draws: of Python, of numpy, and of torch where nobody sees them."""
+"""Random numbers drawn outside the graph: by Python, numpy, or torch calls that tracing does not see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMPY = """
 
 
 def state() -> tuple[Any, ...]:
-    """What the next random numbers of all libraries depend on."""
+    """Return the random state of Python, torch and numpy."""
     numpy = sys.modules.get("numpy")
     found: tuple[Any, ...] = (random.getstate(), bytes(torch.get_rng_state().numpy().data))
     if numpy is not None:
@@ -50,7 +50,7 @@ def restored() -> Iterator[None]:
 
 
 def drawn_by(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
-    """Whose state differs, "" if nobody's."""
+    """Name the library whose state differs, "" if none."""
     if before[0] != after[0]:
         return "Python's random module"
     if before[1] != after[1]:
@@ -60,7 +60,7 @@ def drawn_by(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
 
 @contextlib.contextmanager
 def watched(tracer: Tracer) -> Iterator[None]:
-    """A tracer hears where the model's code draws numbers of Python or numpy, or seeds torch. Raises TraceError."""
+    """Patch Python's and numpy's generators and torch's seeding so that the model's use of them raises TraceError."""
 
     def instead(function: Any, words: str) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Tensors that share their memory with others: where one is changed in place, the others are read anew.
+"""Tensor aliasing: after an in-place change, views that share the memory are recomputed.
 
-In a drawing nothing changes; `x.view(2, 3).add_(1)` is a new value of the view, and from there on another value of `x`,
-and of every other view of it that somebody asks for.
+Drawings are functional: `x.view(2, 3).add_(1)` is a new value of the view, and from there on a new value of `x`, and of
+every other view of it that is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.builder.importer.tracing.proxies import set_item
 
 Made = Callable[[str, Any, tuple[Any, ...]], fx.Node]  # kind, target, arguments
 
-# By what a view is called: how its values get back to where they came from.
+# Views by name: how a changed view is written back to its base.
 _SAME_NUMBERS = frozenset(
     "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as ravel Flatten Unflatten".split()
 )
@@ -45,20 +45,20 @@ class Link:
 
 
 class Views:
-    """What became of the values of one trace. `values` has an example of each; `made` writes down a call at the end of
-    the graph that is traced now, and `kind_of` says what module a path leads to."""
+    """Current versions of the values of one trace. `values` has an example of each; `made` appends a call to the graph
+    being traced, and `kind_of` returns the class of the module at a path."""
 
     def __init__(self, values: dict[fx.Node, Any], made: Made, kind_of: Callable[[str], str]) -> None:
         self._values, self._made, self._kind_of = values, made, kind_of
         self.became: dict[fx.Node, fx.Node] = {}
         self.links: dict[fx.Node, Link] = {}
-        self.in_place: dict[fx.Node, fx.Node] = {}  # calls that change what they take, and that
-        self._parts: dict[fx.Node, fx.Node] = {}  # calls that give several views, and of what
+        self.in_place: dict[fx.Node, fx.Node] = {}  # in-place calls, and the value that they modify
+        self._parts: dict[fx.Node, fx.Node] = {}  # calls that return several views, and their base
 
     # --- Which are views
 
     def note(self, node: fx.Node) -> None:
-        """Write down of what a call gave a view, if it did."""
+        """Record the base of a view, if a call returned one."""
         if node.target is operator.getitem and node.args[0] in self._parts:
             whole = node.args[0]
             assert isinstance(whole, fx.Node)
@@ -74,7 +74,7 @@ class Views:
                 return
 
     def note_item(self, item: fx.Node, leaf: fx.Node, outer: dict[fx.Node, fx.Node]) -> None:
-        """The same of what a submodule gives back; `outer` are the values outside for those that arrived in it."""
+        """Do the same for the result of a submodule; `outer` maps its inputs to values outside."""
         chain: tuple[fx.Node, ...] | None = ()
         while leaf in self.links:
             leaf, chain = self.links[leaf].base, None
@@ -82,10 +82,10 @@ class Views:
         if source is not None:
             self.links[item] = Link(source, source, chain)
 
-    # --- What they are now
+    # --- Current versions
 
     def latest(self, node: fx.Node) -> fx.Node:
-        """The node for what a value is now. Raises NoWayBack."""
+        """Return the node with the current version of a value. Raises NoWayBack."""
         node = self._newest(node)
         if not self.became:
             return node
@@ -107,7 +107,7 @@ class Views:
         return node
 
     def _again(self, link: Link, base: fx.Node) -> fx.Node:
-        """The same view of what its base became."""
+        """Recompute a view on the new version of its base."""
         if link.chain is None:
             raise NoWayBack("a submodule returns a view of its input, which is later changed in place")
         new = {link.taken: base}
@@ -122,8 +122,7 @@ class Views:
     # --- Changes
 
     def change(self, old: fx.Node, made: fx.Node) -> None:
-        """A value was changed in place to what `made` gives, and with it that of which it is a part.
-        Raises NoWayBack."""
+        """Record an in-place change of a value to `made`, and of its base. Raises NoWayBack."""
         self.links.pop(made, None)
         todo: list[tuple[fx.Node, fx.Node]] = [(old, made)]
         while todo:
@@ -133,13 +132,13 @@ class Views:
                 todo.append((link.base, made))
             elif link is not None:
                 whole = self._written_back(link, made)
-                self.links.pop(whole, None)  # it lies in the memory of the part, but is read as what it was part of
+                self.links.pop(whole, None)  # shares the memory of the part, but is read as the base
                 self.links[made] = Link(whole, link.taken, link.chain)
                 todo.append((link.base, whole))
             self.became[old] = made
 
     def _is_same(self, link: Link) -> bool:
-        """Whether a view is all of its base, as it lies there."""
+        """Return whether a view covers all of its base, in the same layout."""
         if not link.chain:
             return link.chain is not None
         view, base = self._values[link.chain[-1]], self._values[link.base]
@@ -147,7 +146,7 @@ class Views:
         return same and self._name(link.chain[0]) in _ITSELF
 
     def _written_back(self, link: Link, part: fx.Node) -> fx.Node:
-        """What the base of a view is after the view became `part`."""
+        """Return the new base after its view became `part`."""
         if not link.chain:
             raise NoWayBack("a submodule returns a view of its input, and it is changed in place")
         node, base = link.chain[-1], link.base
@@ -171,7 +170,7 @@ class Views:
         return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
     def _index(self, name: str, chain: tuple[fx.Node, ...]) -> Any:
-        """Where a view stands in its base, None if no index says it."""
+        """Return the index of a view in its base, None if no index expresses it."""
         node = chain[-1]
         if name in _PARTS:
             return self._part_index(name, *chain)
@@ -184,7 +183,7 @@ class Views:
         return None
 
     def _part_index(self, name: str, call: fx.Node, item: fx.Node) -> Any:
-        """Where one of several parts stands in what was cut."""
+        """Return the index of one of several parts in their base."""
         parts, number = self._values[call], item.args[1]
         assert isinstance(number, int)
         number %= len(parts)
@@ -200,7 +199,7 @@ class Views:
 
 
 def _share(value: Any, other: Any) -> bool:
-    """Whether a value, or the first of several, lies in the memory of another."""
+    """Return whether a value, or the first of several, shares the memory of another."""
     if isinstance(value, tuple | list):
         value = value[0] if value else None
     if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
@@ -213,7 +212,7 @@ def _given(node: fx.Node, *names: str) -> list[Any]:
 
 
 def _inverse(node: fx.Node) -> tuple[int, ...]:
-    """The dimensions that undo a permutation."""
+    """Return the dimensions that invert a permutation."""
     dims = _given(node, "dims")
     dims = list(dims[0]) if isinstance(dims[0], tuple | list) else dims
     places = [dim % len(dims) for dim in dims]

@@ -18,19 +18,19 @@ from app.builder.importer.tracing.proxies import PROXIES, ValueProxy, dtype_sour
 
 
 def plain_number(value: Any) -> Any:
-    """A number of numpy as one of Python; everything else as it is."""
+    """Convert a numpy scalar to a Python number; return other values unchanged."""
     return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
 
 
 def opened(kind: str, target: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments in which tensors that one call gave together stand one by one: `torch.stack(x.unbind(1))`."""
+    """Expand arguments that are sequences returned by one call into their items: `torch.stack(x.unbind(1))`."""
     if kind == "call_module" or target in (operator.getitem, getattr):
         return args
     return tuple(map(items_of, args))
 
 
 def items_of(value: Any) -> Any:
-    """The items of several tensors that one call gave; everything else as it is."""
+    """Expand a sequence that one call returned; return other values unchanged."""
     known = value.known if type(value) is ValueProxy else None
     if not isinstance(known, tuple | list) or isinstance(known, torch.Size):
         return value
@@ -39,7 +39,7 @@ def items_of(value: Any) -> Any:
 
 @contextlib.contextmanager
 def lengths_seen(following: Callable[[], bool]) -> Iterator[None]:
-    """While `following`, `len(x)` of a tensor is its first size, which Python would want to be a number at once."""
+    """Patch `len` so that `len(x)` of a traced tensor is its first size, which Python would force to an int."""
     plain = builtins.len
 
     def length(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What Python asks of a value while a model is followed: a number, a truth value, how many there are.
+"""Data dependence: values that Python reads while a model is traced, as a number, a bool or a length.
 
-The answer is that of the example, and what hangs on it in Python is so for good. Where that is another net for another
-batch it is refused, elsewhere it is told.
+The example's value is used, and Python code that depends on it is specialised. If another batch would give another net,
+that is an error, otherwise a remark.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Questions:
-    """Answers for one trace; what is to be said of them is in `report`."""
+    """Answers such reads for one trace; remarks go to `report`."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self.report = tracer, Report()
         self._other = OtherBatch(tracer.values, tracer.gradients.outside, tracer.entered, tracer.silently)
 
     def truth(self, node: fx.Node) -> bool:
-        """The truth value of a value. Raises TraceError where the example does not tell."""
+        """Return the truth value of a traced value. Raises TraceError if the example does not determine it."""
         value = self._tracer.values[node]
         if node.target is getattr and node.args[1] == "requires_grad":
             return self._learns(node.args[0])  # type: ignore[arg-type]
@@ -42,13 +42,14 @@ class Questions:
         return bool(self._tracer.gradients.learns(node, self._tracer.root))
 
     def number(self, node: fx.Node, value: Any) -> Any:
-        """A value that Python takes as it is, and so for good. Raises TraceError where that does not hold."""
+        """Return a value that Python reads, which specialises the trace to it. Raises TraceError if that is wrong for
+        other batches."""
         tracer = self._tracer
         if isinstance(value, torch.Tensor):
             raise TraceError(f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)", None, VALUES)
         place = source_lines.asked()
         if place is None:
-            return value  # torch asks, and means no more by it than the call that it is part of
+            return value  # read inside a torch function, as part of that call
         if not tracer.unseen(lambda: self._other.differs(node)):
             if self._of_sizes(node):
                 self.report.number(place, value)
@@ -58,7 +59,7 @@ class Questions:
         return value
 
     def _of_sizes(self, node: fx.Node) -> bool:
-        """Whether a number is made of sizes, and not of how many there are alone, or of where a tensor lies."""
+        """Return whether a number depends on sizes, and not only on rank, device or dtype."""
         todo, seen = [node], set[fx.Node]()
         while todo:
             one = todo.pop()

@@ -1,7 +1,7 @@
-"""Functions of torch that take a number in the place of their first tensor, such as `torch.pow` and `torch.where`.
+"""Patches for torch functions that accept a number as first argument, such as `torch.pow` and `torch.where`.
 
-Of what passes for a tensor they look into the memory of one before they ask anybody, and the process ends there. So
-while a model is followed, calls of them are written down before torch sees what they are given.
+These read their first argument's storage before `__torch_function__` dispatch; a proxy there segfaults. So calls of
+them are recorded before torch sees the arguments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> It
         return called
 
     def facts(of: Any) -> Callable[..., Any]:
-        """What is known of numbers of a dtype, which a value of the graph may be."""
+        """Patch `torch.finfo`/`iinfo` to accept the dtype of a traced value."""
 
         def asked(*dtype: Any) -> Any:
             found = of(*(one.known if type(one) in PROXIES else one for one in dtype))
@@ -56,7 +56,7 @@ def numbers_first(following: Callable[[], bool], made: Callable[..., Any]) -> It
 
 
 class _Facts:
-    """`torch.finfo(x.dtype)`: what it says follows the dtype that x has."""
+    """`torch.finfo(x.dtype)` of a traced x: its attributes follow the dtype of x."""
 
     def __init__(self, found: Any, source: Any) -> None:
         self._found, self._source = found, source
@@ -69,6 +69,6 @@ class _Facts:
 
 
 def as_followed(function: Any) -> Any:
-    """A function as it stands in torch at this moment, where it was looked up before a model was followed."""
+    """Return the patched form of a torch function that was looked up before tracing began."""
     name = getattr(function, "__name__", "")
     return getattr(torch, name) if name in NAMES and type(function) is type(torch.relu) else function

@@ -14,8 +14,8 @@ from app.builder.importer.tracing.proxies import FACTORIES
 
 @contextlib.contextmanager
 def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Iterator[None]:
-    """While `following`, `torch.zeros(n, m)` comes to `made` also where a size is computed, which torch itself refuses
-    before anybody is asked."""
+    """Patch `torch.zeros` and the like to call `made` while `following`, since torch rejects traced sizes before
+    dispatch."""
     names = {function.__name__: getattr(torch, function.__name__) for function in FACTORIES}
 
     def instead(function: Any) -> Callable[..., Any]:
@@ -26,7 +26,7 @@ def sizes_seen(following: Callable[[], bool], made: Callable[..., Any]) -> Itera
 
         return called
 
-    _device_constructors()  # torch keeps what it finds at the first time: the functions, not what stands in for them
+    _device_constructors()  # cached by torch at the first call: must be the originals, not the patches
     for name, function in names.items():
         setattr(torch, name, instead(function))
     try:

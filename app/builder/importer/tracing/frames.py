@@ -37,7 +37,7 @@ class TraceError(RuntimeError):
 
 @contextlib.contextmanager
 def none_swallowed() -> Iterator[None]:
-    """Raise a TraceError of this thread that the model caught, as if it were one of its own."""
+    """Re-raise a TraceError of this thread that the model's code caught."""
     before, _raised.errors = getattr(_raised, "errors", []), []
     try:
         yield
@@ -69,12 +69,12 @@ class Apart:
 
 @dataclass
 class Frame:
-    """What one module did with what it was given. `path` is where it stands in the whole model.
+    """The trace of one module call. `path` is the module's qualified name.
 
-    `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of
-    a submodule that was entered, by the node that stands for the call. `given` and `result` tell how arguments and
-    results are nested. `extra` are outputs, by number, that are no results but inputs after they were changed in place,
-    with the node outside that takes each. `recorded` says whether it was called where gradients are recorded.
+    `inputs` are the placeholders, in the order of the leaves of the arguments; `inner` has the frame of every call of a
+    submodule that was entered, by the node that stands for the call. `given` and `result` are the tree structures of
+    arguments and results. `extra` are outputs, by number, that are inputs after an in-place change, with the node
+    outside for each. `recorded` tells whether gradients were enabled.
     """
 
     path: str
@@ -101,15 +101,15 @@ def first_sentence(error: Exception) -> str:
 
 
 def words_of(error: Exception) -> str:
-    """An error in its own words, if it has any: a proxy in them cannot be written any more."""
+    """Format an error, even if its message cannot be formatted because of a proxy in it."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # the words are lost, what happened is not
+    except Exception:  # keep at least the type
         return type(error).__name__
 
 
 def not_taken(path: str, module: nn.Module, given: Any) -> str:
-    """What a layer is and what arrives at it, where it does not take that."""
+    """Describe a layer and the input shapes that it rejects."""
     shapes = [shape_text(leaf.shape, "one number") for leaf in tree_flatten(given)[0]
               if isinstance(leaf, Tensor)]  # fmt: skip
     layer = f"{type(module).__name__}({module.extra_repr()})"
@@ -117,7 +117,7 @@ def not_taken(path: str, module: nn.Module, given: Any) -> str:
 
 
 def leaf_names(module: nn.Module, args: Any, kwargs: Any) -> list[str]:
-    """A name for each leaf of the arguments: that of the argument, numbered where it holds several."""
+    """Name each leaf of the arguments: after its argument, numbered if there are several."""
     names: list[str] = []
     try:
         parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]

@@ -1,7 +1,7 @@
-"""Regions of a `forward` in which torch computes otherwise: without gradients, or in another precision.
+"""Regions of a `forward` without gradients or under autocast.
 
-A drawing has no regions. What is computed without gradients is drawn as it is, and what leaves the region is detached
-there, which is the same. Other precision is not drawn.
+A drawing has no regions. Calls under no_grad are drawn as they are and the values leaving the region are detached,
+which is equivalent. Autocast is refused.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
 
 _DETACHED = frozenset({"detach", "detach_", torch.detach, torch.Tensor.detach})
-NEVER, IF_ASKED, ALWAYS = range(3)  # whether a value asks for a gradient: not, if an input of the net does, in any case
+NEVER, IF_ASKED, ALWAYS = range(3)  # when a value requires grad: never, if an input of the net does, always
 GRAD_MODE = "what it does depends on whether gradients are recorded"
 
 
 @contextlib.contextmanager
 def watched(tracer: Tracer) -> Iterator[None]:
-    """A tracer hears where the model's code asks whether gradients are recorded, or enters a region of another
-    precision."""
+    """Patch torch so that the tracer notices code that reads whether gradients are enabled, or enters autocast."""
     enabled, switch = torch.is_grad_enabled, torch._C._set_grad_enabled
     kind = torch.amp.autocast_mode.autocast
     made, enter = kind.__init__, kind.__enter__
@@ -64,13 +63,13 @@ def watched(tracer: Tracer) -> Iterator[None]:
 
 
 def checkpoint_words() -> str:
-    """What is to be said of a checkpoint, which is drawn as what runs in it."""
+    """Return the remark on a checkpoint, which is drawn as the calls that it runs."""
     words = f"A checkpoint ({source_lines.here()}) is imported as plain calls"
     return f"{words}: choose in the training settings which modules are recomputed in backward."
 
 
 class Gradients:
-    """Which values of a trace ask for a gradient. `quiet` are those that were computed without."""
+    """Which values of a trace require grad. `quiet` are those computed under no_grad."""
 
     def __init__(self, values: dict[fx.Node, Any]) -> None:
         self._values = values
@@ -79,7 +78,7 @@ class Gradients:
         self._known: dict[fx.Node, int] = {}
 
     def learns(self, node: fx.Node, root: nn.Module) -> int:
-        """Whether the value of a node asks for a gradient: NEVER, IF_ASKED or ALWAYS."""
+        """Return when the value of a node requires grad: NEVER, IF_ASKED or ALWAYS."""
         todo = [node]
         while todo:
             last = todo[-1]
@@ -120,7 +119,7 @@ def _can_learn(value: Any) -> bool:
 
 
 def enabled_inside(frame: Frame, quiet: set[fx.Node]) -> bool:
-    """Whether a module that was called without gradients computes something with them."""
+    """Return whether a module called without gradients enables them inside."""
     calls = (node for node in frame.graph.nodes if node.op not in ("placeholder", "get_attr"))
     return not frame.recorded and any(node not in quiet for node in calls)
 
@@ -146,7 +145,7 @@ def detached(frame: Frame, gradients: Gradients, values: dict[fx.Node, Any], roo
 
 
 def _asks(node: fx.Node, gradients: Gradients, root: nn.Module) -> bool:
-    """Whether the value would ask for a gradient outside of the region."""
+    """Return whether the value would require grad outside of the region."""
     fresh = Gradients(gradients._values)
     fresh.outside = gradients.outside
     return fresh.learns(node, root) > NEVER

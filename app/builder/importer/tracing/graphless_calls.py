@@ -1,4 +1,4 @@
-"""Functions of torch that are called with no value of the graph: on tensors of the model, or on nothing at all."""
+"""Torch calls without traced arguments: on tensors of the model, or on none at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.builder.importer.tracing.proxies import FACTORIES, PROXIES
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
 
-# What is asked of a parameter and is no value of the graph.
+# Reads of a parameter that involve no traced value.
 _FACTS = frozenset(
     """
     dim ndimension size numel nelement stride storage_offset element_size data_ptr get_device is_contiguous
@@ -65,7 +65,7 @@ class Outside(TorchFunctionMode):
         return self._tracer.is_held(leaf)
 
     def _attribute(self, func: Any, name: str, args: Any) -> Any:
-        """`parameter.data`, and what is put there."""
+        """Handle `parameter.data` and assignments to it."""
         attribute = getattr(getattr(func, "__self__", None), "__name__", "")
         if name == "__set__" and attribute != "grad":
             raise self._tracer.refused(f"it sets {attribute} of a tensor")
@@ -74,7 +74,7 @@ class Outside(TorchFunctionMode):
         return func(*args)
 
     def _called(self, func: Any, name: str, args: Any, given: Any) -> Any:
-        """A call that no value of the graph goes into: a constant, unless chance has made it."""
+        """Run a call without traced arguments: a constant, unless it draws random numbers."""
         before = torch.get_rng_state()
         found = func(*args, **given)
         if given.get("generator") is not None:

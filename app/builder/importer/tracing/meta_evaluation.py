@@ -1,4 +1,4 @@
-"""What a call gives for the example of a trace: on meta tensors, as if they lay where the model is read."""
+"""Evaluation of calls on meta tensors, which appear to traced code as tensors on the CPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Computing:
         self.root: nn.Module = nn.Module()
 
     def made(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """The value of a call of values. Raises what the call raises, and TraceError where only meta tensors cannot."""
+        """Evaluate a call. Raises what the call raises, and TraceError if only meta tensors do not support it."""
         args, kwargs = tree_map(_placed, (args, kwargs))
         try:
             with torch.no_grad(), _no_inference():
@@ -65,7 +65,7 @@ class Computing:
 
 
 def by_default(node: fx.Node, values: Mapping[fx.Node, Any]) -> torch.dtype | None:
-    """The dtype that a call gives for no other reason than that it is torch's default here, and another elsewhere."""
+    """Return the default dtype if a call's result has it for no other reason, so that it would differ elsewhere."""
     default, value = torch.get_default_dtype(), values[node]
     if default is torch.float32 or not isinstance(value, torch.Tensor) or value.dtype != default:
         return None
@@ -82,7 +82,7 @@ def _placed(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _no_inference() -> Iterator[None]:
-    """Values of a trace have versions, also where the model asks for tensors without."""
+    """Leave inference mode: traced values need version counters."""
     if not torch.is_inference_mode_enabled():
         yield
         return
@@ -92,7 +92,7 @@ def _no_inference() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _plain_mode(module: nn.Module) -> Iterator[None]:
-    """A layer of torch wants a truth value as its mode."""
+    """Give torch layers a plain bool as `training`."""
     flagged = [(one, flag) for one in module.modules() if type(flag := one.__dict__.get("training")) is Training]
     for one, flag in flagged:
         one.__dict__["training"] = flag.on
@@ -104,7 +104,7 @@ def _plain_mode(module: nn.Module) -> Iterator[None]:
 
 
 def _runs(kind: str, target: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a call that fails on meta tensors does not on real ones."""
+    """Return whether a call that fails on meta tensors succeeds on real ones."""
     tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
     if kind == "call_module" or not tensors or sum(one.numel() for one in tensors) > _LARGEST:
         return False

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Modules:
-    """What a trace does with a module that is called. `checkpoints` are those that the call stands in."""
+    """Handles module calls of a trace. `checkpoints` counts the enclosing checkpoints."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self.checkpoints = tracer, 0
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        """What a call of a module gives. Raises TraceError."""
+        """Trace a module call. Raises TraceError."""
         tracer = self._tracer
         if tracer.cancelled():
             raise TraceError("cancelled")
@@ -54,20 +54,20 @@ class Modules:
         forward = self.forward(module, path)
         arriving = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
         if not arriving or (tracer.whole(module) and not module._parameters and not module._buffers):
-            return forward(module, *args, **kwargs)  # nothing arrives, or nothing is in it: a part of what is around it
+            return forward(module, *args, **kwargs)  # no tensor arrives, or stateless: part of the enclosing module
         return tracer.enter(module, path, forward, args, kwargs, running)[1]
 
     def forward(self, module: nn.Module, path: str) -> Callable[..., Any]:
-        """What runs when a module is called: its own code with its hooks, or what was exported of it."""
+        """Return what a module call runs: its own code with hooks, or its exported replay."""
         apart = self._tracer.apart.get(path)
         if apart is not None and apart.replay is not None:
             return apart.replay
-        own, kind = module.__dict__.get("forward"), type(module)  # that of the instance goes before that of its class
+        own, kind = module.__dict__.get("forward"), type(module)  # the instance's attribute takes precedence
         return with_hooks(module, kind.forward if own is None else lambda _, *args, **named: own(*args, **named))
 
     def state_set(self, module: nn.Module, name: str, value: Any) -> None:
-        """A parameter or a buffer is set while the model runs. Raises TraceError, but for a buffer that no state_dict
-        has: it is an attribute like others, and what the next call does with it is looked at after this one."""
+        """Handle assignment to a parameter or buffer during forward. Raises TraceError, except for non-persistent
+        buffers: these are treated as attributes and checked after the call."""
         if name in module._non_persistent_buffers_set:
             module.__dict__[name] = value
             return
@@ -77,13 +77,13 @@ class Modules:
     # --- Functions
 
     def applied(self, function: type, args: Any) -> Any:
-        """What a Function of the model's own gives. Raises TraceError."""
+        """Handle `Function.apply`. Raises TraceError for a custom backward."""
         if function is torch.utils.checkpoint.CheckpointFunction:
             return self._run_again(*args)
         raise self._tracer.refused(f"{function.__name__} has a custom backward", True)
 
     def _run_again(self, run: Callable[..., Any], _preserve: bool, *args: Any) -> Any:
-        """What a checkpoint of the older kind runs, which trains only if its input requires grad."""
+        """Trace a reentrant checkpoint, which trains only if its input requires grad."""
         tracer = self._tracer
         nodes = [tracer.latest(arg.node) for arg in args if type(arg) in PROXIES]
         asked = max((tracer.gradients.learns(node, tracer.root) for node in nodes), default=grad_regions.NEVER)
@@ -95,6 +95,6 @@ class Modules:
         return found
 
     def begin_checkpoint(self) -> None:
-        """From here on what is called is run once more in backward; what is drawn is no more than the calls."""
+        """Enter a checkpoint, whose calls are drawn as plain calls."""
         self._tracer.report.add(grad_regions.checkpoint_words())
         self.checkpoints += 1

@@ -1,4 +1,4 @@
-"""What is asked of torch while a model is followed, and what a call leaves behind in the model."""
+"""Monkeypatches of torch that are active while a model is traced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def watched(tracer: Tracer) -> Iterator[None]:
-    """While a tracer follows a model, it hears of what is called and asked that is no call of a tensor."""
+    """Patch module calls, autograd functions, factories, `len`, grad mode and random generators for a tracer."""
     causal_masks.without_values()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_modules(tracer))
@@ -44,7 +44,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _modules(tracer: Tracer) -> Iterator[None]:
-    """Calls of modules, tensors read off modules and set on them come to the tracer first."""
+    """Route module calls, and reads and writes of tensor attributes, to the tracer."""
     call, read, write = nn.Module.__call__, nn.Module.__getattr__, nn.Module.__setattr__
 
     def calling(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -73,8 +73,7 @@ def _modules(tracer: Tracer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _functions(tracer: Tracer) -> Iterator[None]:
-    """Calls of a Function come to the tracer, also by an `apply` that was looked up before, and a checkpoint is what it
-    runs."""
+    """Route `Function.apply` to the tracer, even if looked up earlier, and run checkpoints inline."""
     function, utils = torch.autograd.function._SingleLevelFunction, torch._functorch.utils
     unwrap, generator = utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator
     apply = torch._C._FunctionBase.__dict__["apply"]
@@ -108,7 +107,7 @@ _KINDS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
 def with_hooks(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """`forward`, which takes the module first, with the hooks that torch calls before and after it."""
+    """Wrap `forward(module, ...)` with the module's forward hooks."""
     if not module._forward_pre_hooks and not module._forward_hooks:
         return forward
 
@@ -131,7 +130,7 @@ def with_hooks(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., 
 
 
 def gradient_hooks(model: nn.Module) -> Iterator[tuple[str, str]]:
-    """Submodules whose gradients a hook may change, and the reason in words; innermost first."""
+    """Yield submodules with hooks that may change gradients, and the reason; innermost first."""
     if any(getattr(nn.modules.module, f"_global_{kind}_hooks") for kind in _KINDS):
         yield "", "a global module hook is registered in torch"
     for path, module in reversed(list(model.named_modules())):
@@ -163,7 +162,7 @@ def plain(result: Any) -> Any:
 
 
 def refilled(result: Any, leaves: Iterator[Any]) -> Any:
-    """The same nest of values with other leaves, in the order of the flattened `plain` one."""
+    """Replace the leaves of nested values, in order."""
     if type(result) in PROXIES:
         return next(leaves)
     if isinstance(result, tuple):

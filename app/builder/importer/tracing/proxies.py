@@ -1,4 +1,4 @@
-"""What stands for values while a model is traced: proxies that know an example, and `self.training` known again."""
+"""Proxies for traced values, which know an example, and a traceable `self.training`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
-    """What a tensor is after `tensor[index] = value`."""
+    """Return a copy after `tensor[index] = value`."""
     changed = tensor.clone()
     changed[index] = value
     return changed
 
 
 class Training:
-    """`self.training` while tracing: true or false where it is asked for, and known again where it is handed on.
+    """`self.training` while tracing: usable as a bool, and recognisable when passed on.
 
-    `asked` becomes true when something depends on it, so that the other mode is another graph. It is no number, for
-    Python would read one without a word: `(a, b)[self.training]`.
+    `asked` is set when code branches on it, so that the other mode has to be traced too. It is no int, which Python
+    would accept unnoticed as an index: `(a, b)[self.training]`.
     """
 
     def __init__(self, on: bool) -> None:
@@ -55,7 +55,7 @@ class Training:
     def __format__(self, form: str) -> str:
         return format(bool(self), form)
 
-    def __repr__(self) -> str:  # for whoever looks, and it decides nothing
+    def __repr__(self) -> str:  # for debugging; does not count as a read
         return f"Training({self.on})"
 
 
@@ -118,7 +118,7 @@ class ValueProxy(fx.Proxy):
         self.changed(tracer.create_proxy("call_function", set_item, (self, index, value), {}))
 
     def changed(self, made: ValueProxy) -> None:
-        """What was changed in place is read anew from now on, and so is what shares its memory."""
+        """Record an in-place change; this value and its aliases are re-read from now on."""
         self.tracer.changed(self, made)
 
     def __iadd__(self, other: Any) -> Any:
@@ -192,19 +192,19 @@ PROXIES = (ValueProxy, Attribute)
 
 
 def dtype_source(value: Any) -> Any:
-    """The tensor of which a value is the dtype, None for another value. A parameter stays with its layer, so for the
-    dtype of one it is a tensor that arrived."""
+    """Return the tensor whose dtype a value is, None for other values. For a parameter it is an input of the same
+    dtype, since parameters stay with their layer."""
     if type(value) is not Attribute or value.attr != "dtype":
         return None
     return value.root if value.root.node.op != "get_attr" else value.tracer.arrived_like(value.known)
 
 
 def float_fact(tensor: torch.Tensor, fact: str) -> float:
-    """What `torch.finfo` says of the dtype of a tensor."""
+    """Return an attribute of `torch.finfo` for a tensor's dtype."""
     return float(getattr(torch.finfo(tensor.dtype), fact))
 
 
-# Tensors made of sizes alone are part of the graph, wherever the sizes come from.
+# Factories of tensors, traced wherever their sizes come from.
 FACTORIES = frozenset({
     torch.arange, torch.zeros, torch.ones, torch.full, torch.linspace, torch.eye, torch.rand, torch.randn,
     torch.randint, torch.randperm, torch.empty,
@@ -212,11 +212,11 @@ FACTORIES = frozenset({
 
 
 def on_meta(model: nn.Module) -> nn.Module:
-    """A copy of a model on meta tensors, made without copying a value."""
+    """Copy a model to meta tensors without copying data."""
     known: dict[int, Any] = {
         id(value): torch.empty_like(value, device="meta")
         for module in model.modules() for value in module.__dict__.values()
-        if isinstance(value, torch.Tensor) and not value.is_leaf  # what it computed last
+        if isinstance(value, torch.Tensor) and not value.is_leaf  # a cached result
     }  # fmt: skip
     for tensor in (*model.parameters(), *model.buffers()):
         empty = torch.empty_like(tensor, device="meta")

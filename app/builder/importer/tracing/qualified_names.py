@@ -1,4 +1,4 @@
-"""What the modules and tensors of a traced model are called."""
+"""Qualified names of the modules and tensors of a traced model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from app.builder.importer.fallback_report import inside
 
 
 class Names:
-    """The paths of what a model has. `original` is what it is a copy of: functions in it may still have hold of that.
+    """Paths of modules and tensors. `original` is the model that was copied: closures may still refer to it.
 
-    `carried` are tensors that an earlier call left in the model, by id.
+    `carried` names tensors that an earlier call stored in the model, by id.
     """
 
     def __init__(self, model: nn.Module, original: nn.Module | None, carried: dict[int, str]) -> None:
@@ -38,23 +38,23 @@ class Names:
             self._owned.setdefault(id(tensor), []).append(name)
 
     def in_the_copy(self, module: nn.Module) -> nn.Module:
-        """The module that one of the original is in the copy; any other as it is."""
+        """Map a module of the original to its copy; return others unchanged."""
         return self._twins.get(module, module)
 
     def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor that one of the original is in the copy; any other as it is."""
+        """Map a tensor of the original to its copy; return others unchanged."""
         return self._copies.get(id(tensor), tensor)
 
     def of_module(self, module: nn.Module, running: str) -> str | None:
-        """Of several paths of a module the one that it has in the module that runs, else the first; None without."""
+        """Return the path of a module, preferably inside the running one; None without."""
         return _nearest(self._paths.get(module), running)
 
     def of_tensor(self, tensor: torch.Tensor, running: str) -> str | None:
-        """The same of a tensor, or what it is called that an earlier call left."""
+        """Return the path of a tensor likewise, or its name if an earlier call stored it."""
         return self._carried.get(id(tensor)) or _nearest(self._owned.get(id(tensor)), running)
 
     def has(self, value: Any) -> bool:
-        """Whether a tensor is one of the model's, or was left in it by an earlier call."""
+        """Return whether a tensor belongs to the model, or was stored in it by an earlier call."""
         return id(value) in self._owned or id(value) in self._carried
 
 

@@ -47,7 +47,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {torch.normal: _normal, torch.bernou
 
 
 def drawn(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call that draws random numbers gives, made of ops; None where it stands as it is."""
+    """Rewrite a call that draws random numbers in terms of ops; None to leave it as it is."""
     way = _METHODS.get(target) if kind == "call_method" else _FUNCTIONS.get(target) if callable(target) else None
     if way is None or any(type(arg) in PROXIES and _learns(arg) for arg in args[:1]):
         return None

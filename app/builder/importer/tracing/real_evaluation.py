@@ -1,4 +1,4 @@
-"""What a module gives that is not followed: run by itself, on real tensors where those on meta do not do."""
+"""Evaluation of untraced modules: on meta tensors, or on real ones if those fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEED = 20011
 
 
 def copy_of(module: nn.Module) -> nn.Module:
-    """A copy, too of a module that keeps what it computed last in an attribute."""
+    """Copy a module, even one with a cached non-leaf tensor in an attribute."""
     computed = (
         value for one in module.modules() for value in one.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
@@ -26,18 +26,19 @@ def copy_of(module: nn.Module) -> nn.Module:
 
 
 def alone(on_meta: nn.Module, real: nn.Module, args: Any, kwargs: Any) -> Any:
-    """What a module gives for meta tensors; where those do not do, what it gives for real ones of the same shapes."""
+    """Run a module on meta tensors; if that fails, on real ones of the same shapes."""
     try:
         return on_meta(*args, **kwargs)
-    except Exception:  # whatever it is, real tensors tell what the module itself says
+    except Exception:  # real tensors show the module's own error
         return run_alone(real, args, kwargs)
 
 
 def run_alone(module: nn.Module, args: Any, kwargs: Any) -> Any:
-    """What a copy of a real module gives for tensors of these shapes, back on meta. Raises what the module raises."""
+    """Run a copy of a real module on random tensors of these shapes; return meta results. Raises what the module
+    raises."""
     real, named = tree_map(_positive, tree_map(real_like, (args, kwargs)))
     found, failed = None, None
-    # In training some layers want more than one sample, and a hook on a value wants a gradient to be asked for.
+    # Some layers need several samples in training, and a tensor hook needs requires_grad.
     for training, recorded in ((module.training, False), (module.training, True), (False, False)):
         with unseen_random.restored(), torch.set_grad_enabled(recorded):
             torch.manual_seed(SEED)
@@ -52,7 +53,7 @@ def run_alone(module: nn.Module, args: Any, kwargs: Any) -> Any:
 
 
 def real_like(value: Any) -> Any:
-    """A real tensor like one on meta: small normal numbers, zeros where numbers are whole."""
+    """Return a real tensor like a meta one: standard normal, or zeros for integers."""
     if not isinstance(value, torch.Tensor):
         return value
     if not value.is_floating_point():
@@ -61,11 +62,11 @@ def real_like(value: Any) -> Any:
 
 
 def _positive(value: Any) -> Any:
-    """Loops go on while something is large, or while it is small; from a little above zero most come to their end."""
+    """Take absolute values: loops until convergence mostly terminate from small positive inputs."""
     return value.abs() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def port_name(spec: OpSpec, name: str) -> str:
-    """The port for an argument of `forward`; one that its constructor has too was given an underscore."""
+    """Return the port for an argument of `forward`; with an underscore if the constructor has one of that name."""
     renamed = f"{name}_"
     return renamed if renamed in spec.input_names and name not in spec.input_names else name

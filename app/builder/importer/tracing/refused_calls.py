@@ -1,4 +1,4 @@
-"""Calls that do more than give a value, of which a drawing knows nothing: checked before they are written down."""
+"""Calls with side effects, which a drawing cannot express: checked before they are recorded."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _AUTOCAST = ("cpu", "cuda")
 
 
 def method_of(name: str) -> str:
-    """The name of a method, for that of a sign."""
+    """Return the method name of an operator symbol."""
     return _SIGNS.get(name, name)
 
 
 def is_in_place(kind: str, target: Any) -> bool:
-    """Whether a method changes the tensor that it is called on."""
+    """Return whether a method modifies the tensor that it is called on."""
     return kind == "call_method" and target.endswith("_") and not target.endswith("__")
 
 
 def check_call(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise TraceError for a call that leaves something behind, or that computes otherwise than its arguments say."""
+    """Raise TraceError for a call with side effects, or one whose result depends on hidden state."""
     if kwargs.get("generator") is not None:
         raise tracer.refused("it draws random numbers from its own torch.Generator")
     if kwargs.get("out") is not None:
@@ -65,7 +65,7 @@ def _check_written(tracer: Tracer, tensor: Any) -> None:
 
 
 def _moves_statistics(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call in training changes what a normalization keeps."""
+    """Return whether a call in training updates normalization statistics."""
     if kind == "call_module":
         return any(isinstance(one, nn.modules.batchnorm._NormBase) and one.running_mean is not None
                    for one in tracer.root.get_submodule(target).modules())  # fmt: skip

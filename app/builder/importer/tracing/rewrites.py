@@ -1,4 +1,4 @@
-"""Calls that the catalog has no op for and that are a few of its ops: written down as those, value for value."""
+"""Rewrites of calls that are not in the catalog as a few ops that are, with equal values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any 
 
 
 def _filled(x: Any, value: Any) -> Any:
-    """What `x.fill_(value)` leaves in x. What is learnt by way of x has a gradient of zeros from then on, not none."""
+    """Rewrite `x.fill_(value)`. If x depends on parameters, their gradient must be zeros, not None."""
     if isinstance(value, torch.Tensor):
         return None
     if _is_new(x) or not x.known.is_floating_point():
@@ -59,7 +59,7 @@ def _filled(x: Any, value: Any) -> Any:
 
 
 def _copied(x: Any, other: Any, non_blocking: bool = False) -> Any:
-    """What `x.copy_(other)` leaves in x."""
+    """Rewrite `x.copy_(other)`."""
     same = isinstance(other, torch.Tensor) and other.dtype == x.dtype
     other = other if same else other.type_as(x)
     if _is_new(x) or not x.known.is_floating_point():
@@ -68,7 +68,7 @@ def _copied(x: Any, other: Any, non_blocking: bool = False) -> Any:
 
 
 def _is_new(x: Any) -> bool:
-    """Whether nothing that is learnt is in a tensor: it was made of sizes alone, or is a part of one that was."""
+    """Return whether no parameter contributes to a tensor: it comes from a factory, or is a view of such."""
     if type(x) not in PROXIES:
         return True
     node, links = x.tracer.latest(x.node), x.tracer.views.links
@@ -91,7 +91,7 @@ def _cast(dtype: torch.dtype, x: Any) -> Any:
 
 
 def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """`x.to(y.device, y.dtype)`: where a tensor lies is the run's; a dtype that another has is read off that."""
+    """Rewrite `x.to(y.device, y.dtype)`: the run decides the device; a dtype of a tensor becomes `type_as`."""
     given = [value for value in (*args, *kwargs.values()) if not _place(value)]
     if not given:
         return x
@@ -104,13 +104,13 @@ def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _place(value: Any) -> bool:
-    """What says where a tensor lies, or how it is brought there."""
+    """Return whether an argument of `to` is about device, layout or copying."""
     known = value.known if type(value) in PROXIES else value
     return isinstance(known, torch.device | bool | torch.memory_format | str)
 
 
 def _like_another(function: Any, args: Any, kwargs: Any) -> Any:
-    """A new tensor of the dtype that another has."""
+    """Create a tensor with the dtype of another."""
     source = dtype_source(kwargs.get("dtype"))
     if source is None or not source.known.is_floating_point():
         return None
@@ -129,7 +129,7 @@ def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = 
 
 
 def _where(condition: Any, a: Any = None, b: Any = None) -> Any:
-    """With a number in the place of a tensor."""
+    """Rewrite `torch.where` with a number in place of a tensor."""
     if type(b) in (int, float) and _covers(a, condition):
         return a.masked_fill(torch.logical_not(condition), b)
     return b.masked_fill(condition, a) if type(a) in (int, float) and _covers(b, condition) else None
@@ -140,7 +140,7 @@ def _where_method(a: Any, condition: Any, b: Any) -> Any:
 
 
 def _covers(x: Any, condition: Any) -> bool:
-    """Whether a tensor is as large as what a condition is joined with it to."""
+    """Return whether a tensor has the shape to which it is broadcast with a condition."""
     if type(x) not in PROXIES or not isinstance(x.known, torch.Tensor):
         return False
     mask = condition.known if type(condition) in PROXIES else condition
@@ -148,12 +148,12 @@ def _covers(x: Any, condition: Any) -> bool:
 
 
 def _of_two(function: Any, x: Any, other: Any = None, *rest: Any, **named: Any) -> Any:
-    """`torch.min(a, b)` of two tensors."""
+    """Rewrite `torch.min(a, b)` of two tensors."""
     return function(x, other) if isinstance(other, torch.Tensor) and not rest and not named else None
 
 
 def _largest(of_two: Any, over: Any, x: Any, other: Any = None, *rest: Any, **named: Any) -> Any:
-    """`torch.max(a, b)` of two tensors, and `x.max()` of all that one holds."""
+    """Rewrite `torch.max(a, b)` of two tensors, and `x.max()` over all elements."""
     if other is None and not rest and not named:
         return over(x, tuple(range(_rank(x)))) if _rank(x) and x.known.dtype != torch.bool else None
     return _of_two(of_two, x, other, *rest, **named)
@@ -173,7 +173,7 @@ def _clamped(input: Any, min: Any = None, max: Any = None) -> Any:
 
 
 def _power(input: Any, exponent: Any) -> Any:
-    """`torch.pow(10000, x)` and `torch.pow(x, y)`."""
+    """Rewrite `torch.pow(10000, x)` and `torch.pow(x, y)`."""
     return input**exponent if type(input) in (int, float) or isinstance(exponent, torch.Tensor) else None
 
 
@@ -242,12 +242,12 @@ def _divided(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
 
 
 def _scaled(function: Any, x: Any, other: Any, *, alpha: Any) -> Any:
-    """`torch.add(x, other, alpha=2)`."""
+    """Rewrite `torch.add(x, other, alpha=2)`."""
     return None if alpha == 1 else function(x, other * alpha)
 
 
 def _spread(function: Any, x: Any, *args: Any, unbiased: bool | None = None, **named: Any) -> Any:
-    """`x.var(1, unbiased=False)`, an older way to write `correction=0`, as are `x.var(False)` and `x.var(1, False)`."""
+    """Rewrite `x.var(1, unbiased=False)`, the older form of `correction=0`, and `x.var(False)`, `x.var(1, False)`."""
     given = list(args)
     place = next((number for number, value in enumerate(given[:2]) if type(value) is bool), None)
     if unbiased is None and place is not None:
@@ -282,14 +282,14 @@ def _repeated(a: Any, b: Any) -> Any:
 
 
 def _sizes(x: Any, index: slice) -> tuple[Any, ...] | None:
-    """Some of the sizes of a shape."""
+    """Return some of the sizes of a shape."""
     if type(x) not in PROXIES or not isinstance(x.known, torch.Size):
         return None
     return tuple(x[number] for number in range(len(x.known))[index])
 
 
 def _item(x: Any, index: Any) -> Any:
-    """Some of the sizes of a shape, as a tuple of numbers."""
+    """Rewrite a slice of a shape as a tuple of numbers."""
     plain = isinstance(index, slice) and all(type(part) in (int, type(None)) for part in (index.start, index.stop))
     return _sizes(x, index) if plain else None
 
@@ -332,12 +332,12 @@ _ATTRIBUTES: dict[str, Callable[..., Any]] = {
     "real": torch.real, "imag": torch.imag, "data": torch.detach, "mT": lambda x: x.transpose(-2, -1),
     "T": lambda x: x.permute(*reversed(range(_rank(x)))),
 }  # fmt: skip
-# These are among the ops; only some ways of calling them are not.
+# Ops in the catalog that do not support this argument.
 _PARTLY = {"div": "rounding_mode", "cumsum": "dtype", "add": "alpha", "sub": "alpha"}
 
 
 def rewritten(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call gives when it is made of others; None where it stands as it is."""
+    """Rewrite a call in terms of others; None to leave it as it is."""
     if kind not in ("call_function", "call_method"):
         return None
     if kind == "call_function" and target in _DROPOUTS and _told(args, kwargs, 2, "training") is False:

@@ -1,4 +1,4 @@
-"""Where in a person's code something happens while a model is followed."""
+"""Source locations in the user's code while a model is traced."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import torch
 _OURS = f"{Path(__file__).resolve().parents[3]}{os.sep}"
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _PYTHON = sysconfig.get_paths()["stdlib"]
-_PASSED = (_OURS, f"{_TORCH}fx{os.sep}", "<")  # on the way from a value to who is asked
+_PASSED = (_OURS, f"{_TORCH}fx{os.sep}", "<")  # skipped between a value and the code that reads it
 
 
 @dataclass(frozen=True, order=True)
 class SourceLine:
-    """A line of a function, as a person looks for it."""
+    """A line of a function, formatted for messages."""
 
     file: str
     line: int
@@ -33,26 +33,26 @@ class SourceLine:
 
 
 def is_theirs(file: str) -> bool:
-    """Whether a file is neither ours, nor torch's, nor Python's."""
+    """Return whether a file belongs neither to this program, nor to torch, nor to Python."""
     if file.startswith(("<", _OURS, _TORCH)):
         return False
     return not file.startswith(_PYTHON) or "-packages" in file
 
 
 def here() -> SourceLine | None:
-    """The line of a person's code that runs now."""
+    """Return the line of the user's code that runs now."""
     return next((_place(one.f_code, one.f_lineno) for one in _frames() if is_theirs(one.f_code.co_filename)), None)
 
 
 def asked() -> SourceLine | None:
-    """The same if it is that code that asks, and no function of torch that it calls."""
+    """Return it if that code reads the value directly, not through a torch function."""
     outer = next((one for one in _frames() if not one.f_code.co_filename.startswith(_PASSED)), None)
     theirs = outer is not None and is_theirs(outer.f_code.co_filename)
     return _place(outer.f_code, outer.f_lineno) if outer is not None and theirs else None
 
 
 def _frames() -> Iterator[FrameType]:
-    """The frames of what is followed, innermost first."""
+    """Yield the frames inside the traced model, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not _begins(frame.f_code):
         yield frame
@@ -64,13 +64,13 @@ def _begins(code: CodeType) -> bool:
 
 
 def of_error(error: BaseException | None) -> SourceLine | None:
-    """The innermost line of a person's code that an error, or its cause, came through."""
+    """Return the innermost line of the user's code in the traceback of an error or its cause."""
     found = None
     while error is not None:
         trace = error.__traceback__
         while trace is not None:
             if _begins(trace.tb_frame.f_code):
-                found = None  # what is further out is not of the model
+                found = None  # outer frames are not the model's
             if is_theirs(trace.tb_frame.f_code.co_filename):
                 found = _place(trace.tb_frame.f_code, trace.tb_lineno)
             trace = trace.tb_next
@@ -79,7 +79,7 @@ def of_error(error: BaseException | None) -> SourceLine | None:
 
 
 def of_forward(kind: type) -> SourceLine | None:
-    """Where a class says what it computes."""
+    """Return where a class defines `forward`."""
     code = getattr(inspect.unwrap(getattr(kind, "forward", kind)), "__code__", None)
     return _place(code, code.co_firstlineno) if code is not None and is_theirs(code.co_filename) else None
 
@@ -92,7 +92,7 @@ def _place(code: CodeType, line: int) -> SourceLine:
 
 
 def functions_of(kind: type) -> Iterator[Any]:
-    """The functions that a class and its bases define, but for those of torch."""
+    """Yield the functions that a class and its bases define, except torch's."""
     for base in kind.__mro__:
         for value in vars(base).values():
             function = inspect.unwrap(value) if callable(value) else getattr(value, "fget", None)
@@ -102,5 +102,5 @@ def functions_of(kind: type) -> Iterator[Any]:
 
 
 def called_by_theirs() -> bool:
-    """Whether a person's code called the function that calls the function that asks."""
+    """Return whether the user's code called the caller of this function's caller."""
     return is_theirs(sys._getframe(2).f_code.co_filename)

@@ -1,8 +1,7 @@
-"""One run of a module on meta tensors that writes down what was called: a graph for every submodule that was entered.
+"""Tracing of a module on meta tensors with torch.fx: one graph per entered submodule.
 
-`torch.fx` hands out proxies; each of these knows, beside its place in the graph, the meta value that an example has
-there. So shapes stay symbolic where they are computed with (`x.size(0)`), and a branch that asks for one takes the way
-that the example takes. Modules that the catalog has are left whole.
+Each proxy knows its node in the graph and the meta value of an example. So shapes that are computed with (`x.size(0)`)
+stay symbolic, and a branch on one is taken as for the example. Layers of the catalog are leaf modules.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from app.builder.importer.tracing.source_lines import SourceLine
 
 
 class Tracer(fx.Tracer):
-    """Traces one model. `whole` says which modules are not entered."""
+    """Traces one model. `whole` decides which modules are leaves."""
 
     def __init__(self, whole: Callable[[nn.Module], bool], cancelled: Callable[[], bool] = lambda: False) -> None:
         super().__init__(param_shapes_constant=False)
@@ -49,11 +48,11 @@ class Tracer(fx.Tracer):
         self.places: dict[fx.Node, SourceLine | None] = {}
         self.frames: list[Frame] = []
         self.entered: dict[fx.Node, Frame] = {}
-        self.apart: dict[str, Apart] = {}  # by path: what is not followed, and what stands for it
-        self.loose: set[str] = set()  # layers of which others take tensors, so that the sheet around has them
-        self.accepted: set[str] = set()  # doubts that nothing helps against, so that they are told
+        self.apart: dict[str, Apart] = {}  # by path: untraced submodules, and what replaces them
+        self.loose: set[str] = set()  # layers inlined because others use their tensors
+        self.accepted: set[str] = set()  # doubts that no fallback resolves, so they become remarks
         self.arrived: dict[str, tuple[Any, Any]] = {}  # by path: what each module was first called with
-        self.carried: dict[int, str] = {}  # tensors that an earlier call left in the model, by id
+        self.carried: dict[int, str] = {}  # tensors that an earlier call stored in the model, by id
         self._computing = Computing(lambda: self.apart, self.where)
         self._silent = 0
         self.questions, self.modules = Questions(self), Modules(self)
@@ -62,11 +61,11 @@ class Tracer(fx.Tracer):
 
     @property
     def following(self) -> bool:
-        """Whether what is called now is written down: not what another thread trains or checks meanwhile."""
+        """Whether calls are recorded now: not those of other threads, nor our own."""
         return bool(self.frames) and not self._silent and threading.get_ident() == self._thread
 
     def whole(self, module: nn.Module) -> bool:
-        """Whether a module is not entered. A layer may be made to find that out, of which nothing is written down."""
+        """Return whether a module is a leaf. Finding out may construct a layer, unrecorded."""
         return bool(self.unseen(lambda: self._whole(module)))
 
     # --- The model and its frames
@@ -74,9 +73,9 @@ class Tracer(fx.Tracer):
     def follow(
         self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], original: nn.Module | None = None
     ) -> Frame:
-        """The frame of the whole model, called with meta tensors. Raises TraceError.
+        """Trace the whole model, called with meta tensors. Raises TraceError.
 
-        `model` is a copy of `original`, which functions in it may still have hold of.
+        `model` is a copy of `original`, to which closures may still refer.
         """
         self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
         self.original, self._computing.root = original, model
@@ -84,7 +83,7 @@ class Tracer(fx.Tracer):
         self.scope = fx.proxy.Scope("", None)
         functions = _symbolic_trace._wrapped_fns_to_patch.copy()
         methods = _symbolic_trace._wrapped_methods_to_patch.copy()
-        # Functions that a library asked to leave whole are followed too, but for those that a catalog would have.
+        # Functions that a library registered as leaves by `fx.wrap` are traced too.
         _symbolic_trace._wrapped_fns_to_patch.clear()
         recorded, deep = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         try:
@@ -110,13 +109,13 @@ class Tracer(fx.Tracer):
             _symbolic_trace._wrapped_methods_to_patch[:] = methods
 
     def refused(self, why: str, exportable: bool = False, doubt: str = "") -> TraceError:
-        """The error for what the module that runs does, and no drawing."""
+        """Build the error for something that the running module does and a drawing cannot express."""
         error = TraceError(f"{self.where()} cannot be followed: {why}", None, why, exportable, doubt)
         error.place = source_lines.here()
         return error
 
     def doubt(self, why: str, words: str) -> None:
-        """Raise TraceError for what only its own code does rightly, unless nothing helps: then it is told."""
+        """Raise TraceError for behaviour that only the model's own code has; a remark if no fallback resolves it."""
         if words not in self.accepted:
             raise self.refused(why, False, words)
         self.report.add(words)
@@ -124,7 +123,7 @@ class Tracer(fx.Tracer):
     def enter(
         self, module: nn.Module, path: str, forward: Any, args: Any, kwargs: Any, outer: Frame | None
     ) -> tuple[Frame, Any]:
-        """Follow a submodule with a graph of its own; what comes back in the outer graph are items of the call."""
+        """Trace a submodule into a graph of its own; its results in the outer graph are items of the call."""
         frame = Frame(path, module, fx.Graph(), recorded=torch.is_grad_enabled())
         leaves, structure = tree_flatten((args, kwargs))
         names = leaf_names(module, args, kwargs)
@@ -177,13 +176,13 @@ class Tracer(fx.Tracer):
                 items.append(leaf)
         if not torch.is_grad_enabled():
             self.gradients.quiet.update((call, *call.users))
-        for placeholder, leaf in changed:  # it changed what it was given
+        for placeholder, leaf in changed:  # in-place changes of its inputs
             self.changed(self.proxy(frame.outer[placeholder]), items[frame.outputs.index(leaf)])
         frame.extra = {number: items[number].node for number in range(len(items) - len(extra), len(items))}
         return frame, refilled(result, iter(items))
 
     def _call_of(self, frame: Frame, outer: Frame) -> fx.Node:
-        """The node for the call of an entered module; everything that its inside took from outside is an argument."""
+        """Add the node for the call of an entered module, with every outer value it uses as an argument."""
         taken = []
         for placeholder in frame.inputs:
             node = frame.outer.get(placeholder)
@@ -200,7 +199,7 @@ class Tracer(fx.Tracer):
         return self.proxy(made)
 
     def _own(self, frame: Frame, leaf: Any) -> Any:
-        """The node of a leaf in the graph of a frame; what comes from further out is one more input."""
+        """Return the node of a leaf in the graph of a frame; a value from further out becomes an input."""
         if type(leaf) not in PROXIES:
             return leaf
         node = self.latest(leaf.node)
@@ -212,11 +211,11 @@ class Tracer(fx.Tracer):
         return self._placeholder(frame, "taken", self.values[node], node).node
 
     def latest(self, node: fx.Node) -> fx.Node:
-        """The node for what a tensor is now, after changes in place."""
+        """Return the node with the current version of a tensor, after in-place changes."""
         return self._told(lambda: self.views.latest(node))
 
     def changed(self, old: ValueProxy, made: ValueProxy) -> None:
-        """A tensor was changed in place."""
+        """Record an in-place change of a tensor."""
         before, after = self._own(self.frames[-1], old), made.node
         if before is not after:
             quiet = after in self.gradients.quiet and before not in self.gradients.quiet
@@ -238,11 +237,11 @@ class Tracer(fx.Tracer):
         return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
 
     def is_held(self, value: Any) -> bool:
-        """Whether a tensor is a value of the graph: one of the model's, or left in it by an earlier call."""
+        """Return whether a tensor belongs to the model, or was stored in it by an earlier call."""
         return self.names.has(value)
 
     def held_tensor(self, value: torch.Tensor) -> Any:
-        """The value of the graph that a tensor is; any other tensor as it is."""
+        """Return the traced value of a tensor of the model; other tensors unchanged."""
         frame = self.frames[-1]
         path = self.names.of_tensor(value, frame.path)
         if path is None:
@@ -254,7 +253,7 @@ class Tracer(fx.Tracer):
         self.values[node] = self.names.copy_of(value)
         return self.proxy(node)
 
-    # --- What fx asks
+    # --- fx hooks
 
     def proxy(self, node: fx.Node) -> ValueProxy:
         return ValueProxy(node, self)
@@ -275,12 +274,12 @@ class Tracer(fx.Tracer):
         return plain_number(a)
 
     def _constant(self, value: torch.Tensor) -> fx.Node:
-        """A tensor that is neither parameter nor buffer: made in `forward` or kept as a plain attribute."""
+        """Add a tensor that is neither parameter nor buffer: created in `forward`, or a plain attribute."""
         if value.requires_grad:
             raise self.refused("it uses a trainable tensor that is not a parameter of the model")
         node = self.frames[-1].graph.create_node("get_attr", f"constant_{id(value)}")
         self.values[node] = value.to("meta")
-        self.constants[node] = value.detach().clone()  # it may be changed later, and is this here
+        self.constants[node] = value.detach().clone()  # a snapshot, as it may be changed later
         return node
 
     def create_proxy(
@@ -291,7 +290,7 @@ class Tracer(fx.Tracer):
         made = rewritten(kind, target, args, kwargs)
         if made is None:
             made = self._call(kind, target, args, kwargs)
-        if is_in_place(kind, target):  # it is read anew from now on
+        if is_in_place(kind, target):  # later reads see the new version
             args[0].changed(made)
         return made
 
@@ -320,7 +319,7 @@ class Tracer(fx.Tracer):
         return self.proxy(node)
 
     def _moved(self, node: fx.Node, moved: list[fx.Node]) -> None:
-        """A function or a layer changes what it takes, and gives that back."""
+        """Record that a function or layer modifies its argument and returns it."""
         for one in moved:
             if self.values[node] is self.values[one]:
                 self.views.in_place[node] = one
@@ -337,21 +336,21 @@ class Tracer(fx.Tracer):
             self._own(frame, self.proxy(node))
 
     def arrived_like(self, dtype: torch.dtype) -> Any:
-        """A tensor of this dtype that the running module was given; None if there is none."""
+        """Return an input of the running module with this dtype; None if there is none."""
         self._near()
         inputs = self.frames[-1].inputs
         return next((self.proxy(node) for node in inputs if getattr(self.values[node], "dtype", None) == dtype), None)
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """The value of a call, found by making it."""
+        """Evaluate a call for the example."""
         return self.silently(kind, target, *fx.map_arg((args, kwargs), lambda node: self.values[node]))
 
     def silently(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
-        """The value of a call of values, which is not written down."""
+        """Evaluate a call on values, unrecorded."""
         return self.unseen(lambda: self._computing.made(kind, target, args, kwargs))
 
     def unseen(self, run: Callable[[], Any]) -> Any:
-        """What a function of ours gives, of whose calls nothing is written down."""
+        """Run a function of ours with recording off."""
         self._silent += 1
         try:
             return run()
@@ -359,10 +358,10 @@ class Tracer(fx.Tracer):
             self._silent -= 1
 
     def where(self) -> str:
-        """The module that runs, in words."""
+        """Name the running module."""
         return self.frames[-1].path or type(self.frames[-1].module).__name__
 
-    # --- What Python asks of a value
+    # --- Reads of a value by Python
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         return self.questions.truth(obj.node)
