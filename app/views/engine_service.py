@@ -117,10 +117,10 @@ def _raise(failure: Failure) -> None:
         raise failure.error
 
 
-class EngineWork(QObject):
-    """One request as a `Work`: `ended(answer)` brings the answer or a Failure; `progress` is what was said last.
+class EngineTask(QObject):
+    """One request to the engine with the interface of `ui.task.Task`.
 
-    One that is cancelled ends at once: the handler is told, and whatever it answers is dropped.
+    `cancel` emits `ended(None)` at once; the handler is told, and its answer is dropped.
     """
 
     ended = Signal(object)
@@ -130,20 +130,18 @@ class EngineWork(QObject):
         self._engine, self._request, self._key = engine, request, f"work {id(self)}"
         self.progress, self.cancelled = "", False
 
-    def start(self) -> None:
-        self._engine.ask(
-            self._key, self._request, on_answer=self.ended.emit, on_error=self.ended.emit, on_progress=self._heard
-        )
+    def begin(self) -> None:
+        self._engine.ask(self._key, self._request, on_answer=self._end, on_error=self._end, on_progress=self._report)
 
-    def _heard(self, words: str) -> None:
-        self.progress = words
+    def _report(self, progress: str) -> None:
+        self.progress = progress
 
     def cancel(self) -> None:
         if not self.cancelled:
             self.cancelled = True
             self._engine.forget(self._key)
-            self.ended.emit(None)
+            self._end(None)
 
-    def wait(self) -> None:
-        """Let go: nothing of it goes on in this process."""
+    def _end(self, answer: Any) -> None:
+        self.ended.emit(answer)
         self.deleteLater()

@@ -20,7 +20,7 @@ from app.views.files.changed_file_dialog import ChangedFileDialog, Choice, OnDis
 from app.views.files.project_difference import differences, summary
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.message import Answer, QuestionDialog
-from app.views.ui.thread_task import Errand
+from app.views.ui.task import Task
 from app.views.ui.widgets.banner import Banner
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FileControl(QObject):
         self._lock: file_lock.Lock | None = None
         self._locked: Path | None = None  # the lock file that is held, or that somebody else holds
         self._ignored: str | None = None  # the digest of a change that the person has let be
-        self._looking: Errand | None = None
+        self._looking: Task | None = None
         self.banner = Banner(parent=window)
         self.banner.hide()
         window.column.insertWidget(0, self.banner)
@@ -170,9 +170,9 @@ class FileControl(QObject):
             return
         self._watch()
         if self._looking is not None:
-            self._looking.cancel()
+            self._looking.abandon()
         opened = self._document.project
-        self._looking = Errand(lambda _tell: (path, known, opened, look(path, opened, known)))
+        self._looking = Task(lambda *_: (path, known, opened, look(path, opened, known)))
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
 

@@ -15,7 +15,7 @@ from app.project.project import Project
 from app.util import gc_pause, regular_files
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.thread_task import Errand
+from app.views.ui.task import Task
 from app.views.ui.widgets.painting import label
 
 SMALL = 64 * 1024  # bytes of a file that is read at once
@@ -40,11 +40,11 @@ class _Reader(QObject):
         self._answer: tuple[Project, str] | Failure | None = None
         self._loop = QEventLoop(self)
         self._dialog: ReadingDialog | None = None
-        self._errand = Errand(lambda _tell: _prepared(path))
-        self._errand.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._task = Task(lambda *_: _prepared(path))
+        self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
 
     def wait(self) -> tuple[Project, str] | Failure | None:
-        self._errand.begin()
+        self._task.begin()
         QTimer.singleShot(PATIENCE, self._loop, self._loop.quit)
         self._loop.exec(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
         if self._answer is None:
@@ -52,7 +52,7 @@ class _Reader(QObject):
             self._dialog.exec()
             self._dialog.deleteLater()
         if self._answer is None:
-            self._errand.cancel()
+            self._task.abandon()
         return self._answer
 
     @Slot(object)

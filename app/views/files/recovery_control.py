@@ -18,7 +18,7 @@ from app.project.journal import Findings, Found, JournalEntry
 from app.views.files.autosave import Autosave
 from app.views.files.file_control import FileControl
 from app.views.ui.background import Failure
-from app.views.ui.thread_task import Errand
+from app.views.ui.task import Task
 
 if TYPE_CHECKING:
     from app.builder.catalog.catalog import Catalog
@@ -43,9 +43,9 @@ class RecoveryControl(QObject):
         window.session.before_run = self.autosave.before_run
         self.dialog: RecoveryDialog | None = None
         self._found: list[Found] = []
-        self._looking: Errand | None = None
+        self._looking: Task | None = None
         self._asked = False
-        self._opening: Errand | None = None
+        self._opening: Task | None = None
 
     def look(self, asked: bool = False) -> None:
         """Offer what windows that crashed have left; with `asked`, say so if there is nothing."""
@@ -53,13 +53,13 @@ class RecoveryControl(QObject):
             return
         folder = self._window.settings.journal_folder
         self._asked = asked
-        self._looking = Errand(lambda _tell: _offers(folder))
+        self._looking = Task(lambda *_: _offers(folder))
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
 
     def open(self, path: Path) -> None:
         """Restore one journal: another window has offered it, and this one was started for it."""
-        self._opening = Errand(lambda _tell: _placed(journal.open_one(path)))
+        self._opening = Task(lambda *_: _placed(journal.open_one(path)))
         self._opening.ended.connect(self._opened, Qt.ConnectionType.QueuedConnection)
         self._opening.begin()
 
@@ -90,9 +90,9 @@ class RecoveryControl(QObject):
 
     def close(self) -> None:
         """The window closes: what it had is saved or given up, and what was not decided is offered again."""
-        for errand in (self._looking, self._opening):
-            if errand is not None:
-                errand.cancel()
+        for task in (self._looking, self._opening):
+            if task is not None:
+                task.abandon()
         self._leave()
         self.files.close()
         self.autosave.close()

@@ -11,8 +11,8 @@ from app.engine.requests.import_model import UNCHECKED, remarks
 from app.project.project import Project
 from app.views.importing.importing import Drawn, ImportRequest
 from app.views.ui.background import Failure
+from app.views.ui.task import Task
 from app.views.ui.widgets.banner import Banner
-from app.views.ui.work import Work
 
 if TYPE_CHECKING:
     from app.views.main_window import MainWindow
@@ -30,7 +30,7 @@ class ComparingControl(QObject):
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
-        self._work: Work | None = None
+        self._work: Task | None = None
         self._early = self._corrected = Project()
         self._wanted: ImportRequest | None = None
         self.banner = Banner(parent=window)
@@ -50,11 +50,11 @@ class ComparingControl(QObject):
         """Wait for what comes of the project that was just opened."""
         assert drawn.rest is not None
         self._early, self._wanted = drawn.project, wanted
-        self._work = Work(drawn.rest)
+        self._work = Task(drawn.rest)
         self._work.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._look()
         self.banner.show()
-        self._work.start()
+        self._work.begin()
         self._timer.start()
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class ComparingControl(QObject):
         self._timer.stop()
         if work is not None:
             work.ended.disconnect(self._ended)
-            work.cancel()
+            work.abandon()
         self.banner.hide()
 
     def _look(self) -> None:

@@ -16,7 +16,7 @@ from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files
 from app.source.layer_files import digest
-from app.views.ui.work import Cancelled, Tell
+from app.views.ui.task import Cancelled, Report
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def sizes_of(one: ModelInput) -> str:
     return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
 
 
-def read_model(wanted: ImportRequest, tell: Tell, cancelled: Cancelled) -> tuple[Project, Child]:
+def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tuple[Project, Child]:
     """The project of what is wanted, and the process that read it, which has ended unless it is `comparing` still.
     `tell` hears what is going on. Raises ImportFailed and what writing raises."""
     source = wanted.source
@@ -68,12 +68,12 @@ class Drawn:
     goes on; `let_go` ends the process in which it does."""
 
     project: Project
-    rest: Callable[[Tell, Cancelled], Project] | None = None
+    rest: Callable[[Report, Cancelled], Project] | None = None
     let_go: Callable[[], None] = lambda: None
 
 
 def import_model(
-    wanted: ImportRequest, lay_out: Callable[[Project], Project], tell: Tell, cancelled: Cancelled
+    wanted: ImportRequest, lay_out: Callable[[Project], Project], tell: Report, cancelled: Cancelled
 ) -> Drawn:
     """Read a model and lay it out. Raises what `read_model` raises."""
     project, reader = read_model(wanted, tell, cancelled)
@@ -86,7 +86,7 @@ def import_model(
 
 
 def _rest(
-    reader: Child, lay_out: Callable[[Project], Project], early: Project, tell: Tell, cancelled: Cancelled
+    reader: Child, lay_out: Callable[[Project], Project], early: Project, tell: Report, cancelled: Cancelled
 ) -> Project:
     """What the process gives in the end: laid out, if it is another drawing."""
     try:

@@ -16,7 +16,7 @@ from app.engine import snippet_process
 from app.source import layer_files
 from app.util import atomic
 from app.views.ui.background import Failure
-from app.views.ui.thread_task import Errand
+from app.views.ui.task import Task
 from app.views.ui.widgets import Segmented
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SnippetControl(QObject):
         super().__init__(window)
         self._window, self._pages = window, pages
         self._page: SnippetPage | None = None
-        self._errand: Errand | None = None
+        self._task: Task | None = None
         self._stop = threading.Event()
         self._told = 0.0
         self._poll = QTimer(self, interval=LOOK)
@@ -92,7 +92,7 @@ class SnippetControl(QObject):
 
     @property
     def running(self) -> bool:
-        return self._errand is not None
+        return self._task is not None
 
     # -- which page is in front ----------------------------------------------------------------------------------------
 
@@ -151,23 +151,24 @@ class SnippetControl(QObject):
             self._look_at_file()
             return
         self._stop = threading.Event()
-        self._errand = errand = Errand(partial(snippet_process.run, self.page.snippet(), LIMITS, self._stop.is_set))
-        errand.ended.connect(self._ended)
+        run = partial(snippet_process.run, self.page.snippet(), LIMITS, self._stop.is_set)
+        self._task = task = Task(lambda report, _: run(report))
+        task.ended.connect(self._ended)
         self.page.set_running(True)
         self._poll.start()
-        errand.begin()
+        task.begin()
 
     def stop(self) -> None:
         """End the process of a snippet that runs."""
         self._stop.set()
 
     def _look(self) -> None:
-        if self._errand is not None and self._errand.progress:
-            self.page.show_output(self._errand.progress)
+        if self._task is not None and self._task.progress:
+            self.page.show_output(self._task.progress)
 
     def _ended(self, answer: SnippetAnswer | Failure) -> None:
         self._poll.stop()
-        self._errand = None
+        self._task = None
         self.page.set_running(False)
         if isinstance(answer, Failure):
             answer = SnippetAnswer("died", f"No process can be started for a snippet: {answer.error}.")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, QThread, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QProgressBar, QWidget
 
@@ -16,36 +14,11 @@ from app.data.sources import SOURCES
 from app.util.formatting import megabytes
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.task import Cancelled, Report, Task
 from app.views.ui.widgets.painting import label
 
 Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]], object]
 LOOK = 100  # ms between two looks at the progress
-
-
-class _Fetcher(QThread):
-    """Fetches in a thread of its own: the background's worker has the drawing to check meanwhile."""
-
-    ended = Signal(object)
-
-    def __init__(self, fetch: Fetch, source: str, root: Path, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._fetch, self._source, self._root = fetch, source, root
-        self._cancelled = threading.Event()
-        self.progress: tuple[int, int, str] = (0, SOURCES[source].download_bytes, "")
-
-    def cancel(self) -> None:
-        self._cancelled.set()
-
-    def _tell(self, done: int, total: int, name: str) -> None:
-        self.progress = (done, total, name)  # one assignment: the window looks at it whenever it likes
-
-    def run(self) -> None:
-        failure: Failure | None = None
-        try:
-            self._fetch(self._source, self._root, self._tell, self._cancelled.is_set)
-        except Exception as error:  # whatever it is, the person who asked is told
-            failure = Failure(error, traceback.format_exc())
-        self.ended.emit(failure)
 
 
 class DownloadDialog(Dialog):
@@ -59,7 +32,7 @@ class DownloadDialog(Dialog):
         self.setWindowTitle("Download data")
         self.setMinimumWidth(460)
         self._source, self._root, self._fetch = source, root, fetch
-        self._fetcher: _Fetcher | None = None
+        self._task: Task | None = None
         self.words = label(
             f"{megabytes(spec.download_bytes)} from {spec.host}, saved in {root}. Nothing else is downloaded.",
             "body", "text2", wrap=True,
@@ -83,7 +56,7 @@ class DownloadDialog(Dialog):
 
     def start(self) -> None:
         """Begin to fetch."""
-        if self._fetcher is not None:
+        if self._task is not None:
             return
         self.start_button.setEnabled(False)
         self.bar.show()
@@ -91,14 +64,17 @@ class DownloadDialog(Dialog):
         self.state.style().polish(self.state)
         self.state.setText("Connecting to the server …")
         self.state.show()
-        self._fetcher = _Fetcher(self._fetch, self._source, self._root, self)
-        self._fetcher.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
-        self._fetcher.start()
+        self._task = Task(self._download, (0, SOURCES[self._source].download_bytes, ""))
+        self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+        self._task.begin()
         self._timer.start()
 
+    def _download(self, report: Report, cancelled: Cancelled) -> None:
+        self._fetch(self._source, self._root, lambda *progress: report(progress), cancelled)
+
     def _look(self) -> None:
-        if self._fetcher is not None:
-            done, total, name = self._fetcher.progress
+        if self._task is not None:
+            done, total, name = self._task.progress
             self.bar.setValue(round(1000 * done / total) if total else 0)
             self.state.setText(
                 f"{megabytes(done)} of {megabytes(total)} · {name}" if name else "Connecting to the server …"
@@ -106,10 +82,7 @@ class DownloadDialog(Dialog):
 
     def _ended(self, failure: Failure | None) -> None:
         self._timer.stop()
-        if self._fetcher is not None:
-            self._fetcher.wait()
-            self._fetcher.deleteLater()
-        self._fetcher = None
+        self._task = None
         if failure is None:
             self.downloaded.emit(self._source)
             self.accept()
@@ -127,16 +100,16 @@ class DownloadDialog(Dialog):
 
     def reject(self) -> None:
         """Close; while something is being fetched, stop that first."""
-        if self._fetcher is None:
+        if self._task is None:
             super().reject()
             return
-        self._fetcher.cancel()
+        self._task.cancel()
         self.cancel_button.setEnabled(False)
         self.state.setText("Stopping …")
         self._timer.stop()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if self._fetcher is not None:
+        if self._task is not None:
             event.ignore()
             self.reject()
         else:

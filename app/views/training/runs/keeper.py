@@ -21,7 +21,7 @@ from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from app.views.training.runs.run_files import EventFiles
 from app.views.ui.background import Background, Failure
-from app.views.ui.thread_task import Errand
+from app.views.ui.task import Task
 
 
 class RunsKeeper(QObject):
@@ -165,7 +165,7 @@ class RunsKeeper(QObject):
             self._move()
         if self._own and self._left is not None:
             source, self._left, target = self._left, None, self.folder
-            copying = Errand(lambda _tell: _copied(source, target))
+            copying = Task(lambda *_: _copied(source, target))
             copying.ended.connect(partial(self._have_followed, source, target))
             copying.begin()
 

@@ -11,9 +11,9 @@ from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.engine.protocol import Request
-from app.views.engine_service import EngineService, EngineWork
+from app.views.engine_service import EngineService, EngineTask
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.work import Cancelled, Tell, Work
+from app.views.ui.task import Cancelled, Report, Task
 
 LOOK = 100  # ms between two looks at the progress
 
@@ -25,7 +25,7 @@ class WorkingDialog(Dialog):
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(title, parent)
-        self._work: Work | EngineWork | None = None
+        self._work: Task | EngineTask | None = None
         self._began = 0.0
         self._timer = QTimer(self, interval=LOOK)
         self._timer.timeout.connect(self._look)
@@ -34,19 +34,19 @@ class WorkingDialog(Dialog):
     def running(self) -> bool:
         return self._work is not None
 
-    def begin(self, function: Callable[[Tell, Cancelled], Any]) -> None:
-        """Run `function(tell, cancelled)` beside the window."""
-        self._follow(Work(function))
+    def begin(self, function: Callable[[Report, Cancelled], Any]) -> None:
+        """Run `function(report, cancelled)` on a thread."""
+        self._follow(Task(function))
 
     def ask(self, engine: EngineService, request: Request[Any]) -> None:
         """Have the engine answer a request whose progress is words."""
-        self._follow(EngineWork(engine, request))
+        self._follow(EngineTask(engine, request))
 
-    def _follow(self, work: Work | EngineWork) -> None:
+    def _follow(self, work: Task | EngineTask) -> None:
         self._work, self._began = work, time.monotonic()
         self._work.ended.connect(self._work_ended, Qt.ConnectionType.QueuedConnection)
         self._look()
-        self._work.start()
+        self._work.begin()
         self._timer.start()
 
     def told(self, words: str) -> None:
@@ -66,7 +66,6 @@ class WorkingDialog(Dialog):
         work, self._work = self._work, None
         assert work is not None
         self._timer.stop()
-        work.wait()
         self.answered(answer, work.cancelled)
 
     def reject(self) -> None:
