@@ -12,7 +12,7 @@ import torch
 
 from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
-from app.builder.catalog import custom
+from app.builder.catalog import custom, custom_calls
 from app.builder.catalog.catalog import catalog
 from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
 from app.builder.literals import DType
@@ -194,7 +194,7 @@ def test_nothing_of_a_file_runs_before_it_is_trusted(tmp_path: Path) -> None:
     with pytest.raises(Untrusted):
         load_class(replace(answer.source, text="from my_layers import Scaled\n", files=(file,)))
     with pytest.raises(Untrusted):
-        custom.resolve(ops[own.SCALED].target)
+        custom_calls.resolve(ops[own.SCALED].target)
     assert not marker.exists()
     own.trust(path)
     assert analyse(own.net(), own.ops_with(path)).runnable

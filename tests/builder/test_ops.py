@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from app.builder.analysis import analyse
-from app.builder.catalog import ops
-from app.builder.catalog.catalog import SNAPSHOT, OpSpec, UnknownOp, catalog, dump, installed_torch, load
+from app.builder.catalog import ops, snapshot
+from app.builder.catalog.catalog import OpSpec, UnknownOp, catalog, dump, load
 from app.builder.catalog.introspect import documentation, read_catalog
+from app.builder.catalog.snapshot import BUNDLED, installed_torch
 from app.builder.codegen.tensor_literals import is_packed
 from app.builder.literals import AUTO, DType, Slice
 from app.builder.params import LONGEST, ParamError, check_node, check_param, expectation, format_param, parse_param
@@ -192,7 +194,7 @@ def test_a_few_texts_as_people_type_them() -> None:
 def test_snapshot_is_what_the_pinned_torch_says() -> None:
     import msgspec
 
-    raw = msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())
+    raw = msgspec.json.decode(resource_path(BUNDLED).read_bytes())
     if raw["torch"] != installed_torch():
         pytest.skip(f"the snapshot is of torch {raw['torch']}, installed is {installed_torch()}")
     read = read_catalog()
@@ -200,12 +202,36 @@ def test_snapshot_is_what_the_pinned_torch_says() -> None:
     assert dict(load(raw)) == dict(read)
 
 
-def test_another_torch_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.builder.catalog import catalog as module
+def test_another_torch_is_read_once_by_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    bundled = replace_version(tmp_path / BUNDLED, "0.9")
+    monkeypatch.setattr(snapshot, "resource_path", lambda _name: bundled)
+    assert dict(load(snapshot.of_installed_torch())) == dict(catalog())
 
-    monkeypatch.setattr(module, "installed_torch", lambda: "99.0")
-    assert not module.snapshot_fits()
-    assert dict(module.catalog.__wrapped__()) == dict(catalog())
+    def unwanted() -> bytes:
+        raise AssertionError("it was kept")
+
+    monkeypatch.setattr(snapshot, "_read_off", unwanted)
+    assert dict(load(snapshot.of_installed_torch())) == dict(catalog())
+
+
+def test_a_torch_that_cannot_be_imported_is_said_in_its_own_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12 is missing')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    bundled = replace_version(tmp_path / BUNDLED, "0.9")
+    monkeypatch.setattr(snapshot, "resource_path", lambda _name: bundled)
+    with pytest.raises(snapshot.TorchUnreadableError, match=r"libcudart\.so\.12 is missing"):
+        snapshot.of_installed_torch()
+
+
+def replace_version(path: Path, version: str) -> Path:
+    """Write the bundled snapshot to `path` as one of another torch."""
+    path.write_bytes(resource_path(BUNDLED).read_bytes().replace(installed_torch().encode(), version.encode(), 1))
+    return path
 
 
 def test_at_least_the_ops_that_were_promised() -> None:

@@ -1,7 +1,7 @@
 """What can be put on the canvas: one `OpSpec` per operation, read off torch.
 
 The specs are made by `introspect` and kept in `resources/catalog.json`, so that the window can draw nodes and forms
-before torch is loaded. With another torch than the one the snapshot was read from, they are read anew.
+without torch. With another torch than the one the snapshot was read from, a process of its own reads them anew.
 """
 
 from __future__ import annotations
@@ -10,20 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from app.builder import literals
+from app.builder.catalog import snapshot
 from app.builder.graph import Graph, Node
 from app.util.frozen import FrozenMap
-from app.util.resources import path as resource_path
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block
-
-SNAPSHOT = "catalog.json"
 
 # What a wire may carry into a parameter of a kind.
 _WIRED_KINDS = {
@@ -248,28 +243,10 @@ class Catalog(Mapping[str, OpSpec]):
         )
 
 
-def installed_torch() -> str:
-    """The version of the torch distribution without its local part, "" if there is none. Does not import torch."""
-    try:
-        return metadata.version("torch").partition("+")[0]
-    except metadata.PackageNotFoundError:
-        return ""
-
-
 @cache
 def catalog() -> Catalog:
-    """The catalog of the installed torch: from the snapshot where it fits, else read off torch (seconds)."""
-    raw = msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())
-    if raw["torch"] == installed_torch():
-        return load(raw)
-    from app.builder.catalog.introspect import read_catalog
-
-    return read_catalog()
-
-
-def snapshot_fits() -> bool:
-    """Whether `catalog()` answers without importing torch."""
-    return msgspec.json.decode(resource_path(SNAPSHOT).read_bytes())["torch"] == installed_torch()
+    """The catalog of the installed torch. Raises snapshot.TorchUnreadableError."""
+    return load(snapshot.of_installed_torch())
 
 
 def load(raw: dict[str, Any]) -> Catalog:

@@ -7,7 +7,6 @@ the hash of the text too: what is remembered of a class is forgotten when the fi
 
 from __future__ import annotations
 
-import inspect
 import io
 import re
 import stat
@@ -23,7 +22,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom_classes import BadLayers, LayerClass, read_classes
 from app.builder.graph import Graph
 from app.builder.names import identifier
-from app.source import layer_files, layer_modules
+from app.source import layer_files
 from app.source.layer_files import LayerFile, LayerFileError
 
 PREFIX = "custom."
@@ -205,6 +204,13 @@ def registered(spec: OpSpec) -> tuple[LayerFile, LayerClass] | None:
     return _known.get(spec.target)
 
 
+def usable(target: str) -> tuple[LayerFile, LayerClass]:
+    """The file and the class behind the target of a custom op. Raises layer_files.Untrusted if it may not run."""
+    if target not in _known or target.startswith(TARGET + _NOT_NOW):
+        raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is defined in a file that is not trusted")
+    return _known[target]
+
+
 def register(spec: OpSpec, file: LayerFile, layer: LayerClass) -> None:
     """Have an op mean a class of a file, as in the process that it comes from."""
     _known[spec.target] = (file, layer)
@@ -259,16 +265,6 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
     return f"{called} is not trusted yet", f"None of its code has been run. View and trust it to use {layer.name}."
 
 
-def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
-    """Why a call of a custom op does not run, and what to do; None for other ops."""
-    file = file_of(spec)
-    if file is None:
-        return None
-    if layer_modules.failure(file):
-        return words, "None of its classes can be used until it runs. Edit the file; it is reloaded."
-    return f"{name} fails: {words}", f"{spec.label} of {file.name} raised this for its input."
-
-
 def documentation(key: str) -> tuple[str, str]:
     """The first line of a class's docstring, and what is to be known of the class beside it."""
     found = [(file, layer) for target, (file, layer) in _known.items() if _key(file, layer) == key]
@@ -283,36 +279,6 @@ def documentation(key: str) -> tuple[str, str]:
 
 def _key(file: LayerFile, layer: LayerClass) -> str:
     return f"{PREFIX}{file.module}:{layer.name}"
-
-
-# --- Running ----------------------------------------------------------------------------------------------------
-
-
-def resolve(target: str) -> Callable[..., Any]:
-    """The class behind the target of a custom op, or what applies it if it is a Function.
-
-    Raises layer_files.Untrusted, and LayerFileError if the file does not run.
-    """
-    if target not in _known or target.startswith(TARGET + _NOT_NOW):
-        raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is defined in a file that is not trusted")
-    file, layer = _known[target]
-    found = layer_modules.attribute(file, layer.name)
-    if not inspect.isclass(found):
-        raise LayerFileError(f"{layer.name} of {file.name} is not a class after the file has run")
-    return _Applied(found, layer) if layer.kind == "function" else found
-
-
-@dataclass(frozen=True)
-class _Applied:
-    """`Function.apply`, which takes nothing by name, called with names."""
-
-    function: Any
-    layer: LayerClass
-
-    def __call__(self, *tensors: Any, **named: Any) -> Any:
-        ports = (port.name for port in self.layer.inputs if port.name not in named)
-        given = {**dict(zip(ports, tensors, strict=False)), **named}
-        return self.function.apply(*row(self.layer, given, lambda param: param.default))
 
 
 def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], Any], nothing: Any = None) -> list[Any]:

@@ -1,14 +1,58 @@
-"""A class of a person's own, run on small real tensors: it may do what meta ones cannot, go through numpy for one."""
+"""A class of a person's own, called; on small real tensors where it does what meta ones cannot, go through numpy
+for one."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from app.builder.catalog import custom
+from app.builder.catalog.catalog import OpSpec
+from app.builder.catalog.custom_classes import LayerClass
+from app.source import layer_modules
+from app.source.layer_files import LayerFileError
+
 BATCHES = (5, 7)
 LARGEST = 1 << 20  # values that arrive, at the larger batch
+
+
+def resolve(target: str) -> Callable[..., Any]:
+    """The class behind the target of a custom op, or what applies it if it is a Function.
+
+    Raises layer_files.Untrusted, and LayerFileError if the file does not run.
+    """
+    file, layer = custom.usable(target)
+    found = layer_modules.attribute(file, layer.name)
+    if not inspect.isclass(found):
+        raise LayerFileError(f"{layer.name} of {file.name} is not a class after the file has run")
+    return _Applied(found, layer) if layer.kind == "function" else found
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """`Function.apply`, which takes nothing by name, called with names."""
+
+    function: Any
+    layer: LayerClass
+
+    def __call__(self, *tensors: Any, **named: Any) -> Any:
+        ports = (port.name for port in self.layer.inputs if port.name not in named)
+        given = {**dict(zip(ports, tensors, strict=False)), **named}
+        return self.function.apply(*custom.row(self.layer, given, lambda param: param.default))
+
+
+def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
+    """Why a call of a custom op does not run, and what to do; None for other ops."""
+    file = custom.file_of(spec)
+    if file is None:
+        return None
+    if layer_modules.failure(file):
+        return words, "None of its classes can be used until it runs. Edit the file; it is reloaded."
+    return f"{name} fails: {words}", f"{spec.label} of {file.name} raised this for its input."
 
 
 def run_small(call: Callable[[int], Any], values: int) -> tuple[Any, Any]:

@@ -1,12 +1,14 @@
 """Read the catalog off the installed torch.
 
-`python -m app.builder.catalog.introspect` writes the snapshot that the window starts from.
+`python -m app.builder.catalog.introspect` writes the snapshot that the window starts from; with `--print` it says to
+`snapshot` what another torch has.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
 import types
 import typing
 from dataclasses import replace
@@ -15,9 +17,10 @@ from typing import Any
 import msgspec
 import torch
 
-from app.builder.catalog import custom, ops, ops_values
-from app.builder.catalog.catalog import SNAPSHOT, Catalog, OpSpec, Param, Port, dump
+from app.builder.catalog import custom, custom_calls, ops, ops_values
+from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port, dump
 from app.builder.catalog.documentation import Documentation
+from app.builder.catalog.snapshot import BUNDLED
 from app.builder.literals import AUTO, DTYPES, DType
 from app.builder.shapes import causal_masks
 from app.util.frozen import FrozenMap
@@ -60,7 +63,7 @@ def _schema(key: str) -> Any:
 def find(target: str) -> Any:
     """The object behind a dotted name that stands in the catalog ("torch.nn.Conv2d")."""
     if target.startswith(custom.TARGET):
-        return custom.resolve(target)
+        return custom_calls.resolve(target)
     root, *names = target.split(".")
     if root == "own":
         return ops_values.OWN[names[0]]
@@ -359,9 +362,12 @@ def _plain(markup: str) -> str:
 
 
 def main() -> None:
-    """Write the snapshot of the installed torch."""
-    target = resource_path() / SNAPSHOT
+    """Write the snapshot of the installed torch; with `--print` to stdout."""
     raw = msgspec.json.encode(dump(read_catalog()))
+    if sys.argv[1:] == ["--print"]:
+        sys.stdout.buffer.write(raw)
+        return
+    target = resource_path() / BUNDLED
     target.write_bytes(msgspec.json.format(raw, indent=1) + b"\n")
     print(f"{target}: {len(ops.OPS)} ops of torch {torch.__version__}")
 

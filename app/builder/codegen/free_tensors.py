@@ -1,6 +1,6 @@
-"""Tensors that a class has of its own: free parameters, buffers and constants, as values and as source.
+"""Tensors that a class has of its own: free parameters, buffers and constants, as source.
 
-`expression` and `made` say the same in two languages; a test runs both.
+`expression` and `tensor_values.made` say the same in two languages; a test runs both.
 """
 
 from __future__ import annotations
@@ -8,18 +8,16 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.builder.codegen import tensor_literals
 from app.builder.literals import DType, to_code
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 FILLS = ("zeros", "ones", "full", "normal", "uniform", "eye")
 # What makes no sense for what learns.
 BUFFER_FILLS = (*FILLS, "arange", "tril", "triu")
-_DEFAULTS: dict[str, Any] = {"fill": "zeros", "value": 1.0, "std": 1.0, "low": 0.0, "high": 1.0}
+# What is not given.
+DEFAULTS: dict[str, Any] = {"fill": "zeros", "value": 1.0, "std": 1.0, "low": 0.0, "high": 1.0}
 
 
 def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
@@ -37,19 +35,19 @@ def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | N
         return f"torch.tensor({_brackets(params['value']) if 'value' in params else '...'}{more})"
 
     if key == "packed":
-        rest = f"{to_code(_dtype(params))}, {to_code(params.get('shape', ...))}"
+        rest = f"{to_code(dtype_of(params))}, {to_code(params.get('shape', ...))}"
         return tensor_literals.in_source(str(params.get("values", "")), rest)
 
     def text(name: str) -> str:
-        return texts.get(name) or to_code(params.get(name, _DEFAULTS.get(name)))
+        return texts.get(name) or to_code(params.get(name, DEFAULTS.get(name)))
 
     def is_default(name: str) -> bool:
-        return name not in texts and params.get(name, _DEFAULTS[name]) == _DEFAULTS[name]
+        return name not in texts and params.get(name, DEFAULTS[name]) == DEFAULTS[name]
 
     whole = texts.get("shape") or to_code(params.get("shape", ...))
     items = _items(whole)
     sizes = ", ".join(items) or whole
-    fill, dtype = params.get("fill", "zeros"), _dtype(params)
+    fill, dtype = params.get("fill", "zeros"), dtype_of(params)
     natural = {"arange": "int64", "full": ""}.get(fill, "float32")
     more = "" if dtype.name == natural else f", dtype={to_code(dtype)}"
     if fill == "normal":
@@ -88,45 +86,11 @@ def in_brackets(text: str) -> str:
     return f"({text})" if isinstance(ast.parse(text, mode="eval").body, ast.BinOp) else text
 
 
-def _dtype(params: Mapping[str, Any]) -> DType:
+def dtype_of(params: Mapping[str, Any]) -> DType:
+    """Its dtype, float32 where none is given."""
     dtype = params.get("dtype")
     return dtype if isinstance(dtype, DType) else DType("float32")
 
 
 def _brackets(value: Any) -> str:
     return f"[{', '.join(map(_brackets, value))}]" if isinstance(value, tuple) else to_code(value)
-
-
-def made(key: str, params: Mapping[str, Any], device: str = "meta") -> Tensor:
-    """The tensor itself; raises what torch raises, and ValueError for a shape that the filling cannot have."""
-    import torch
-
-    # Tried on the CPU, it draws from a generator of its own.
-    chance: dict[str, Any] = {} if device == "meta" else {"generator": torch.Generator(device).manual_seed(0)}
-    if key == "constant":
-        dtype = getattr(torch, params["dtype"].name) if params.get("dtype") is not None else None
-        return torch.tensor(params["value"], dtype=dtype, device=device)
-    shape, fill = tuple(params["shape"]), params.get("fill", "zeros")
-    where: dict[str, Any] = {"dtype": getattr(torch, _dtype(params).name), "device": device}
-    if key == "packed":
-        return tensor_literals.unpacked(params["values"], where["dtype"], shape, device)
-    value = {name: params.get(name, default) for name, default in _DEFAULTS.items()}
-    if fill == "normal":
-        return torch.randn(shape, **chance, **where) * value["std"]
-    if fill == "uniform":
-        if value["low"] > value["high"]:
-            raise ValueError(f"uniform expects low ({value['low']}) below high ({value['high']})")
-        return torch.empty(shape, **where).uniform_(value["low"], value["high"], **chance)
-    if fill == "full":
-        return torch.full(shape, value["value"], **where)
-    if fill == "eye":
-        if len(shape) != 2:
-            raise ValueError(f"eye expects a shape of two sizes, not {shape}")
-        return torch.eye(*shape, **where)
-    if fill == "arange":
-        return torch.arange(math.prod(shape), **where).view(shape)
-    if fill in ("tril", "triu"):
-        if len(shape) < 2:
-            raise ValueError(f"{fill} expects a shape of two sizes or more, not {shape}")
-        return getattr(torch.ones(shape, **where), fill)()
-    return (torch.ones if fill == "ones" else torch.zeros)(shape, **where)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.builder.catalog import custom, init_checks
-from app.builder.codegen.tied_parameters import shape_of
+from app.builder.catalog import custom, custom_calls, init_checks
 from app.builder.diagnostics.context import Findings
 from app.builder.diagnostics.problems import (
     Cure,
@@ -28,6 +27,7 @@ from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import HOLDING, Plan, Step
 from app.builder.results import Failed, Ran, StepResult
 from app.builder.rules import wirable_of
+from app.builder.shapes.tied_shapes import shape_of
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
 from app.util.formatting import shape_text
 
@@ -146,7 +146,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
     failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, Failed)), None)
     if isinstance(result.outcome, Failed) or failed:
         words = failed.error if failed else result.outcome.error if isinstance(result.outcome, Failed) else ""
-        if own := custom.why_failed(step.spec, step.node.name, words):
+        if own := custom_calls.why_failed(step.spec, step.node.name, words):
             return [Problem("error", step.id, *own)]
         return [explain(step, result if failed is None else _at_turn(result, failed), graph)]
     misfit = _misfits(step, results, graph, any_kind=_is_port(step, sheet))

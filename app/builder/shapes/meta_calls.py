@@ -15,7 +15,7 @@ import torch
 from app.builder.catalog import custom, custom_calls, ops
 from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.introspect import find
-from app.builder.codegen import free_tensors
+from app.builder.codegen import tensor_values
 from app.builder.literals import DType, Slice
 from app.builder.results import Failed, Ran
 from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
@@ -126,10 +126,10 @@ def _wrong_range(params: FrozenMap[str, Any]) -> str:
 def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
     """A parameter or a buffer: nothing arrives, so nothing in it depends on N."""
     try:
-        tensor = free_tensors.made(spec.key, params)
+        tensor = tensor_values.made(spec.key, params)
         if str(tensor.dtype) != "torch.float32":  # meta tensors pass where no CPU knows how
             small = {"shape": (1,) * len(params["shape"])} if "shape" in params and spec.key != "packed" else {}
-            free_tensors.made(spec.key, params.update(small), "cpu")
+            tensor_values.made(spec.key, params.update(small), "cpu")
         if spec.kind == "parameter" and params.get("requires_grad", True):
             tensor = torch.nn.Parameter(tensor)
     except Exception as error:  # whatever torch raises is the answer

@@ -13,13 +13,13 @@ from typing import Any
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec, Param
-from app.builder.codegen.tied_parameters import shape_of as tied_shape
 from app.builder.expressions import ExpressionError, computed, expressions
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.plan import Plan, Ref, Step, plan
 from app.builder.results import Failed, Inputs, Inside, Ran, StepResult, Turn
 from app.builder.shapes.meta_calls import held, run
+from app.builder.shapes.tied_shapes import shape_of as tied_shape
 from app.builder.value_types import TensorType, ValueType, kind_of, kinds_fit
 from app.util.frozen import FrozenMap
 from app.util.lru import LruCache

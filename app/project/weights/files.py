@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from app.builder.importer.origin import KeptFile, Origin
 from app.training.config import StartWeights
 from app.training.setup.weights_header import is_unchanged, remember, sha256_of
-from app.util import atomic, leftovers
+from app.util import atomic, leftovers, user_folders
 
 LONGEST_NAME = 120
 KEPT = 30 * 24 * 3600.0  # seconds that a file which no project took along is kept
@@ -25,11 +24,7 @@ KEPT = 30 * 24 * 3600.0  # seconds that a file which no project took along is ke
 
 def store() -> Path:
     """Where weights lie that were loaded into a project and not saved with it yet."""
-    if sys.platform == "win32":
-        home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    else:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "Tapedeck" / "weights"
+    return user_folders.cache() / "weights"
 
 
 def keep(write: Callable[[Path], object], name: str, folder: Path | None = None) -> StartWeights:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from app.builder.codegen import tensor_literals
+from app.builder.codegen import tensor_literals, tensor_values
 from app.builder.importer.lowering.constants import LONGEST
 from app.engine.requests.import_model import ImportFailed, ModelInput
 from app.engine.tasks.import_model import project_of
@@ -60,8 +60,8 @@ def test_many_values_are_a_text_that_comes_back_to_the_bit() -> None:
     text = code_of(project).text
     assert "unpacked(" in text and text.startswith("import base64\nimport zlib\n\nimport torch\n")
     assert len(text) < 4000 and max(map(len, text.split("\n"))) <= 120
-    held = tensor_literals.packed(values := torch.randn(50, 60, dtype=torch.bfloat16))
-    assert torch.equal(tensor_literals.unpacked(held, torch.bfloat16, (50, 60)), values)
+    held = tensor_values.packed(values := torch.randn(50, 60, dtype=torch.bfloat16))
+    assert torch.equal(tensor_values.unpacked(held, torch.bfloat16, (50, 60)), values)
 
 
 def test_complex_values_are_packed() -> None:

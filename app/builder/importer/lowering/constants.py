@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from app.builder.codegen.tensor_literals import LONGEST, MOST_BYTES, packed
+from app.builder.codegen.tensor_literals import LONGEST, MOST_BYTES
+from app.builder.codegen.tensor_values import packed
 from app.builder.importer.lowering.binding import Unbound
 from app.builder.literals import DType
 

@@ -1,0 +1,79 @@
+"""The catalog as data: the snapshot that comes with the program, or one read off another torch.
+
+Reading it takes torch, so a process of its own does it, and what it says is kept for the next time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.util import atomic, user_folders
+from app.util.resources import path as resource_path
+
+BUNDLED = "catalog.json"
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+class TorchUnreadableError(RuntimeError):
+    """The installed torch could not be asked for its operations; the text says what it said."""
+
+    code = "torch-unreadable"
+
+
+def installed_torch() -> str:
+    """The version of the torch distribution without its local part, "" if there is none. Does not import torch."""
+    try:
+        return metadata.version("torch").partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def of_installed_torch() -> dict[str, Any]:
+    """The data that `catalog.load` takes: bundled where torch is of that version, else kept or read anew (seconds).
+
+    Raises TorchUnreadableError.
+    """
+    data = resource_path(BUNDLED).read_bytes()
+    raw: dict[str, Any] = msgspec.json.decode(data)
+    version = installed_torch()
+    if raw["torch"] == version:
+        return raw
+    # The tables of corrections are those of the bundled one: another edition of the program reads torch anew.
+    kept = user_folders.cache() / f"catalog-{version}-{hashlib.sha256(data).hexdigest()[:12]}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        raw = msgspec.json.decode(kept.read_bytes())
+        if raw["torch"] == version and raw["ops"]:
+            return raw
+    data = _read_off()
+    with contextlib.suppress(OSError):  # then it is read anew the next time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_bytes(kept, data)
+    raw = msgspec.json.decode(data)
+    return raw
+
+
+def _read_off() -> bytes:
+    """Have a process of its own import torch and write down what it has."""
+    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "app.builder.catalog.introspect", "--print"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        check=False,
+    )
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        said = words[-1] if words else f"it ended with exit code {done.returncode}"
+        raise TorchUnreadableError(f"the operations of the installed torch could not be read: {said}")
+    return done.stdout

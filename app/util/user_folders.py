@@ -1,0 +1,16 @@
+"""Where the program keeps what it can make again, in the person's own folders."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def cache() -> Path:
+    """The program's folder for what may be deleted at any time; it need not exist."""
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "Tapedeck"
