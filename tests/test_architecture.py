@@ -68,18 +68,18 @@ QT = {"PySide6", "shiboken6", "pyqtgraph", "pytestqt"}
 # Modules that are about tensors and import torch at their top. Everything else imports it inside a function, and
 # imports these inside a function, so that the window stands before torch is loaded.
 TORCH_MODULES = """
-    autograd builder.analysis builder.catalog.custom_calls builder.catalog.init_checks
-    builder.catalog.introspect builder.codegen.call_code builder.codegen.class_args builder.codegen.class_code
-    builder.codegen.codegen builder.codegen.constructor_code builder.codegen.constructor_text
-    builder.codegen.containers builder.codegen.tensor_values builder.codegen.variables builder.diagnostics.call_problems
+    autograd builder.analysis builder.catalog.custom_calls builder.catalog.init_checks builder.catalog.introspect
+    builder.codegen.call_code builder.codegen.class_args builder.codegen.class_code builder.codegen.codegen
+    builder.codegen.constructor_code builder.codegen.constructor_text builder.codegen.containers
+    builder.codegen.tensor_values builder.codegen.variables builder.diagnostics.call_problems
     builder.diagnostics.context builder.explain.context builder.explain.explain builder.explain.joins
     builder.explain.layers builder.explain.shapes builder.importer builder.shapes.cost builder.shapes.meta_calls
-    builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes builder.shapes.try_sizes data.loaders
-    data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
+    builder.shapes.shapes builder.shapes.size_dependence builder.shapes.tied_shapes builder.shapes.try_sizes
+    data.loaders data.own_files.readers data.preview data.readers data.splits data.streams data.targets data.transforms
     engine.tasks export preflight.net_cost preflight.random_batch telemetry training.checkpoints.checkpoint
     training.evaluation.evaluator training.evaluation.predict training.loop training.monitoring.measured_memory
-    training.multi_output training.registry training.script_recipes training.setup.devices
-    training.setup.prepare training.task training.trials.lr_range_test
+    training.multi_output training.registry training.script_recipes training.setup.devices training.setup.prepare
+    training.task training.trials.lr_range_test
 """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 # What no module of the window may import directly or through another; safetensors' own reader is light.
