@@ -20,12 +20,12 @@ from app.telemetry.ring import Ring
 from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
+from app.training.run_requests import RunRequest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from app.runs.recorder import Recorder
-    from app.training.monitoring.live_model import Live
 
 T = TypeVar("T")
 
@@ -112,8 +112,8 @@ class TrainingThread(QThread):
         self.control.stop()
         return self.wait(milliseconds) if self.isRunning() else True
 
-    def run_between_steps(self, request: Callable[[Live], T]) -> Future[T]:
-        """Have a request of `app.training.run_requests` answered between two steps; the run's numbers stay as they are.
+    def run_between_steps(self, request: RunRequest[T]) -> Future[T]:
+        """Have a request answered between two steps; the run's numbers stay as they are.
 
         The future gets RunEnded for a run that cannot be asked.
         """

@@ -11,7 +11,7 @@ import numpy as np
 from app.builder import literals
 from app.data import config as data_config
 from app.source import generated, layer_files
-from app.telemetry import gpu, histogram, layer_bytes
+from app.telemetry import gpu_figures, histogram, layer_bytes
 from app.training import config as training_config
 from app.training import events, job, run_requests
 from app.training.monitoring import looks, memory_report, watch_points
@@ -31,7 +31,7 @@ def _classes(*modules: ModuleType) -> dict[str, type]:
 
 CLASSES = _classes(
     layer_files, generated, data_config, training_config, events, job, run_requests, watch_points, histogram,
-    looks, memory_report, gpu, layer_bytes
+    looks, memory_report, gpu_figures, layer_bytes
 )  # fmt: skip
 
 

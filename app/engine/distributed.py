@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.training.monitoring.live_model import Live
+    from app.training.run_requests import RunRequest
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class LineControl(Control):
         self.stopped_at = self.stopped_at or monotonic()
         self._tell("stop")
 
-    def call(self, function: Callable[[Live], T]) -> Future[T]:
+    def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
         """Nothing of ours runs there: the future gets Elsewhere."""
         future: Future[T] = Future()
         future.set_exception(Elsewhere("This run is a script on several processes, which cannot be asked for that."))

@@ -11,7 +11,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import is_dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,11 +23,11 @@ from app.engine.frames import Broken, Mark, Pipe, unpacked
 from app.engine.placement import OWN_PROCESS, Place
 from app.source import layer_files
 from app.source.generated import Source
-from app.training import run_requests
 from app.training.control import Control, NoWeights, Result, RunEnded
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
 from app.training.monitoring.watch_points import WatchPoints
+from app.training.run_requests import RunRequest
 from app.util import tensor_files
 from app.util.leftovers import TemporaryFolder
 from app.util.tensor_files import TensorsOnDisk
@@ -92,9 +91,9 @@ class ChildControl(Control):
         self._points = points
         self._say("watch", encode(points))
 
-    def call(self, function: Callable[[Live], T]) -> Future[T]:
+    def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
         """An order of `app.training.run_requests` goes through the pipe; for others the future gets Elsewhere."""
-        if not (type(function).__module__ == run_requests.__name__ and is_dataclass(function)):
+        if not isinstance(function, RunRequest):
             future: Future[T] = Future()
             future.set_exception(Elsewhere())
             return future

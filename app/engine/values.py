@@ -35,7 +35,7 @@ MODULES = """
     engine.requests.capture engine.requests.playback engine.requests.findings engine.requests.gradcheck
     autograd.tape autograd.capture_options autograd.errors autograd.place autograd.playback.steps
     autograd.playback.gradient_look autograd.diagnostics.results autograd.diagnostics.gradient_gain
-    autograd.gradcheck.report telemetry.histogram telemetry.gpu telemetry.layer_bytes
+    autograd.gradcheck.report telemetry.histogram telemetry.gpu_figures telemetry.layer_bytes
     training.monitoring.memory_report data.sources training.setup.weights_header
     engine.requests.weights engine.requests.custom_layers engine.requests.export export.errors
     export.format_result export.certify.certificate builder.importer.origin project.weights.state_dict_diff

@@ -7,18 +7,21 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.training.monitoring.watch_points import WatchPoints
-from app.util import tensor_files
+from app.training.run_requests import RunRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
     from app.training.monitoring.live_model import Live
 
 T = TypeVar("T")
+Answer = Callable[[RunRequest[Any], "Live"], Any]
 Ending = Literal["done", "stopped", "failed", "abandoned"]
 
 
@@ -48,8 +51,9 @@ class Control:
         self._paused = False
         self._credits = 0
         self._stopping = False
-        self._calls: deque[tuple[Callable[[Live], Any], Future[Any]]] = deque()
+        self._calls: deque[tuple[Callable[[Live], Any] | RunRequest[Any], Future[Any]]] = deque()
         self._live: Live | None = None
+        self._answer: Answer | None = None
         self._loop_thread: int | None = None
         self._result: Result | None = None
         # Read by the loop at every step without the lock: whether there is anything to look at.
@@ -95,8 +99,9 @@ class Control:
             self._stopping = True
             self._changed()
 
-    def call(self, function: Callable[[Live], T]) -> Future[T]:
-        """Run `function(live)` on the loop's thread between two steps, immediately if the run is paused.
+    def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
+        """Run `function(live)`, or answer a request, on the loop's thread between two steps, immediately if the run is
+        paused.
 
         The generators, the buffers, the train flags and the gradients are put back afterwards, so the numbers of the
         run stay what they were; weights that the function writes stay written. The future gets RunEnded if the run
@@ -132,14 +137,17 @@ class Control:
         return self._result.state_dict
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        """Leave that copy in a new file, as `torch.save` writes it. Raises as `weights` does, and OSError."""
-        tensor_files.save(self.weights(timeout), path)
+        """Leave that copy in a new file, as `torch.save` writes it: of a run in a process of its own, which does it.
+
+        Raises as `weights` does, and OSError.
+        """
+        raise NoWeights("This run leaves no weights in a file.")
 
     # What follows is for the loop alone.
 
-    def attach(self, live: Live) -> None:
-        """Attach the model that `call` passes to callbacks."""
-        self._live, self._loop_thread = live, threading.get_ident()
+    def attach(self, live: Live, answer: Answer) -> None:
+        """Attach the model that `call` passes to callbacks, and what answers requests about it."""
+        self._live, self._answer, self._loop_thread = live, answer, threading.get_ident()
 
     def wait(self) -> None:
         """Wait until there is a callback, a step to take, or the end."""
@@ -165,11 +173,17 @@ class Control:
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                future.set_result(self._live.visit(function))
+                future.set_result(self._live.visit(self._visitor(function)))
             except BaseException as error:
                 future.set_exception(error)
                 if not isinstance(error, Exception):
                     raise
+
+    def _visitor(self, function: Callable[[Live], Any] | RunRequest[Any]) -> Callable[[Live], Any]:
+        if not isinstance(function, RunRequest):
+            return function
+        assert self._answer is not None
+        return partial(self._answer, function)
 
     def finish(self, result: Result) -> None:
         """Run the remaining callbacks, release the model, and store the result."""

@@ -37,6 +37,7 @@ from app.training.events import (
     StepDone,
 )
 from app.training.job import Job, check_numbers
+from app.training.monitoring import answers
 from app.training.monitoring.live_model import Live
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
@@ -159,7 +160,7 @@ class _Run:
         if resume is not None:
             self._restore(resume)
         self._watcher.began = (self.at.step, self.at.seconds)
-        self.control.attach(self.live)
+        self.control.attach(self.live, answers.answer)
         return Started(
             device,
             resolved.note,

@@ -1,86 +1,63 @@
-"""Serialisable requests to a running run, locally or in another process."""
+"""What a running run can be asked between two steps: values, which `monitoring.answers` answers where the run is."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from app.telemetry import gpu
-from app.training.monitoring import activations, memory_report, snapshots, step_profile
-from app.training.monitoring.live_model import Live
-from app.training.monitoring.looks import LayerInside
+from app.training.monitoring.looks import BatchPeek, LayerInside, StepProfile
+from app.training.monitoring.memory_report import MemoryReport
+
+T = TypeVar("T")
+
+
+class RunRequest(Generic[T]):
+    """Ask for a T."""
 
 
 @dataclass(frozen=True)
-class SetRate:
-    """Go on with this learning rate of one parameter group, "" is the main one; the others keep theirs."""
+class SetRate(RunRequest[float]):
+    """Go on with this learning rate of one parameter group, "" is the main one; the others keep theirs.
+
+    The answer is the rate that was in force before. ValueError for a group that there is not.
+    """
 
     rate: float
     group: str = ""
 
-    def __call__(self, live: Live) -> float:
-        """Set it; returns the rate that was in force before. Raises ValueError for a group that there is not."""
-        rates = live.stepper.rates
-        before = dict(zip(rates.names, rates.all, strict=True)).get(self.group or rates.names[0], math.nan)
-        live.stepper.set_rate(self.rate, self.group)
-        return before
-
 
 @dataclass(frozen=True)
-class LookInside:
-    """Return the activations of one layer for one sample of the training data."""
+class LookInside(RunRequest[LayerInside]):
+    """Return the activations of one layer for one sample of the training data, at this moment of the run."""
 
     layer: str
     sample: int
 
-    def __call__(self, live: Live) -> LayerInside:
-        """The layer as it is at this moment of the run."""
-        return activations.of_run(live, self.layer, self.sample)
+
+@dataclass(frozen=True)
+class ShowCaught(RunRequest[BatchPeek | None]):
+    """Return the batch at which a watch point paused the run; None if none has."""
 
 
 @dataclass(frozen=True)
-class ShowCaught:
-    """Return the batch at which a watch point paused the run."""
-
-    def __call__(self, live: Live) -> snapshots.BatchPeek | None:
-        """None if none has."""
-        return snapshots.caught_batch(live)
-
-
-@dataclass(frozen=True)
-class TellMemory:
-    """Measure what a step holds. With `empty`, the caches of the allocator are given back first."""
+class TellMemory(RunRequest[MemoryReport]):
+    """Measure what a step on a batch of the run holds; with `empty`, the allocator's caches are given back first."""
 
     empty: bool = False
 
-    def __call__(self, live: Live) -> memory_report.MemoryReport:
-        """Measured on a batch of the run."""
-        if self.empty:
-            gpu.empty_cache(live.device)
-        from app.training.monitoring import measured_memory
-
-        return measured_memory.of_run(live)
-
 
 @dataclass(frozen=True)
-class WriteSnapshot:
-    """Save a snapshot of CUDA's allocator to a file, for pytorch.org/memory_viz."""
+class WriteSnapshot(RunRequest[None]):
+    """Save a snapshot of CUDA's allocator to a file, for pytorch.org/memory_viz. OSError if it cannot be written."""
 
     path: str
 
-    def __call__(self, _live: Live) -> None:
-        """Raises OSError."""
-        gpu.write_snapshot(self.path)
-
 
 @dataclass(frozen=True)
-class ProfileStep:
-    """Profile a step; with `trace`, save the trace to that file as well. With `trace`, write what was seen to that file
-    as well.
+class ProfileStep(RunRequest[StepProfile]):
+    """Profile a step on a batch of the run; with `trace`, save the trace to that file as well.
+
+    OSError if it cannot be written.
     """
 
     trace: str = ""
-
-    def __call__(self, live: Live) -> step_profile.StepProfile:
-        """Measured on a batch of the run. Raises OSError."""
-        return step_profile.of_run(live, self.trace)

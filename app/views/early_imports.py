@@ -16,7 +16,7 @@ MODULES = """
     app.training.monitoring.looks app.training.monitoring.memory_report app.runs.compare
     app.autograd.pictures.diagram app.autograd.pictures.search app.autograd.forward_modes
     app.autograd.snippets.snippet app.autograd.pictures.replay_html app.graphviz_export app.engine.snippet_process
-    app.telemetry.gpu app.data.downloads.download
+    app.data.downloads.download
 """
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.telemetry.gpu import Allocator, GpuReading
+from app.telemetry.gpu_figures import Allocator, GpuReading
 from app.telemetry.layer_bytes import StepBytes
 
 
