@@ -1,4 +1,4 @@
-"""The text of one call: what is given to it, in the order and the form that a careful person would write."""
+"""Source of a call: its arguments in the order and form that one would write by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POWER = re.compile(r"(?<![\w.)\]])([\w.]+) \*\* (-?[\w.]+)(?![\w.(\[])")  # of 
 # Calls that take their sizes one by one rather than as a tuple.
 _SPREAD = {"Tensor.view": "size", "Tensor.expand": "size", "torch.zeros": "size", "torch.ones": "size",
            "torch.rand": "size", "torch.randn": "size"}  # fmt: skip
-# Shapes that people write as a number when they have one dimension.
+# Shapes written as an int if they have one dimension.
 _NUMBER_FOR_ONE = {"normalized_shape", "dim"}
 _BY_NAME = re.compile(r"\w+=")
 _PLAIN_TEXT = re.compile(r"[\w,.>-]+")
@@ -37,10 +37,10 @@ _PLAIN_TEXT = re.compile(r"[\w,.>-]+")
 
 @dataclass(frozen=True)
 class CallWriter:
-    """Writes calls of one class. `variables` names every value, `modules` says how every module is reached.
+    """Writes calls of one class. `variables` names every value, `modules` is the expression for every module.
 
-    `texts` has the parameters, by node, repetition and name, that are no literals: arguments of the class and what is
-    computed from them.
+    `texts` has the parameters that are no literals, by node, repetition and name: arguments of the class and
+    expressions over them.
     """
 
     results: Mapping[str, StepResult]
@@ -50,14 +50,14 @@ class CallWriter:
     imported: Mapping[str, str] = field(default_factory=dict)  # what classes of files are called, by op
 
     def constructor(self, step: Step) -> str:
-        """What makes the module, the parameter or the buffer of a step."""
+        """Return the callable that constructs a step's module, parameter or buffer."""
         key = step.spec.key
         return {"parameter": "nn.Parameter", "buffer": "nn.Buffer"}.get(step.spec.kind, self.imported.get(key, key))
 
     def arguments(self, step: Step, call: bool, number: int = 0) -> list[str]:
         """Literals: required ones by position, the rest by name where they differ from the default.
 
-        `number` counts the repetitions of a repeated node. What a wire gives stands in the place of the literal.
+        `number` is the repetition of a repeated node. Wired values replace literals.
         """
         if step.spec.kind in ("parameter", "buffer"):
             return [] if call else self._free_tensor(step)
@@ -71,7 +71,7 @@ class CallWriter:
         return written
 
     def _param_text(self, step: Step, param: Param, number: int = 0) -> str | None:
-        """A parameter as source, None where it is at its default and need not be said."""
+        """Return a parameter as source, None if it is the default."""
         result = self.results[step.id]
         resolved = result.turns[min(number, len(result.turns) - 1)].resolved if result.turns else result.resolved
         wires = self._wires(step, param.name)
@@ -91,11 +91,11 @@ class CallWriter:
         return with_parts(param, text, wires) if wires else text
 
     def literal(self, step: Step) -> str:
-        """A number that was typed."""
+        """Return the typed number of a step as source."""
         return free_tensors.in_brackets(self._param_text(step, step.spec.params[0]) or "...")
 
     def _wires(self, step: Step, param: str) -> dict[str, str]:
-        """What wires give a parameter or its parts, by name of the port."""
+        """Return the variables wired to a parameter or its parts, by name of the port."""
         ports = [port for port in step.spec.inputs if port.wired and port.param == param and port.name in step.args]
         return {port.name: self._variables_at(step, port)[0] for port in ports}
 
@@ -108,7 +108,7 @@ class CallWriter:
         return [value, *(f"{name}={resolved[name]}" for name in flags)]
 
     def call(self, step: Step, column: int) -> str:
-        """The call, from `column` on."""
+        """Return the source of the call, wrapped to start at `column`."""
         spec = step.spec
         ports = [port for port in spec.inputs if not port.wired]
         taken = [self.argument(step, port) for port in ports]
@@ -123,7 +123,7 @@ class CallWriter:
         return text
 
     def _operator(self, step: Step, taken: list[str], column: int) -> str:
-        """What Python has signs for."""
+        """Return the source of an operator or of attribute access."""
         key = step.spec.key
         if key in _SIGNS:
             return _formula(taken[0], key, taken[1])
@@ -142,10 +142,10 @@ class CallWriter:
             return wrapped("(", items, ",)" if len(items) == 1 else ")", before=column)
         if key == "operator.setitem":
             return f"{taken[0]}.clone()"
-        return taken[0]  # a tuple is taken apart by what stands before the sign
+        return taken[0]  # the assignment's target unpacks a tuple
 
     def filled(self, step: Step, target: str) -> str:
-        """The line that puts values at an index of the copy that the call made."""
+        """Return the line that assigns values at an index of the clone that the call made."""
         index, value = (self._param_text(step, step.spec.params[0]), self.argument(step, step.spec.inputs[1]))
         return f"{target}[{index}] = {value}"
 
@@ -165,30 +165,30 @@ class CallWriter:
             literals = [f"{one} if self.training else 0.0" if one.startswith(when) else one for one in literals]
             behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE
             first, then = (literals, given) if behind else (given, literals)
-            # What is given by name stands behind what is given by position: the weight of F.layer_norm.
+            # Keyword arguments follow positional ones: the weight of F.layer_norm.
             function, arguments = spec.key, sorted([*first, *then, *more], key=lambda text: bool(_BY_NAME.match(text)))
         return wrapped(f"{function}(", arguments, ")", before=column)
 
     @staticmethod
     def _more(step: Step, literals: list[str]) -> list[str]:
-        """What a function wants beside what was drawn: the mode of the net, and None for statistics it has not."""
+        """Return implied arguments: the mode of the net, and None for absent statistics."""
         key = step.spec.key
         said = any(text.startswith("training=") for text in literals)
         more = [ops.WRITTEN[key]] if key in ops.WRITTEN and not said else []
         missing = [name for name in ("running_mean", "running_var") if name not in step.args]
-        if key == "F.batch_norm" and missing:  # then it is the batch that tells, in any mode
+        if key == "F.batch_norm" and missing:  # without statistics, those of the batch apply in any mode
             return [*(f"{name}=None" for name in missing), *([] if said else ["training=True"])]
         return more
 
     def counted(self, step: Step) -> str:
-        """The lines that count a batch of the training, "" where nothing is counted."""
+        """Return the lines that increment num_batches_tracked in training, "" without that buffer."""
         port = next((port for port in step.spec.inputs if port.name == ops.COUNTED and port.name in step.args), None)
         if port is None:
             return ""
         return f"        if self.training:\n            {self.argument(step, port)}.add_(1)\n"
 
     def _row(self, step: Step) -> list[str]:
-        """The arguments of a `Function`, all of them by position."""
+        """List the arguments of `Function.apply`, all positional."""
         layer = custom.class_of(step.spec)
         assert layer is not None
         given = {param.name: text for param in layer.params if (text := self._param_text(step, param)) is not None}
@@ -197,7 +197,7 @@ class CallWriter:
         return custom.row(layer, given, lambda param: _literal(param.name, param.default), "None")
 
     def _literals(self, step: Step) -> list[str]:
-        """The literals of a call, with sizes written one by one where people do so."""
+        """List the literals of a call, with sizes spread as arguments where that is usual."""
         literals = self.arguments(step, call=step.spec.kind == "module")
         if step.spec.key == "torch.arange":
             return self._range(step)
@@ -211,14 +211,14 @@ class CallWriter:
         return [*sizes, *literals[1:]] if sizes else ["()", *literals[1:]]
 
     def _range(self, step: Step) -> list[str]:
-        """`arange(end)`, and what it starts from before the end."""
+        """List the arguments of `arange`: the start, if any, before the end."""
         texts = {param.name: self._param_text(step, param) for param in step.spec.params}
         first = [texts["start"] or "0"] if texts["start"] or texts["step"] else []
         more = [f"dtype={texts['dtype']}"] if texts["dtype"] else []
         return [*first, texts["end"] or "...", *([texts["step"]] if texts["step"] else []), *more]
 
     def argument(self, step: Step, port: Port) -> str:
-        """What is given to a port: variables, or the literal that stands in for them."""
+        """Return the argument for a port: variables, or the literal in their place."""
         variables = self._variables_at(step, port)
         param = step.spec.operand(port.name)
         if not variables and param is not None and not port.required:
@@ -253,7 +253,7 @@ def _formula(left: str, key: str, right: str) -> str:
 def wrapped(head: str, items: list[str], tail: str, before: int | None = None) -> str:
     """`head`, items and `tail` on one line, else the items on a line of their own, else each on one.
 
-    `before` counts what stands before the head on a line of `forward`, whose margin is 8.
+    `before` is the width of the text before the head on a line of `forward`, whose margin is 8.
 
     >>> wrapped("f(", ["a", "b"], ")")
     'f(a, b)'
@@ -281,8 +281,8 @@ def _literal(param: str, value: Any) -> str:
 
 
 def _differs(value: Any, param: Param) -> bool:
-    """Whether a value is to be said: it is another than the default, as 1 is than True."""
-    if param.positional and param.name == "p":  # of dropout, which nobody knows by heart
+    """Return whether a value differs from the default, type included: 1 is not True."""
+    if param.positional and param.name == "p":  # dropout rates are always explicit
         return True
     return bool(value != param.default or (param.kind == "number" and type(value) is not type(param.default)))
 
@@ -294,7 +294,7 @@ def _items(text: str) -> list[str] | None:
 
 
 def _given(step: Step, taken: list[str]) -> list[str]:
-    """Wired arguments: required ones by position, and so a single optional one behind them; others by name."""
+    """List the wired arguments: required ones and a single optional one by position, others by name."""
     ports = [port for port in step.spec.inputs if not port.wired]
     optional = [port for port in ports if not port.required]
     given = []

@@ -1,7 +1,7 @@
-"""What the instances of a block differ in: the arguments of its class.
+"""Constructor arguments of block classes: whatever differs between instances.
 
-A parameter that a person exposed is one. So is whatever was taken from the arriving shape and came out differently at
-two instances: `in_channels` of a block that stands behind 32 channels here and behind 64 there.
+Exposed parameters are arguments. So is any value inferred from input shapes that differs between two instances:
+`in_channels` of a block that gets 32 channels here and 64 there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.shapes.size_dependence import followed
 from app.util.frozen import FrozenMap
 
-# What a class has as an attribute: modules, and values that it owns.
+# Kinds that are attributes of the class itself rather than modules.
 VALUES = ("parameter", "buffer")
 
 
@@ -38,18 +38,18 @@ class Argument:
     default: Any = None
 
     def declared(self) -> str:
-        """As it stands in `def __init__`."""
+        """The argument as declared in `def __init__`."""
         return f"{self.name}={to_code(self.default)}" if self.param else self.name
 
 
 @dataclass
 class BlockClass:
-    """A class, and every inside that it stands for. The network itself is one without a block, of one inside.
+    """A class to generate, with the insides of all its instances. The network is one without a block, with one inside.
 
-    A block that is written in place is one too, without a name, for each repetition of each instance: `insides` has
-    what it is at each inside of the class that it stands in. `chain` are its nodes, and `given` its parameters, in
-    words of that class; `turn` is the first repetition that it is for. `inner` has those that stand in it, by instance
-    and repetition; equal ones behind each other are one.
+    An inlined block is one too, without a name, for each repetition of each instance: `insides` has its inside for each
+    inside of the enclosing class. `chain` are its nodes, `given` its parameters in terms of the enclosing class; `turn`
+    is the first repetition that it covers. `inner` has the inlined blocks in it, by instance and repetition; equal
+    consecutive ones are the same object.
     """
 
     name: str
@@ -59,7 +59,7 @@ class BlockClass:
     arguments: list[Argument] = field(default_factory=list)
     texts: dict[tuple[str, int, str], str] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
-    imported: Mapping[str, str] = field(default_factory=dict)  # what the classes of files are called, by op
+    imported: Mapping[str, str] = field(default_factory=dict)  # local names of custom classes, by op
     chain: tuple[Node, ...] = ()
     given: Mapping[str, Any] | None = None
     turn: int = 0
@@ -79,27 +79,27 @@ class BlockClass:
         return [step for step in self.plan.steps if step.live]
 
     def argument_at(self, inside: Inside | None, argument: Argument) -> Any:
-        """The value of an argument for one instance, AUTO where nothing is known of it."""
+        """Return an argument's value for one instance, AUTO if unknown."""
         number = next((i for i, known in enumerate(self.insides) if known is inside), None)
         return AUTO if number is None else argument.values[number]
 
     def with_inner(self) -> Iterator[BlockClass]:
-        """The class and every block that is written in place in it, at any depth."""
+        """Yield the class and every inlined block in it, at any depth."""
         yield self
         for turns in self.inner.values():
             for one in {id(turn): turn for turn in turns}.values():
                 yield from one.with_inner()
 
     def code(self, value: Any, prefix: str = "") -> str:
-        """A value with expressions over the parameters of the class, as text; `prefix` ("self.") is for `forward`,
-        which reads what the constructor kept."""
+        """Format a value with expressions over the class's parameters; `prefix` ("self.") is for `forward`, which reads
+        attributes that the constructor stores."""
         for expression in expressions(value):
             if prefix:
                 self.stored.update(self.renamed.get(name, name) for name in expression.names)
 
         def written(value: Any) -> str:
             if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], _Text) and not prefix:
-                return str(value[0])  # of layers; a function may want a tuple
+                return str(value[0])  # of layers; a function may need a tuple
             if isinstance(value, tuple):
                 items = ", ".join(map(written, value))
                 return f"({items},)" if len(value) == 1 else f"({items})"
@@ -113,7 +113,7 @@ class _Text(str):
 
 
 def turns_of(result: StepResult, count: int) -> Iterator[tuple[FrozenMap[str, Any], Inside | None]]:
-    """Parameters and inside of every repetition; of those that could not be looked into, those of the last that was."""
+    """Yield parameters and inside of every repetition; those not analysed repeat the last that was."""
     if not result.turns:
         yield from ((result.resolved, None) for _ in range(count))
         return
@@ -134,7 +134,7 @@ def block_classes(walk: Plan, results: Mapping[str, StepResult], root: BlockClas
 
 
 def unknown_inside(step: Step, block: Block, walk: Plan) -> Inside:
-    """The inside of a block of which nothing arrives."""
+    """Return the inside of a block whose inputs are unknown."""
     assert walk.catalog is not None
     values = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in block.params})
     inner = computed_plan(plan(block.graph, walk.catalog), values)
@@ -179,7 +179,7 @@ class _Found:
                     known.insides.append(inside)
 
     def inside(self, step: Step, walk: Plan, results: Mapping[str, StepResult], number: int) -> Inside:
-        """What is in a repetition of a block; the same where nothing is known of it."""
+        """Return the inside of a repetition; a shared one if unknown."""
         turns = results[step.id].turns
         inside = turns[min(number, len(turns) - 1)].inside if turns else None
         if inside is not None:
@@ -225,7 +225,7 @@ class _Settling:
                 self._params(part, step, follow)
 
     def _raw(self, part: BlockClass, step: Step, name: str) -> Any:
-        """The parameter as it is drawn, its expressions over the parameters of the class."""
+        """Return a parameter as set on the node, as an expression over the parameters of the class."""
         node = part.graph.nodes.get(step.module) or part.graph.nodes[step.id]
         return in_words_of(part.given, node.params.get(name))
 
@@ -244,12 +244,12 @@ class _Settling:
                 part.texts[step.id, number, param.name] = text
 
     def _holds(self, raw: Any, values: list[Any]) -> bool:
-        """Whether an expression gives at every instance what was found there."""
+        """Return whether an expression evaluates to the found value at every instance."""
         insides = self._made.insides
         return all(computed(raw, inside.values) == value for inside, value in zip(insides, values, strict=True))
 
     def _numbers(self, part: BlockClass, step: Step, name: str, columns: list[Any]) -> None:
-        """A parameter that came out differently at the instances is an argument."""
+        """Make a parameter an argument if its value differs between instances."""
         for number in range(step.node.repeat):
             values = tuple(column[number][0].get(name, AUTO) for column in columns)
             if any(value != values[0] for value in values):
@@ -271,7 +271,7 @@ class _Settling:
                 part.texts[key] = f"{argument.name}={text}"
 
     def _in_place(self, part: BlockClass, step: Step, block: Block, chain: tuple[Node, ...]) -> None:
-        """A block without a class: what its instances differ in is an argument of the class that it stands in."""
+        """Inline a block without a class: values that differ become arguments of the enclosing class."""
         own = {param.name: self._raw(part, step, param.name) for param in block.params}
         given = {param.name: param.default if own[param.name] is None else own[param.name] for param in block.params}
         turns: list[BlockClass] = []
@@ -285,7 +285,7 @@ class _Settling:
         part.inner[step.id] = turns
 
     def _argument(self, values: tuple[Any, ...], stem: str) -> str:
-        """The argument of the class that has these values at its instances: one that is there, or a new one."""
+        """Return the argument with these values at the instances: an existing or a new one."""
         for argument in self._made.arguments:
             if argument.values == values:
                 return argument.name
@@ -294,9 +294,9 @@ class _Settling:
 
 
 def in_words_of(given: Mapping[str, Any] | None, value: Any) -> Any:
-    """A value over the parameters of a block that is written in place, as one over those of the class around it.
+    """Rewrite a value over an inlined block's parameters in terms of the enclosing class.
 
-    None where that cannot be said. Without `given` the value is the class's own.
+    None if it cannot be expressed. Without `given` the value is returned unchanged.
 
     >>> in_words_of({"channels": Expr("width + 1"), "times": 3}, (Expr("channels * 2"), Expr("times * 2")))
     (Expr(text='(width + 1) * 2'), 6)

@@ -1,4 +1,4 @@
-"""The text of one class: the network, or a block, as a careful person would write it."""
+"""Source of one class: the network or a block."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ClassWriter:
         ]
 
     def _derived(self, step: Step) -> list[Line]:
-        """A network that is one layer of a person's own: a class of its class, whose `forward` it has."""
+        """Write a network that is one custom layer as a subclass of its class, inheriting `forward`."""
         given = self.calls.arguments(step, call=False)
         heads = [Line.of(f"class {self.made.name}({self.calls.constructor(step)}):", step.id), *self._docstring()]
         if not given:
@@ -68,14 +68,14 @@ class ClassWriter:
         return [*heads, Line(""), Line("    def __init__(self):"), made]
 
     def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
-        """What is written where it is used: a number, or the size of a variable."""
+        """Return the expression for an inlined step: a number, or the size of a variable."""
         writer = CallWriter(self.results, known, self.access, self.made.texts)
         return writer.literal(step) if step.spec.kind == "number" else writer.call(step, 0)
 
     # --- Names
 
     def _module_names(self) -> dict[str, str]:
-        """The attribute path of every module; nodes that call one module have one path."""
+        """Assign an attribute path to every module; nodes that share a module share the path."""
         owning, nodes = [step for step in self.steps if step.spec.kind in OWNING], self.made.graph.nodes
         wanted = {step.module: nodes.get(step.module, step.node).name for step in owning}
         paths = Paths(module_attributes() | self.made.stored, wanted.values())
@@ -83,7 +83,7 @@ class ClassWriter:
         return {step.id: taken[step.module] for step in self.steps if step.module in taken}
 
     def _reached(self) -> tuple[dict[str, str], ConstructorWriter]:
-        """How the module of every node is written, and what makes the modules."""
+        """Return the access expression of every node's module, and the constructor's writer."""
         first = {step.module: step for step in registered(self.steps, self.made.graph.nodes)}
         roots = containers({step.id: (self.modules[step.id], step.spec.kind) for step in first.values()})
         plain = {module: attribute(self.modules[step.id]) for module, step in first.items()}
@@ -93,9 +93,9 @@ class ClassWriter:
         return access, ConstructorWriter(self.made, self.classes, access, roots)
 
     def _input_names(self, names: Names) -> dict[str, str]:
-        """A lone input that nobody named is `x`; every other has its own name."""
+        """Name the inputs: a single unnamed one is `x`, others keep their names."""
         inputs = [step for step in self.steps if step.spec.kind == "input"]
-        if self.made.block is not None:  # all of them, also what nothing inside takes
+        if self.made.block is not None:  # all inputs, even unused ones
             inputs = [step for step in self.made.plan.steps if step.spec.kind == "input"]
         plain = len(inputs) == 1 and inputs[0].node.name.rstrip("0123456789").lower() in ("input", "")
         place = {node: i for i, node in enumerate(self.made.graph.nodes)}
@@ -109,7 +109,7 @@ class ClassWriter:
     # --- Docstring
 
     def _docstring(self) -> list[Line]:
-        """What goes in and what comes out, with shapes."""
+        """Describe inputs and outputs with their shapes."""
         given = [f"{name} {self._type_text(Ref(node, 0))}" for node, name in self.inputs.items()]
         ends = [step for step in self.steps if step.spec.kind == "output" and step.refs()]
         back = [f"{self.outputs[step.id]} {self._type_text(step.refs()[0])}" for step in ends]
@@ -139,7 +139,7 @@ class ClassWriter:
         return shape if value.dtype == "float32" else f"{shape} of {value.dtype}"
 
     def _shape_text(self, values: list[Any]) -> str:
-        """The shape at all instances; a size that differs is called by the argument that says it, or `*`."""
+        """Format the shape over all instances; a size that differs is the argument with its values, or `*`."""
         first = values[0].tuple_text
         if all(value == values[0] for value in values):
             return str(first)
@@ -189,7 +189,7 @@ class ClassWriter:
         return [Line.of(text, step.id)]
 
     def _filled(self, step: Step, target: str, copied: str) -> str:
-        """Values that are put into a copy of a tensor, or into the tensor, if that was made for them."""
+        """Write the index assignment into a clone, or into the tensor itself if nothing else uses it."""
         filled = f"        {self.calls.filled(step, target)}"
         if step.id not in self.fresh:
             return f"{copied}\n{filled}"
@@ -197,29 +197,29 @@ class ClassWriter:
         return filled if source == target else f"        {target} = {source}\n{filled}"
 
     def _loop(self, step: Step) -> str:
-        """Repetitions that take more than one value: each gives its result to the next."""
+        """Write a loop over repetitions that take several arguments, feeding each result to the next."""
         target = self.variables[Ref(step.id, 0)]
         first = self.variables.get(step.refs()[0], "...") if step.refs() else "..."
         begin = "" if first == target else f"        {target} = {first}\n"
         access = {**self.access, step.id: "layer"}
         inner = CallWriter(self.results, self.variables, access, self.made.texts, self.made.imported)
-        if step.refs():  # the other arguments stay what they were, also where one is what the first began with
+        if step.refs():  # the other arguments are constant over the loop, even if equal to the initial value
             port = next(port for port, refs in step.args.items() if refs)
             step = replace(step, args=step.args.set(port, (Ref(step.id, 0), *step.args[port][1:])))
         loop = f"        for layer in {self.access[step.id]}:\n            {target} = {inner.call(step, 12)}"
         return begin + loop
 
     def _returned(self, step: Step) -> int:
-        """How many values the call returns."""
+        """Return how many values the call returns."""
         return step.spec.outputs_given(self.results[step.id].resolved)
 
     def _in_tuple(self, step: Step) -> bool:
-        """Whether the call returns a tuple even of one value; a flag does away with the tuple."""
+        """Return whether the call returns a tuple even for one value; a flag that switches outputs off does not."""
         param = step.spec.param(step.spec.outputs_by)
         return param is not None and param.kind != "bool"
 
     def _shape_comment(self, step: Step) -> str:
-        """The shape on lines where it changes, if it is the same at all instances."""
+        """Return a comment with the shape if the line changes it and it is the same at all instances."""
         outcome = self.results[step.id].outcome
         if not isinstance(outcome, Ran):
             return ""
@@ -237,7 +237,7 @@ class ClassWriter:
         return f"# {text}" if text.startswith("(") else ""
 
     def _return(self) -> list[Line]:
-        """What `forward` gives back: in training, and otherwise, where the outputs of the network say so."""
+        """Write the return statement, one per mode if outputs of the network depend on it."""
         ends = [step for step in self.steps if step.spec.kind == "output"]
         if not ends:
             return [Line("        ...  # connect an Output to return a value")]
@@ -261,13 +261,13 @@ class ClassWriter:
         return Line.of(text, *(step.id for step in ends))
 
     def _when(self, step: Step) -> str:
-        """The mode in which an output of the network is returned; what takes those of a block wants all of them."""
+        """Return the mode in which an output of the network is returned; blocks always return all."""
         if self.made.block is not None:
             return "always"
         return str(self.results[step.id].resolved.get("when", "always"))
 
     def _key(self, step: Step) -> str | None:
-        """The key of an output of the network, as source."""
+        """Return the dict key of an output of the network, as source."""
         key = self.results[step.id].resolved.get("key") if self.made.block is None else None
         return to_code(key) if key is not None else None
 

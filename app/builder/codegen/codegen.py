@@ -1,7 +1,7 @@
-"""The drawing as the text of classes that a careful person would write: one for each block, and the network's.
+"""Generation of source from a graph: one class for each block, and the network's.
 
-The text is what is trained, inspected and exported. Only identifiers made by `names` and literals that passed
-`params.check_param` are written into it.
+This text is trained, inspected and exported. It contains only identifiers from `names` and literals that passed
+`params.check_param`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
     )
 
 
-# Numbers of lines by node, for the class itself and, by the way in, for every block that is written in place.
+# Line numbers by node, for the class itself and, by path, for every inlined block.
 _Places = dict[Owner, dict[str, list[int]]]
 
 
 def _placed(writer: ClassWriter, text: list[str]) -> ClassText:
-    """Put the lines of a class behind the text, and tell where each node's are."""
+    """Append the lines of a class to the text, and record those of each node."""
     places: _Places = {(): {step.id: [] for step in writer.steps}}
     for line in writer.write():
         for part in line.text.split("\n"):
@@ -82,7 +82,7 @@ def _class_text(
     lines: FrozenMap[str, tuple[int, ...]],
     modules: Mapping[str, str],
 ) -> ClassText:
-    """Which node the lines and attributes of a class belong to, or of a block that is written in place in it."""
+    """Map lines and attributes of a class, or of an inlined block, to nodes."""
     owning = [step for step in part.steps if step.spec.kind in OWNING]
     repeated = frozenset(step.id for step in owning if step.node.repeat > 1)
     modules_of = {step.id: step.module for step in owning}
@@ -105,8 +105,8 @@ def _class_text(
 def _turn_texts(
     turns: list[BlockClass], places: _Places, way: Owner, node: str, whole: tuple[int, ...]
 ) -> tuple[ClassText, ...]:
-    """A block that is written in place, for each repetition. `whole` are the lines of its instance: those of what is
-    in it too, where they cannot be told apart."""
+    """Map an inlined block for each repetition. `whole` are the lines of its instance, used for nodes in it without
+    lines of their own."""
     found: list[ClassText] = []
     for number, part in enumerate(turns):
         inner = (*way, (node, number))
@@ -123,7 +123,7 @@ def _turn_texts(
 
 
 def _imports(classes: Iterable[BlockClass]) -> list[str]:
-    """What the text uses, and nothing else."""
+    """List the imports that the text needs."""
     written = [(one, step) for one in classes for step in one.steps]
     keys = {step.spec.key for _, step in written}
     dtypes = any(isinstance(value, DType) for one, step in written for value in _written_values(one, step))
@@ -141,7 +141,7 @@ def _imports(classes: Iterable[BlockClass]) -> list[str]:
 
 
 def _written_values(one: BlockClass, step: Step) -> list[Any]:
-    """Values of parameters that stand in the text."""
+    """List the parameter values that appear in the text."""
     if step.spec.kind in ("input", "output", "unknown"):
         return []
     return [one.results[step.id].resolved.get(param.name) for param in step.spec.params]

@@ -17,8 +17,8 @@ _MARGIN = "        "
 
 
 class ConstructorWriter:
-    """Writes what `__init__` says of modules. `access` is how the module of each step is reached, `roots` are the
-    containers by attribute; `classes` are those of blocks, by name of the block."""
+    """Writes the module assignments of `__init__`. `access` is the expression for each step's module, `roots` are the
+    containers by attribute; `classes` are those of blocks, by block name."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ConstructorWriter:
         self._calls: dict[int, CallWriter] = {}
 
     def write(self) -> list[Line]:
-        """The lines, module by module as they are registered; a container stands where the first in it would."""
+        """Write the modules in registration order; a container comes where its first module would."""
         owning = {step.id: step for step in registered(self._class.steps, self._class.graph.nodes)}
         boxed = {node: (name, box) for name, box in self._roots.items() for node in box.steps()}
         lines: list[Line] = []
@@ -47,7 +47,7 @@ class ConstructorWriter:
         return [*lines, *(line for step in owning.values() for line in self._ties(step))]
 
     def _ties(self, step: Step) -> list[Line]:
-        """Parameters that are those of another module, which is there by now."""
+        """Write the assignments of tied parameters, after both modules are constructed."""
         lines: list[Line] = []
         for name, tie in step.node.tied.items():
             if tie.node in self._access:
@@ -57,7 +57,7 @@ class ConstructorWriter:
         return lines
 
     def _box(self, name: str, box: Container, owning: Mapping[str, Step]) -> list[Line]:
-        """A container, and how what is in it is initialised."""
+        """Write a container and the initialisations of its modules."""
 
         def made(node: str) -> Made:
             whole = self._whole(self._class, owning[node], ())
@@ -73,7 +73,8 @@ class ConstructorWriter:
     # --- What makes a module
 
     def _whole(self, part: BlockClass, step: Step, prefix: Owner) -> Made:
-        """What makes the module of a step, all its repetitions and frozen. `prefix` leads to the part."""
+        """Return the constructor expression of a step, with repetitions and freezing. `prefix` is the path of the part.
+        """
         end = ".requires_grad_(False)" if step.node.frozen else ""
         if step.node.repeat == 1:
             return self._one(part, step, 0, prefix).framed("", end).owned((*prefix, step.id))
@@ -85,7 +86,7 @@ class ConstructorWriter:
         return Made("nn.ModuleList(", (alone or Made("[", items, "]", rows=rows),), f"){end}", ((*prefix, step.id),))
 
     def _turns(self, part: BlockClass, step: Step, prefix: Owner) -> list[Made]:
-        """What makes each repetition; equal ones behind each other are made once."""
+        """Return the constructor of each repetition; equal consecutive ones are the same object."""
         turns, found = part.inner.get(step.id), list[Made]()
         for number in range(step.node.repeat):
             same = number and turns is not None and turns[number] is turns[number - 1]
@@ -93,11 +94,11 @@ class ConstructorWriter:
         return found
 
     def chained(self, step: Step) -> bool:
-        """Whether the repetitions can be one `nn.Sequential`: one value in, and nothing else at the call."""
+        """Return whether the repetitions can form an `nn.Sequential`: a single input and no other call arguments."""
         return len(step.refs()) == 1 and not self._writer(self._class).arguments(step, call=True)
 
     def _one(self, part: BlockClass, step: Step, number: int, prefix: Owner) -> Made:
-        """What makes one module: of a class, or a `nn.Sequential` in the place of one."""
+        """Return the constructor of one module: a class, or an inlined `nn.Sequential`."""
         turns = part.inner.get(step.id)
         if turns is not None:
             return self._sequential(turns[number], (*prefix, (step.id, turns[number].turn)))
@@ -109,12 +110,12 @@ class ConstructorWriter:
         return Made(f"{calls.constructor(step)}(", tuple(calls.arguments(step, call=False, number=number)))
 
     def _sequential(self, part: BlockClass, prefix: Owner) -> Made:
-        """A block without a class; what is repeated in it has a place for each repetition."""
+        """Return the `nn.Sequential` of an inlined block; repeated nodes take one position per repetition."""
         steps = {step.id: step for step in part.steps}
         items: list[Made] = []
         for node in part.chain:
             step, owner = steps.get(node.id), (*prefix, node.id)
-            if step is None:  # muted: what stands behind it keeps its place
+            if step is None:  # muted: a placeholder keeps the numbering of later modules
                 items += repeated([Made("nn.Identity(", owners=(owner,))] * node.repeat)
                 continue
             end = ".requires_grad_(False)" if node.frozen else ""
@@ -129,9 +130,9 @@ class ConstructorWriter:
     # --- Initialisation
 
     def _inits(self, part: BlockClass, step: Step, whose: str, prefix: Owner, loops: int = 0) -> list[Line]:
-        """What `torch.nn.init` does to the parameters of a layer, and of those in a block that has no class.
+        """Write the `torch.nn.init` calls for a layer, and for those in an inlined block.
 
-        `whose` is the module, or what all its repetitions are in.
+        `whose` is the module, or the container of its repetitions.
         """
         turns = part.inner.get(step.id)
         if not step.node.inits and not (turns and _initialises(turns[0])):
@@ -163,7 +164,7 @@ class ConstructorWriter:
         return lines
 
     def _loop_variable(self, loops: int) -> str:
-        """`layer`, and another name in a loop in a loop."""
+        """Return `layer`, or a numbered name in nested loops."""
         taken = {argument.name for argument in self._class.arguments}
         names = (f"layer_{number}" if number > 1 else "layer" for number in range(1, len(taken) + loops + 2))
         return [name for name in names if name not in taken][loops]
@@ -174,7 +175,7 @@ def _margin(loops: int) -> str:
 
 
 def _initialises(part: BlockClass) -> bool:
-    """Whether anything in a block that has no class is initialised."""
+    """Return whether an inlined block contains any initialisation."""
     if any(step.node.inits for step in part.steps):
         return True
     return any(_initialises(turns[0]) for turns in part.inner.values())

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from app.builder.codegen.call_code import WIDTH
 
-# A node of the class that is written, `("n1",)`, or one inside a block that stands in it: `(("n1", 0), "n2")`, where
-# the number says which of the written repetitions it is in.
+# A node of the class being written, `("n1",)`, or one in an inlined block: `(("n1", 0), "n2")`, where the number is the
+# repetition.
 Owner = tuple[str | tuple[str, int], ...]
 
 
@@ -22,7 +22,7 @@ class Line:
 
     @classmethod
     def of(cls, text: str, *nodes: str) -> Line:
-        """A line for nodes of the class itself."""
+        """Make a line for nodes of the class itself."""
         return cls(text, tuple((node,) for node in nodes))
 
 
@@ -30,8 +30,8 @@ class Line:
 class Made:
     """A call, or a list, of `items` between `head` and `tail`.
 
-    Items that are made themselves stand in `rows`, one a line, where all of it is too long for one; others are laid out
-    as `call_code.wrapped` does. `times` says how often the only item is made, in a list.
+    With `rows`, items go on a line each if the whole is too long for one; others are laid out as by
+    `call_code.wrapped`. `times` is the comprehension clause that repeats the only item.
 
     >>> conv = Made("nn.Conv2d(", ("1", "8", "3"), ")")
     >>> conv.flat, Made("nn.Sequential(", (conv,), ")", rows=True).framed("self.a = ", "").flat
@@ -59,7 +59,7 @@ class Made:
         return replace(self, owners=(*self.owners, *owners))
 
     def lines(self, margin: str, end: str = "") -> Iterator[Line]:
-        """The lines of it, `end` behind the last."""
+        """Yield its lines, with `end` after the last."""
         flat = f"{margin}{self.flat}{end}"
         if not self.items or len(flat) <= WIDTH:
             yield Line(flat, tuple(self._all_owners()))
@@ -68,7 +68,7 @@ class Made:
         inner = margin + "    "
         only = self.items[0] if len(self.items) == 1 else None
         if isinstance(only, Made) and (self.times or only.head in ("[", "{")):
-            for line in only.lines(inner):  # a list that is all that is given wants no comma
+            for line in only.lines(inner):  # a single list argument takes no trailing comma
                 yield Line(line.text, (*self.owners, *line.owners))
             if self.times:
                 yield Line(inner + self.times, self.owners)
@@ -92,7 +92,7 @@ class Made:
 
 
 def repeated(made: list[Made], least: int = 2, anywhere: bool = False) -> list[Made]:
-    """Modules in a row; `least` equal ones or more are written once: those at the end, or wherever they are."""
+    """Collapse runs of at least `least` equal modules into a comprehension: at the end, or anywhere."""
     found: list[Made] = []
     start = 0
     while start < len(made):

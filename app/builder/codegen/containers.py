@@ -1,7 +1,7 @@
-"""Modules under dotted names: the lists and dictionaries of `torch.nn` that they stand in, and how each is reached.
+"""Containers for modules with dotted names, and the expressions that access their modules.
 
 `layers.0` and `layers.1` make `self.layers = nn.ModuleList([...])`, other keys an `nn.ModuleDict`, free parameters
-alone an `nn.ParameterDict`. What none of these takes, a buffer or a key such as `keys`, stands in a plain `nn.Module`.
+alone an `nn.ParameterDict`. Anything else, a buffer or a key such as `keys`, goes into a plain `nn.Module`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import pairwise
 from app.builder.codegen.constructor_text import Made, repeated
 
 LIST, DICT, PARAMETERS, MODULE = "nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Module"
-# Equal modules in a row that are written once where others stand beside them.
+# Length from which equal consecutive modules are collapsed between others.
 _RUN = 3
 
 
 @cache
 def _refused() -> dict[str, frozenset[str]]:
-    """Keys that a dictionary cannot have: its own methods."""
+    """Return the keys that a dictionary cannot have: names of its methods."""
     from torch import nn
 
     return {DICT: frozenset(dir(nn.ModuleDict())), PARAMETERS: frozenset(dir(nn.ParameterDict()))}
@@ -28,7 +28,7 @@ def _refused() -> dict[str, frozenset[str]]:
 
 @dataclass
 class Container:
-    """What has one path in common. A child is another, or the id and the kind of the step whose module it is."""
+    """Modules with a common prefix. A child is a container, or id and kind of a step."""
 
     children: dict[str, Container | tuple[str, str]] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class Container:
         return MODULE
 
     def steps(self) -> Iterator[str]:
-        """The steps whose modules are in it."""
+        """Yield the steps whose modules it contains."""
         for child in self.children.values():
             if isinstance(child, Container):
                 yield from child.steps()
@@ -62,7 +62,7 @@ class Container:
                 yield child[0]
 
     def reached(self, access: str) -> dict[str, str]:
-        """How the module of every step in it is written."""
+        """Return the access expression of every step's module in it."""
         form, found = self.form, dict[str, str]()
         for key, child in self.children.items():
             place = _at(access, form, key)
@@ -82,7 +82,7 @@ def _at(access: str, form: str, key: str) -> str:
 
 
 def containers(paths: Mapping[str, tuple[str, str]]) -> dict[str, Container]:
-    """The containers of a class by attribute; `paths` has the path and the kind of module by step."""
+    """Return the containers of a class by attribute; `paths` has path and kind of module by step."""
     found: dict[str, Container] = {}
     for step, (path, kind) in paths.items():
         first, *others = path.split(".")
@@ -92,21 +92,21 @@ def containers(paths: Mapping[str, tuple[str, str]]) -> dict[str, Container]:
 
 
 def statements(container: Container, access: str, made: Callable[[str], Made]) -> list[Made]:
-    """What makes a container: what is given to the attribute, and what is put into it then.
+    """Return the statements that make a container: its assignment, and what is registered later.
 
-    `made` gives what makes the module of a step; of a buffer it is the arguments of `register_buffer`.
+    `made` returns the constructor of a step's module; for a buffer the arguments of `register_buffer`.
     """
     later: list[Made] = []
     return [assigned(access, _literal(container, access, made, later)), *later]
 
 
 def attribute(key: str) -> str:
-    """How a class reads its own attribute: `self.conv1`, and `getattr` for a key that is no identifier."""
+    """Return the expression for an attribute: `self.conv1`, or `getattr` for a key that is no identifier."""
     return _at("self", MODULE, key)
 
 
 def assigned(access: str, made: Made) -> Made:
-    """What gives an attribute its value; a key that is no identifier goes through `setattr`."""
+    """Return the assignment to an attribute; a key that is no identifier uses `setattr`."""
     if access.startswith("getattr("):
         owner, key = access.removeprefix("getattr(").removesuffix(")").rsplit(", ", 1)
         return Made("setattr(", (owner, key, made), rows=True)

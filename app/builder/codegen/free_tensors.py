@@ -21,7 +21,7 @@ DEFAULTS: dict[str, Any] = {"fill": "zeros", "value": 1.0, "std": 1.0, "low": 0.
 
 
 def expression(key: str, params: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
-    """The tensor as source. `texts` has the parameters that are no literals.
+    """Return the tensor as source. `texts` has the parameters that are no literals.
 
     >>> expression("parameter", {"shape": (1, 64), "fill": "normal", "std": 0.02})
     'torch.randn(1, 64) * 0.02'
@@ -78,7 +78,7 @@ def _items(text: str) -> list[str]:
 
 
 def in_brackets(text: str) -> str:
-    """An operand as source, in brackets where a sign beside it could tear it apart.
+    """Parenthesise an operand if operator precedence requires it.
 
     >>> in_brackets("channels * 2"), in_brackets("self.channels"), in_brackets("-1.0")
     ('(channels * 2)', 'self.channels', '-1.0')

@@ -1,6 +1,6 @@
-"""Blocks that are no more than modules one behind the other: `nn.Sequential`, written where the block stands.
+"""Blocks that are a plain chain of modules: inlined as `nn.Sequential`.
 
-A person says so by the names: a chain whose nodes are called 0, 1, 2, ... in order has the keys of a Sequential.
+The names decide: a chain whose nodes are called 0, 1, 2, ... in order has the keys of a Sequential.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Chains:
         self._sizes: dict[str, tuple[int, int]] = {}  # modules that are written, and how deep they are nested
 
     def of(self, block: Block) -> tuple[Node, ...] | None:
-        """The nodes between input and output if the block is such a chain."""
+        """Return the nodes between input and output if the block is such a chain."""
         if block.name not in self._known:
-            self._known[block.name] = None  # in case it contains itself
+            self._known[block.name] = None  # guards against recursion
             self._known[block.name] = self._read(block)
         return self._known[block.name]
 
@@ -69,7 +69,7 @@ class Chains:
 
 
 def _one_in_one_out(graph: Graph, node: Node, wire: Edge, spec: OpSpec) -> bool:
-    """Whether the node is a module that is called with what the wire carries, and with nothing else."""
+    """Return whether the node is a module whose only argument is the wire's value."""
     if spec.kind not in ("module", "block") or wire.output or len(graph.into(node.id)) != 1:
         return False
     if not spec.inputs or wire.port != spec.inputs[0].name or any(port.required for port in spec.inputs[1:]):

@@ -1,4 +1,4 @@
-"""Values of a tensor as a text: its bytes, compressed, in letters that stand in source as they are.
+"""Tensor values as a string literal: compressed bytes in base 85.
 
 `tensor_values` makes the text of a tensor and the tensor of a text.
 """
@@ -12,7 +12,7 @@ MOST_BYTES = 2**27
 ROW = 88  # letters in a line of source
 _TEXT = re.compile(r"[0-9A-Za-z!#$%&()*+\-;<=>?@^_`{|}~]+")  # base 85: no quote and no backslash
 
-# What the source says of it, where there is any.
+# The decoder in generated source, if any literal needs it.
 IMPORTS = ("import base64", "import zlib")
 FUNCTION = '''def unpacked(text, dtype, shape):
     """The tensor whose bytes a text holds, compressed."""
@@ -21,12 +21,12 @@ FUNCTION = '''def unpacked(text, dtype, shape):
 
 
 def is_packed(text: str) -> bool:
-    """Whether a text may hold values: in letters that need no care in source, and not too many of them."""
+    """Return whether a text may hold values: base 85 without quotes, within the length limit."""
     return len(text) <= LONGEST and _TEXT.fullmatch(text) is not None
 
 
 def in_source(text: str, rest: str) -> str:
-    """The call that unpacks a text, as an argument in a constructor. `rest` are its other arguments."""
+    """Return the call that decodes a text, as an argument in a constructor. `rest` are its other arguments."""
     if len(text) <= ROW // 2:
         return f'unpacked("{text}", {rest})'
     margin = " " * 16

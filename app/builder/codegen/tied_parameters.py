@@ -1,8 +1,7 @@
-"""Tied parameters: one tensor that two modules of a class have, each under a name of its own.
+"""Tied parameters: one tensor that two modules of a class hold under different names.
 
-`lm_head.weight` of a language model is `wte.weight`: `Node.tied` of the one says so, and its class is written with
-`self.lm_head.weight = self.wte.weight`. Names are those of the state_dict, so a block is looked into as
-deep as it takes.
+`lm_head.weight` of a language model is `wte.weight`: `Node.tied` records it, and the constructor contains
+`self.lm_head.weight = self.wte.weight`. Names are those of the state_dict, so they may lead into nested blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _is_name(part: str) -> bool:
 
 
 def place_of(module: str, path: str) -> str:
-    """How a parameter of a module is written; `module` is how that is.
+    """Return the expression for a parameter; `module` is that of its module.
 
     >>> place_of("self.head", "weight"), place_of("self.encoder", "layers.0.weight")
     ('self.head.weight', 'self.encoder.get_submodule("layers.0").weight')

@@ -21,9 +21,9 @@ _OUTPUT_NAMES = {
     "attn_output_weights": "attn_weights",
     "indices": "indices",
 }
-# Short calls that read best where they are used, if that is one place.
+# Short calls that are inlined at their only use.
 _READ_IN_PLACE = ("Tensor.size", "Tensor.shape", "Tensor.dim", "Tensor.numel", "torch.finfo")
-# What takes them so; a loop over repeated modules would read them anew each time.
+# Kinds of calls they may be inlined into; a loop over repeated modules would re-evaluate them.
 _READERS = ("function", "method", "operator")
 
 
@@ -33,8 +33,7 @@ _SIGNS_IN_ONE = 3
 
 
 def in_place(steps: list[Step], results: Mapping[str, StepResult]) -> dict[str, Step]:
-    """The steps without a line of their own, by id: numbers that were typed, and sizes and parts of a formula that are
-    used once."""
+    """Find the steps without a line of their own, by id: typed numbers, and sizes and subexpressions used once."""
     takers: dict[Ref, list[Step]] = {}
     for step in steps:
         for ref in step.refs():
@@ -59,18 +58,18 @@ def _is_number(result: StepResult) -> bool:
 
 
 def _named(step: Step) -> bool:
-    """Whether a person gave it a name."""
+    """Return whether the node was renamed by the user."""
     return len(step.spec.outputs) == 1 and step.node.name.rstrip("0123456789") != step.spec.stem
 
 
-# What is made anew, so that values can be put into it as it is.
+# Ops that create a new tensor, so that values can be assigned into it without a clone.
 _MADE = frozenset(
     f"{kind}{name}" for kind in ("torch.", "Tensor.new_") for name in ("zeros", "ones", "full")
 ) | {"torch.zeros_like", "torch.ones_like", "torch.full_like", "torch.clone", "operator.setitem"}  # fmt: skip
 
 
 def filled_as_they_are(steps: list[Step]) -> frozenset[str]:
-    """The steps that put values into a tensor that was made for that alone, by id: they need no copy of it."""
+    """Find the index assignments into a tensor created for that alone, by id: they need no clone."""
     uses = Counter(ref for step in steps for ref in step.refs())
     made = {step.id for step in steps if step.spec.key in _MADE}
     fills = ((step.id, step.args["input"][0]) for step in steps
@@ -86,11 +85,11 @@ def variables(
     owned: Mapping[Ref, str],
     written: Callable[[Step, Mapping[Ref, str]], str],
 ) -> dict[Ref, str]:
-    """The variable of every value, or what stands in its place.
+    """Assign a variable, or an inlined expression, to every value.
 
-    One that is used for the last time gives its variable to the result, so that a chain reads `x = ...; x = ...` and
-    only what lives on beside it has a name of its own. What has a telling name, an argument, a state or a number, keeps
-    it to itself; what the module owns is `owned`; `written` is the text of what is read in place.
+    A variable is reused for the result of the last call that reads it, so that a chain reads `x = ...; x = ...` and
+    only values that outlive it have names of their own. Arguments, states and numbers keep their descriptive names;
+    `owned` are attributes of the module; `written` returns inlined expressions.
     """
     inline = in_place(steps, results)
 
@@ -105,7 +104,7 @@ def variables(
     found = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
     order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
     lettered: set[str] = set()
-    spare: set[str] = set()  # letters whose values nobody reads any more
+    spare: set[str] = set()  # letters whose values are dead
     telling = {name for name in inputs.values() if name != "x"} | {"_", *owned.values()}
     for step in steps:
         if step.id in inline:
@@ -121,7 +120,7 @@ def variables(
         if step.spec.kind in OWNING and step.node.repeat > 1:  # a loop, which reads the other arguments each time
             ended &= {found.get(ref, "") for ref in step.refs()[:1]}
             ended -= {found.get(ref, "") for ref in step.refs()[1:]}
-        # Where branches meet, the trunk goes on.
+        # Where branches join, the trunk's variable continues.
         free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
         spare |= ended & lettered
         unused = [not uses[Ref(step.id, number)] for number in range(len(step.spec.outputs))]
@@ -147,7 +146,7 @@ def variables(
 
 
 def _telling(step: Step, results: Mapping[str, StepResult], number: int) -> str:
-    """What a number, or a tuple of them, is called; "" for any other value."""
+    """Return the variable name of a number or a tuple of numbers; "" for any other value."""
     outcome = results[step.id].outcome
     known = isinstance(outcome, Ran) and number < len(outcome.outputs)
     value = outcome.outputs[number] if isinstance(outcome, Ran) and known else None

@@ -1,6 +1,6 @@
-"""A network that is one layer of a person's own: its class is then the base of the one that is written.
+"""A network that is one custom layer: the generated class derives from the layer's.
 
-So the keys of its state_dict are those of the class, without a name before them.
+So the keys of its state_dict are those of the layer, without a prefix.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from app.builder.catalog import custom
 from app.builder.plan import Ref, Step
 
-# What the node is called. For any other node the name is an attribute like others.
+# Name of such a node. With any other name it is an ordinary attribute.
 WHOLE = "self"
 
 
 def whole_net(steps: Sequence[Step]) -> Step | None:
-    """The one layer that a network is: what arrives goes into it in its order, what it gives comes back as it is."""
+    """Return the only layer of a network that passes its inputs and outputs through unchanged."""
     layers = [step for step in steps if step.spec.kind not in ("input", "output")]
     one = layers[0] if len(layers) == 1 else None
     if one is None or one.node.name != WHOLE or one.spec.kind != "module" or not custom.is_custom(one.spec.key):

@@ -1,4 +1,4 @@
-"""What is wrong with the calls of a graph, one after the other, said so that a person can mend it."""
+"""Problems with the calls of a graph, each with its reason and cures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def net_problems(sheet: Findings) -> list[Problem]:
 
 
 def _said_of_kept(nodes: list[Node]) -> Problem:
-    """All that the class has and does not call, in one sentence: it is meant so."""
+    """Report all uncalled modules in one note: they are kept on purpose."""
     names = ", ".join(node.name for node in nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
     cure = Cure("Leave out of the code", tuple(Keep(node.id, False) for node in nodes))
     reason = "The constructor creates them, so the state_dict has their keys."
@@ -65,7 +65,7 @@ def _said_of_kept(nodes: list[Node]) -> Problem:
 
 
 def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
-    """Parameters that are those of another node, where that has none of the kind."""
+    """Report tied parameters whose shapes differ, or whose partner is missing."""
     if not step.node.tied:
         return []
     steps = {other.id: other for other in sheet.walk.steps if other.live}
@@ -83,7 +83,7 @@ def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
 
 
 def _ties_told(step: Step, graph: Graph) -> list[Problem]:
-    """What a node has together with others, in one sentence; it is meant so."""
+    """Report the tied parameters of a node in one note: they are tied on purpose."""
     pairs = [(_named(step.node.name, name), _named(graph.nodes[tie.node].name, tie.name))
              for name, tie in step.node.tied.items()]  # fmt: skip
     if not pairs:
@@ -104,7 +104,7 @@ def _size(shape: tuple[int, ...] | None) -> str:
 
 
 def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
-    """What stands in the way of a module that is made and never called."""
+    """Report an uncalled module that cannot be constructed."""
     if isinstance(result.outcome, Failed):
         return [Problem("error", step.id, f"{step.node.name} cannot be constructed", result.outcome.error)]
     if not isinstance(result.outcome, Ran):
@@ -158,7 +158,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
 
 
 def _init_problems(step: Step, result: StepResult) -> list[Problem]:
-    """Initialisations that torch refuses, or of parameters that the layer does not have."""
+    """Report initialisations that torch rejects, or of parameters that the layer lacks."""
     found = []
     for name, init in step.node.inits.items():
         words = init_checks.refusal(step.spec, result.resolved, name, init)
@@ -170,13 +170,13 @@ def _init_problems(step: Step, result: StepResult) -> list[Problem]:
 
 
 def _at_turn(result: StepResult, failed: Failed) -> StepResult:
-    """The result of the repetition that failed."""
+    """Return the result of the repetition that failed."""
     turn = next(turn for turn in result.turns if turn.outcome is failed)
     return StepResult(turn.outcome, turn.resolved, turn.inputs)
 
 
 def _shared_problems(step: Step, sheet: Findings) -> list[Problem]:
-    """A module that is called once more with what it was not made for."""
+    """Report a shared module whose parameters do not fit this call's input."""
     if step.module not in sheet.graph.nodes or not sheet.results[step.id].inputs:
         return []
     called = next((other.node for other in sheet.walk.steps if other.module == step.module), step.node)
@@ -190,7 +190,7 @@ def _shared_problems(step: Step, sheet: Findings) -> list[Problem]:
 
 
 def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
-    """A repeated node whose result cannot be its own input."""
+    """Report a repeated node whose output cannot be its input."""
     ran = [turn.outcome for turn in result.turns if isinstance(turn.outcome, Ran)]
     if step.node.repeat == 1 or not ran or len(ran) == step.node.repeat:
         return []
@@ -201,7 +201,7 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
 
 
 def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph, any_kind: bool = False) -> list[Problem]:
-    """Wires from an output that the call does not give, or that carry a tuple where a tensor is wanted."""
+    """Report wires from outputs that the call does not return, or that carry a tuple to a tensor port."""
     for port in step.spec.inputs:
         for ref in step.args.get(port.name, ()):
             source, outcome = graph.nodes[ref.node], results[ref.node].outcome if ref.node in results else None
@@ -222,7 +222,7 @@ def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph, any_ki
 
 
 def _is_port(step: Step, sheet: Findings) -> bool:
-    """Whether a step is an end of a block: an input has the shape of what arrives, an output gives any value on."""
+    """Return whether a step is an input or output of a block, which accept any value."""
     return step.spec.kind in ("input", "output") and sheet.given is not None
 
 
@@ -262,7 +262,7 @@ def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
 
 
 def _channels_first(step: Step, sheet: Findings) -> bool:
-    """Whether a picture arrives as convolutions leave it; behind a permute, channels may well stand last."""
+    """Return whether a picture arrives channels first, as convolutions leave it; not after a permute."""
     steps = {other.id: other for other in sheet.walk.steps}
     at: Step | None = step
     while at is not None and at.refs():

@@ -1,6 +1,6 @@
-"""What runs and is most likely not meant: each said with numbers, and with a cure where one is sure to help.
+"""Warnings about code that runs but is probably a mistake, each with numbers, and a cure if one is sure to help.
 
-A warning that a good network gets is worse than none, so each check names what it leaves alone. Imports no torch.
+False positives are worse than none, so each check documents its exceptions. Imports no torch.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ LARGE = frozenset("linear bilinear conv1d conv2d conv3d convtranspose1d convtran
 
 @cache
 def plain_name(op: str) -> str:
-    """An op whichever way it is written: `nn.LogSoftmax` and `F.log_softmax` are both "logsoftmax"."""
+    """Normalise the name of an op: `nn.LogSoftmax` and `F.log_softmax` are both "logsoftmax"."""
     return op.rpartition(".")[2].replace("_", "").lower().removeprefix("lazy")
 
 
 def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -> list[Problem]:
-    """What the graph alone tells of a network without errors; `runs` says whether a mended graph still runs."""
+    """Run the structural checks on a network without errors; `runs` tells whether a changed graph still runs."""
     net = Net(analysis, ops)
     return [
         *ranges(net),
@@ -67,7 +67,7 @@ def structure(analysis: Analysis, ops: Catalog, runs: Callable[[Graph], bool]) -
 
 @dataclass(frozen=True)
 class Net:
-    """A network under examination: who feeds whom, and what goes along the wires."""
+    """A network under check: its connections, and the types on its wires."""
 
     analysis: Analysis
     ops: Catalog
@@ -87,7 +87,7 @@ class Net:
 
     @cached_property
     def live(self) -> tuple[Node, ...]:
-        """What is called for the sake of an output."""
+        """Nodes whose value reaches an output."""
         walk = self.analysis.walk
         kept = {step.id for step in walk.steps if step.kept} if walk is not None else set()
         return tuple(n for n in self.graph.nodes.values() if n.id in self.analysis.live and n.id not in kept)
@@ -100,7 +100,7 @@ class Net:
         return self.ops.of(self.graph, node)
 
     def param(self, node: Node, name: str) -> Any:
-        """As it is used: AUTO put in place, the default where nothing is set."""
+        """Return a parameter as used: AUTO filled in, else the default."""
         resolved = self.analysis.resolved.get(node.id, FrozenMap())
         return resolved[name] if name in resolved else self.spec(node).value(node, name)
 
@@ -108,7 +108,7 @@ class Net:
         return tuple(self.graph.nodes[edge.source] for edge in self.graph.into(node.id))
 
     def feed(self, node: Node) -> Node | None:
-        """The one node that it takes from, None if there are several."""
+        """Return the only node that feeds it, None if there are several."""
         feeds = self.feeds(node)
         return feeds[0] if len(feeds) == 1 else None
 
@@ -132,7 +132,8 @@ class Net:
         return self.spec(node).category == "drop"
 
     def before(self, node: Node, passing: Callable[[Node], bool]) -> Iterator[Node]:
-        """Backwards along single wires: every node that may be passed, and the first that may not."""
+        """Walk backwards along single wires through nodes for which `passing` is True; ends with the first other node.
+        """
         at = self.feed(node)
         while at is not None:
             yield at
@@ -144,14 +145,14 @@ def take_out(node: Node) -> Cure:
 
 
 def listed(nodes: tuple[Node, ...]) -> str:
-    """Names of nodes, the first few of many."""
+    """Join names of nodes, abbreviated after three."""
     names = [node.name for node in nodes]
     if len(names) > 3:
         return f"{', '.join(names[:2])} and {len(names) - 2} more"
     return " and ".join(names)
 
 
-# --- Layers that do not do what they seem to ----------------------------------------------------------------------
+# --- Layers without the intended effect ---------------------------------------------------------------------------
 
 
 def _double_activations(net: Net) -> Iterator[Problem]:
@@ -192,7 +193,7 @@ def _double_linears(net: Net) -> Iterator[Problem]:
 
 
 def _lost_biases(net: Net) -> Iterator[Problem]:
-    """BatchNorm takes the mean of each channel away, and with it what a bias adds to the channel."""
+    """Find biases before a BatchNorm, which subtracts the channel mean and the bias with it."""
     for node in net.live:
         name, shape, takers = plain_name(node.op), net.leaving(node), net.takers(node)
         conv = name in ("conv1d", "conv2d", "conv3d", "convtranspose1d", "convtranspose2d", "convtranspose3d")
@@ -229,7 +230,7 @@ def _late_dropouts(net: Net) -> Iterator[Problem]:
 
 
 def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
-    """Windows that do not reach the end. One row or column is lost in many a good network, and is not mentioned."""
+    """Find pooling windows that drop the end of an axis. One row or column is common and not reported."""
     for node in net.live:
         shape = net.arriving(node)
         if plain_name(node.op) not in POOLS or shape is None or net.param(node, "ceil_mode"):
@@ -246,7 +247,7 @@ def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem
 
 
 def _rest(net: Net, node: Node, axis: int, size: int) -> int:
-    """How many values at the end of an axis are in no window."""
+    """Return how many values at the end of an axis are in no window."""
 
     def along(name: str, default: Any) -> int:
         value = net.param(node, name) if net.spec(node).param(name) else default
@@ -256,7 +257,7 @@ def _rest(net: Net, node: Node, axis: int, size: int) -> int:
     window = along("kernel_size", 1)
     step, padding = along("stride", window), along("padding", 0)
     reach = along("dilation", 1) * (window - 1) + 1
-    if step > reach:  # made to skip
+    if step > reach:  # strided past on purpose
         return 0
     return (size + 2 * padding - reach) % step - padding
 
@@ -266,7 +267,7 @@ def _helps(net: Net, cure: Cure, runs: Callable[[Graph], bool]) -> bool:
 
 
 def _deaf_outputs(net: Net) -> Iterator[Problem]:
-    """Outputs that no Input leads to: parameters and constants alone make them."""
+    """Find outputs that depend on no Input, only on parameters and constants."""
     for output in net.outputs:
         before = upstream(net.graph, (output.id,))
         if not before or any(net.graph.nodes[node].op == "input" for node in before):
@@ -301,7 +302,7 @@ def _too_large(count: int, total: int) -> bool:
 
 
 def _smaller(net: Net, node: Node, others: int) -> Iterator[Cure]:
-    """An average over each channel before the Flatten in front, where that makes the layer small enough."""
+    """Propose global average pooling before the Flatten if that makes the layer small enough."""
     flatten = net.feed(node) if plain_name(node.op) == "linear" else None
     shape = net.arriving(flatten) if flatten is not None and plain_name(flatten.op) == "flatten" else None
     pool = "nn.AdaptiveAvgPool2d"
@@ -320,7 +321,7 @@ def _smaller(net: Net, node: Node, others: int) -> Iterator[Cure]:
 
 
 def _cut_gradients(net: Net) -> Iterator[Problem]:
-    """Layers from which every way to an output leads through something that has no gradient."""
+    """Find layers whose every path to an output passes a non-differentiable node."""
     reached = {node.id for node in net.outputs}
     todo = list(reached)
     while todo:
@@ -350,7 +351,7 @@ def _has_gradient(value: ValueType | None) -> bool:
 
 
 def _cutter(net: Net, start: Node) -> str:
-    """The first node after `start` whose answer has no gradient."""
+    """Return the first node after `start` whose output has no gradient."""
     todo, seen = [start], {start.id}
     for node in todo:
         values = [net.carried(edge) for edge in net.graph.out_of(node.id)]
@@ -379,7 +380,7 @@ def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
 
 
 def spatial(shape: TensorType | None) -> int | None:
-    """How many values one sample gives to each channel, None unless the batch comes first and all else is known."""
+    """Return the values per sample and channel, None unless the batch comes first and all other sizes are known."""
     if shape is None or len(shape.shape) < 2 or shape.shape[0] != Dim(1):
         return None
     sizes = [size for size in shape.shape[2:] if isinstance(size, int)]

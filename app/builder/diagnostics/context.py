@@ -1,4 +1,4 @@
-"""A graph and what its calls gave, with what it takes to ask the same of a mended one."""
+"""A graph with its shapes, and the means to re-infer a modified one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from app.builder.value_types import ValueType
 
 @dataclass(frozen=True)
 class Findings:
-    """A graph and what was found of it. `given` is what arrives at the inputs of a block, `values` its parameters;
-    both are None for the network. Of the nodes in `quiet` it is known that nothing is wrong with their calls."""
+    """A graph and its inferred results. `given` are a block's inputs, `values` its parameters; both are None for the
+    network. Calls of nodes in `quiet` are known to have no problems."""
 
     graph: Graph
     walk: Plan
@@ -31,7 +31,7 @@ class Findings:
 
     @classmethod
     def network(cls, graph: Graph, ops: Catalog, earlier: Findings | None = None) -> Findings:
-        """What the calls of a network give; `earlier` is of a graph before, and what is as it was is taken from it."""
+        """Infer a network; results unchanged since `earlier`, a previous version, are reused."""
         walk = plan(graph, ops, (earlier.graph, earlier.walk) if earlier else None)
         known = {step.node.id: step for step in earlier.walk.steps} if earlier else {}
         new = [step for step in walk.steps if known.get(step.node.id) is not step]
@@ -58,7 +58,7 @@ class Findings:
         return walk, infer(walk, self.given)
 
     def runs(self, graph: Graph) -> bool:
-        """Whether every call that an output needs runs."""
+        """Return whether every call that an output needs runs."""
         walk, results = self.again(graph)
         calls = [step for step in walk.steps if step.live and step.node.op != "output"]
         return all(isinstance(results[step.id].outcome, Ran) for step in calls)

@@ -1,4 +1,4 @@
-"""What is wrong with a drawing, said so that a person can mend it, and the mending as data."""
+"""Problems of a graph, and their cures as data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Connect:
 
 @dataclass(frozen=True)
 class RemoveNode:
-    """Take a node away."""
+    """Remove a node."""
 
     node: str
 
@@ -87,7 +87,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Untie:
-    """Give a node a parameter of its own in the place of one that another node has."""
+    """Give a node a parameter of its own instead of a tied one."""
 
     node: str
     name: str
@@ -95,7 +95,7 @@ class Untie:
 
 @dataclass(frozen=True)
 class OpenLayers:
-    """Look at the file that `module` is imported from, and trust it. The graph stays as it is."""
+    """Open the file that `module` is imported from to review and trust it. The graph stays unchanged."""
 
     node: str
     module: str
@@ -129,7 +129,7 @@ class SetData:
 
 @dataclass(frozen=True)
 class ChooseData:
-    """Let the person choose other data, because of `node`. The graph stays as it is."""
+    """Open the choice of data, because of `node`. The graph stays unchanged."""
 
     node: str
 
@@ -148,12 +148,12 @@ class Cure:
 
     @property
     def opens(self) -> str:
-        """The module of the file of layers that is to be looked at, "" for a cure that is applied."""
+        """The module of the layer file to review, "" for a cure that edits."""
         return next((edit.module for edit in self.edits if isinstance(edit, OpenLayers)), "")
 
     @property
     def chooses_data(self) -> bool:
-        """Whether it leads to the choice of the data, and changes nothing by itself."""
+        """Whether it opens the choice of data instead of editing."""
         return any(isinstance(edit, ChooseData) for edit in self.edits)
 
     @property
@@ -169,10 +169,10 @@ class Cure:
 
 @dataclass(frozen=True)
 class Problem:
-    """`severity` is "error" (the net cannot run), "warning" or "info"; `message` says what, `reason` says why.
+    """A problem: `severity` is "error" (the net cannot run), "warning" or "info".
 
-    `torch_message` is what PyTorch itself would say, where it was asked. What is wrong inside a block is said at its
-    instance, `node`, with the `path` that leads there: instances and which of their repetitions.
+    `torch_message` is PyTorch's own message, if the call was tried. A problem inside a block is reported at its
+    instance, `node`, with the `path` to it: pairs of instance and repetition.
     """
 
     severity: str
@@ -186,12 +186,12 @@ class Problem:
 
     @property
     def rank(self) -> int:
-        """Errors come first, what is merely to be known comes last."""
+        """Sort key: errors first, notes last."""
         return ("error", "warning", "info").index(self.severity)
 
 
 def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
-    """The mended graph. Nodes that are no longer there are passed over."""
+    """Apply a cure. Edits of deleted nodes are skipped."""
     for edit in cure.edits:
         if edit.node not in graph.nodes or isinstance(edit, OpenLayers | SetTraining | SetData | ChooseData):
             continue
@@ -216,7 +216,7 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
         elif isinstance(edit, Connect):
             graph = _connected(graph, edit)
         elif isinstance(edit, ReplaceOp):
-            own = graph.unshared(edit.node)  # who shared its module goes on with the old op
+            own = graph.unshared(edit.node)  # the other sharers keep the old op
             graph = own.with_node(replace(own.nodes[edit.node], op=edit.op, params=edit.params))
         else:
             graph = _inserted(graph, catalog, edit)

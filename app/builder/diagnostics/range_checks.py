@@ -1,4 +1,4 @@
-"""Whether the values that an Input says it takes have rows in the tables that they are looked up in."""
+"""Index ranges: whether the declared values of an Input are valid rows of embedding tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAME_VALUES = frozenset(
 
 
 def ranges(net: Net) -> Iterator[Problem]:
-    """Tables that are smaller than what an input says, or that are asked for a row below 0."""
+    """Find tables smaller than an input's declared range, or indexed below 0."""
     for node in net.live:
         size = net.param(node, _TABLES.get(node.op, ""))
         source = _source(net, node) if type(size) is int else None
@@ -45,7 +45,7 @@ def ranges(net: Net) -> Iterator[Problem]:
 
 
 def _source(net: Net, node: Node) -> Node | None:
-    """The input whose values are looked up, None if they are computed."""
+    """Return the input whose values are the indices, None if they are computed."""
     seen: set[str] = set()
     while node.id not in seen:
         seen.add(node.id)

@@ -1,4 +1,4 @@
-"""What torch itself says of an argument that a constructor does not take."""
+"""PyTorch's own error message for an invalid constructor argument."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.util.frozen import FrozenMap
 
-# Larger numbers are not tried: a module of so many layers, or so large a one, would be made for its words alone.
+# Larger numbers are not tried: constructing so large a module for its error alone is too slow.
 _LARGEST = 4096
-# Stands for what is taken from a shape that has not arrived; most numbers of heads and groups divide it.
+# Substitute for sizes inferred from unknown shapes; most numbers of heads and groups divide it.
 _ARRIVING = 64
 
 
 def torch_words(spec: OpSpec, params: Mapping[str, Any], name: str, text: str) -> str:
-    """The words with which torch refuses a layer whose argument `name` is what `text` says.
+    """Return torch's error for a layer whose argument `name` is `text`.
 
-    "" where torch takes it, and where it is not tried. Nothing is allocated. Imports torch.
+    "" if torch accepts it, or if it is not tried. Nothing is allocated. Imports torch.
     """
     param = spec.param(name)
     value = _value(text)
@@ -32,7 +32,7 @@ def torch_words(spec: OpSpec, params: Mapping[str, Any], name: str, text: str) -
         for other in spec.params:
             if other.name != name:
                 check_param(other, made[other.name])
-    except ParamError:  # something else is wrong, and torch would speak of that
+    except ParamError:  # another argument is invalid, and torch would report that one
         return ""
     if _refused(spec, FrozenMap(made)):
         return ""
@@ -40,7 +40,7 @@ def torch_words(spec: OpSpec, params: Mapping[str, Any], name: str, text: str) -
 
 
 def _refused(spec: OpSpec, params: FrozenMap[str, Any]) -> str:
-    """What torch says of a layer with these arguments, "" if it makes it."""
+    """Return torch's error for a layer with these arguments, "" if none."""
     import torch
 
     from app.builder.shapes.meta_calls import Call
@@ -48,13 +48,13 @@ def _refused(spec: OpSpec, params: FrozenMap[str, Any]) -> str:
     try:
         with torch.device("meta"):
             Call.of(spec, params)
-    except Exception as error:  # torch's words are the answer
+    except Exception as error:  # torch's message is the answer
         return str(error).strip().partition("\n")[0] or type(error).__name__
     return ""
 
 
 def _value(text: str) -> Any:
-    """What a person typed, as Python would read it: text where it is nothing else."""
+    """Parse typed text as a Python literal; text if it is none."""
     plain = text.strip().replace("−", "-").replace("×", ",")
     try:
         return ast.literal_eval(plain)

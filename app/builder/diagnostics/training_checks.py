@@ -1,6 +1,6 @@
-"""Whether a network's last and normalising layers suit the loss and the batches it will be trained with.
+"""Checks of a network's last layer against the loss, and of normalising layers against the batch size.
 
-Beside `checks`, which asks the graph alone. Imports no torch.
+`checks` covers the graph alone. Imports no torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _RAW = ("linear", "conv", "norm")  # categories whose answers may be any number
 
 
 def training(analysis: Analysis, ops: Catalog, loss: str, batch_size: int, samples: int | None) -> list[Problem]:
-    """What loss and batches have against the net; `samples` is how many there are to train on, None if unknown."""
+    """List conflicts of loss and batch size with the net; `samples` is the size of the training set, None if unknown.
+    """
     net = Net(analysis, ops)
     return [*_loss_problems(net, loss), *_batch_norm(net, batch_size, samples)]
 
@@ -108,7 +109,7 @@ def _before_logarithms(net: Net, output: Node, last: Node, loss: str) -> Iterato
 
 
 def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Problem]:
-    """BatchNorm needs two values of a channel; batches of one sample give it one, or as many as there are pixels."""
+    """Check for BatchNorm with one value per channel, which batches of one sample may lead to."""
     norms = tuple(node for node in net.live if plain_name(node.op).startswith(("batchnorm", "syncbatchnorm")))
     alone = tuple(node for node in norms if spatial(net.arriving(node)) == 1)
     if batch_size == 1 and norms:
@@ -137,7 +138,7 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
 
 
 def _whole(samples: int, start: int) -> int:
-    """The first batch size from `start` on that leaves no single sample at the end of an epoch."""
+    """Return the smallest batch size from `start` on that leaves no single sample at the end of an epoch."""
     return next(size for size in range(start, samples + start + 2) if samples % size != 1)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis, Inside
 
 
-MOST = 4096  # ways that are remembered
+MOST = 4096  # cached derivations
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class FollowedSize:
     entered: tuple[Node, int] | None
 
 
-# Repetitions and equal instances share what is known of their insides; the values keep the ids from being given anew.
+# Cache shared by repetitions and equal instances; the values keep the ids in the keys alive.
 _FOLLOWED: dict[tuple[int, int, int, int], tuple[Block, Inside, FollowedSize | None]] = {}
 
 
 def through(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int, size: Size
 ) -> SizeNote | None:
-    """How a dimension of a block's output comes about; None where its inside does not tell."""
+    """Derive a dimension of a block's output; None if its inside does not determine it."""
     spec = catalog.of(graph, graph.nodes[node])
     result, block = analysis.results.get(node), spec.definition
     if result is None or block is None or not result.turns:
@@ -69,7 +69,7 @@ def _said(told: SizeNote | None, spec: OpSpec, source: Origin | None, size: Size
 
 
 def _followed(block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int) -> FollowedSize | None:
-    """One dimension of an output of a block back to an input of it, or to the parameter that sets it."""
+    """Trace one output dimension of a block back to an input of it, or to the parameter that sets it; cached."""
     key = (id(block), id(inside), output, dimension)
     kept = _FOLLOWED.get(key)
     if kept is None:
@@ -106,7 +106,7 @@ def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimensi
 
 
 def _size(known: Analysis, spot: Origin | None) -> Size | None:
-    """How large a dimension was one call upstream, None where a parameter sets it."""
+    """Return a dimension's size one call upstream, None if a parameter sets it."""
     value = known.values.get((spot.node, spot.output)) if spot is not None else None
     if spot is None or not isinstance(value, TensorType) or spot.dimension >= len(value.shape):
         return None
@@ -114,7 +114,7 @@ def _size(known: Analysis, spot: Origin | None) -> Size | None:
 
 
 def _known(block: Block, inside: Inside) -> Analysis:
-    """What is known of the calls inside, as an analysis of the block's graph."""
+    """Return the results of the calls inside as an analysis of the block's graph."""
     from app.builder.results import Analysis, Ran
     from app.source.generated import Source
 

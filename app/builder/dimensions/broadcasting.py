@@ -1,5 +1,5 @@
-"""Shapes that broadcast, one above the other and aligned at their right: what stretches, what is missing, what is in
-the way. As in PyTorch's note on broadcasting semantics."""
+"""Alignment of shapes that broadcast, right-justified, with stretched, missing and clashing dimensions, as in PyTorch's
+broadcasting semantics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Aligned:
 
 
 def line_up(tensors: Sequence[tuple[str, str, tuple[Size, ...]]]) -> tuple[Aligned, ...]:
-    """Rows for (name, node, shape) of tensors, () for fewer than two.
+    """Align the (name, node, shape) of tensors, one row each; () for fewer than two.
 
     >>> [row.cells for row in line_up((("a", "a", (4, 1)), ("b", "b", (3,))))]
     [(('4', 'same'), ('1', 'stretched')), (('', 'missing'), ('3', 'same'))]
@@ -40,7 +40,7 @@ def line_up(tensors: Sequence[tuple[str, str, tuple[Size, ...]]]) -> tuple[Align
 
 
 def _cell(size: Size | None, others: set[Size | None]) -> tuple[str, str]:
-    """A dimension of a shape; `others` are the sizes other than 1 that the shapes have there."""
+    """Classify a dimension of a shape; `others` are the sizes other than 1 in that column."""
     if size is None:
         return "", MISSING
     if size == 1:

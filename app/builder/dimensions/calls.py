@@ -1,4 +1,4 @@
-"""What the rules for sizes are given, a call with what arrives, and what they answer: one `SizeNote` a dimension."""
+"""Input and output of the size rules: a call with its input tensors, and one `SizeNote` per dimension."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Arrived:
-    """A tensor that arrives at a port, from output number `output` of a node that the person calls `name`."""
+    """A tensor at an input port, from output number `output` of a node named `name`."""
 
     node: str
     output: int
@@ -36,14 +36,14 @@ class Arrived:
         return Origin(self.node, self.output, dimension % max(len(self.shape), 1))
 
     def symbol(self, letter: str, dimension: int, meaning: str = "") -> Symbol:
-        """The size of one of its dimensions as a letter."""
+        """Return the size of a dimension as a symbol."""
         origin = self.origin(dimension)
         return Symbol(letter, meaning or f"dim {origin.dimension} of {self.name}", self.shape[dimension])
 
 
 @dataclass(frozen=True)
 class Call:
-    """A node as its rule sees it: parameters with AUTO put in place, what arrives by port, and what comes out."""
+    """A node as its rule sees it: parameters with AUTO filled in, inputs by port, and its output."""
 
     op: str
     label: str
@@ -61,7 +61,7 @@ class Call:
         return next(iter(self.inputs.values()))[0]
 
     def each(self, name: str, axis: int, default: int = 0) -> int:
-        """A parameter that is a number or one for each axis."""
+        """Return a parameter for one axis, whether it is a number or a tuple."""
         value = self.params.get(name, default)
         if isinstance(value, tuple):
             value = value[axis] if len(value) > 1 else value[0]
@@ -81,7 +81,7 @@ Rule = Callable[[Call], tuple[SizeNote, ...]]
 
 
 def kept(arrived: Arrived, dimension: int, words: str = "") -> SizeNote:
-    """A dimension that is what it was."""
+    """Note a dimension that is unchanged."""
     size = arrived.shape[dimension]
     formula = Formula("x", (arrived.symbol("x", dimension),))
     words = words or (BATCH if size == Dim(1) else "Passes through unchanged.")
@@ -89,7 +89,7 @@ def kept(arrived: Arrived, dimension: int, words: str = "") -> SizeNote:
 
 
 def set_by(meaning: str, value: Size, words: str = "", source: Origin | None = None) -> SizeNote:
-    """A dimension that is what a parameter says."""
+    """Note a dimension that a parameter sets."""
     return SizeNote(Formula("x", (Symbol("x", meaning, value),)), words or f"{meaning} sets the {value}.", source)
 
 
@@ -97,6 +97,6 @@ BATCH = "N is the batch size, which stays the same."
 
 
 def product(arrived: Arrived, dimensions: range, letter: str = "d") -> tuple[str, tuple[Symbol, ...]]:
-    """The sizes of some dimensions multiplied: the text and its letters."""
+    """Return the product of some dimensions as text, and its symbols."""
     symbols = tuple(arrived.symbol(f"{letter}{i}", i) for i in dimensions)
     return "*".join(symbol.letter for symbol in symbols) or "1", symbols

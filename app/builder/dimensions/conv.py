@@ -58,7 +58,7 @@ def unfolding(call: Call) -> tuple[SizeNote, ...]:
 
 
 def sliding(call: Call) -> tuple[SizeNote, ...]:
-    """`x.unfold(dimension, size, step)`: as many windows as fit, and what is in one behind all other dimensions."""
+    """`x.unfold(dimension, size, step)`: the number of windows, and their size as an additional last dimension."""
     arrived = call.first
     at = call.params["dimension"] % len(arrived.shape)
     size, step = Symbol("k", "size", call.params["size"]), Symbol("s", "step", call.params["step"])
@@ -69,7 +69,7 @@ def sliding(call: Call) -> tuple[SizeNote, ...]:
 
 
 def _places(call: Call, height: Size, width: Size, arrived: Arrived) -> tuple[str, tuple[Symbol, ...]]:
-    """How often a window finds a place: the two counts multiplied."""
+    """Return the number of window positions: the product of the counts per axis."""
     text, symbols = [], []
     for axis, (letter, size) in enumerate((("h", height), ("w", width))):
         named = _symbols(call, axis)
@@ -108,7 +108,7 @@ def _fractional_axis(call: Call, arrived: Arrived, dimension: int, axis: int) ->
 
 
 def axes(op: str) -> int:
-    """How many dimensions a window of this op has: the digit of its name."""
+    """Return the number of dimensions of an op's window: the digit of its name."""
     return int(op[-2])
 
 
@@ -203,7 +203,7 @@ def _unit(call: Call) -> str:
 
 
 def _window(call: Call) -> str:
-    """`a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
+    """Describe the window: `a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
     sizes = [call.each("kernel_size", axis) for axis in range(axes(call.op))]
     kind = "window" if "pool" in call.op.lower() else "kernel"
     words = f"a {shape_text(sizes)} {kind}" if len(sizes) > 1 else f"a {kind} of {sizes[0]}"
@@ -214,7 +214,7 @@ def _window(call: Call) -> str:
 
 
 def _fits(call: Call, arrived: Arrived, dimension: int, axis: int, p: int, stride: int | None = None) -> str:
-    """What a window does to a size, as a sentence."""
+    """Describe the effect of a window on a size in one sentence."""
     s = stride or call.each("stride", axis, 1)
     unit, window = _unit(call), _window(call)
     window = "A" + window[1:]

@@ -1,7 +1,7 @@
-"""Explain this dimension: the formula of a size, with letters and with the real numbers, and where it comes from.
+"""Explanations of dimensions: the formula of a size, with letters and with numbers, and its source.
 
-`explain_output` tells of every dimension of an output, `chain` follows one of them upstream, `aligned` shows how the
-shapes that arrive stretch to a common one. A formula is shown only if its result is the size that torch computed.
+`explain_output` explains every dimension of an output, `chain` follows one of them upstream, `aligned` shows how input
+shapes broadcast. A formula is shown only if its result is the size that torch computed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output", "upstream"]
 
 BY_TORCH = "As computed by torch."
-# What takes nothing and has a shape all the same.
+# Kinds without inputs that have a shape.
 VALUES = ("parameter", "buffer")
 _WINDOWS = re.compile(r"(nn|F)\.\w*([Cc]onv|[Pp]ool)\w*[123]d$")
 
@@ -50,7 +50,7 @@ class DimensionStory:
 
     @property
     def passes(self) -> bool:
-        """Whether it is what it was one call upstream."""
+        """Whether it is unchanged from one call upstream."""
         one = self.formula.symbols if self.formula else ()
         return self.source is not None and len(one) == 1 and one[0].value == self.result
 
@@ -67,7 +67,7 @@ class DimensionStory:
 
 @dataclass(frozen=True)
 class ChainStep:
-    """A dimension on the way upstream, what was done to it there in a few words, and all of its formula or words."""
+    """One step of a dimension's derivation: the node, a short form of its effect, and its full formula or text."""
 
     node: str
     output: int
@@ -80,9 +80,9 @@ class ChainStep:
 def explain_output(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int = 0
 ) -> tuple[DimensionStory, ...]:
-    """A story for each dimension of an output; () for what is no tensor or not known. An Output tells of what it gets.
+    """Explain each dimension of an output; () if it is no tensor or unknown. An Output explains its input.
 
-    `analysis` may be of an older graph: what it does not know is not told.
+    `analysis` may be of an older graph: nodes that it lacks are left out.
     """
     return tuple(story for story in _stories(graph, catalog, analysis, node, output, None) if story is not None)
 
@@ -90,7 +90,7 @@ def explain_output(
 def explain_dimension(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
 ) -> DimensionStory | None:
-    """One of the stories of `explain_output`, None if there is none. Inside blocks this is quicker by far."""
+    """Explain one dimension of an output, None if unknown. Much faster than all of them inside blocks."""
     stories = _stories(graph, catalog, analysis, node, output, dimension)
     return stories[dimension] if dimension < len(stories) else None
 
@@ -123,12 +123,12 @@ def _stories(
 def chain(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
 ) -> tuple[ChainStep, ...]:
-    """The way of a dimension upstream, this node first: to the input, or to the parameter that sets it."""
+    """Trace a dimension upstream, this node first: to the input, or to the parameter that sets it."""
     return tuple(upstream(graph, catalog, analysis, Origin(node, output, dimension)))
 
 
 def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) -> Iterator[ChainStep]:
-    """The steps of `chain` one by one, for who does not want all of a long way."""
+    """Yield the steps of `chain` lazily."""
     spot: Origin | None = start
     seen: set[Origin] = set()
     while spot is not None and spot not in seen:
@@ -141,7 +141,7 @@ def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) 
 
 
 def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tuple[Aligned, ...]:
-    """The shapes that arrive at an op that broadcasts, also where they clash; () elsewhere and for one tensor alone."""
+    """Align the input shapes of a broadcasting op, even if they clash; () for other ops and for a single tensor."""
     here, spec = graph.nodes[node], catalog.of(graph, graph.nodes[node])
     if here.muted or spec.category != "merge" or not stretches(here.op):
         return ()
@@ -155,7 +155,7 @@ def aligned(graph: Graph, catalog: Catalog, analysis: Analysis, node: str) -> tu
 
 
 def _in_short(story: DimensionStory) -> str:
-    """A row of the chain: `⌊25/1⌋ + 1`, or who sets it."""
+    """Abbreviate a step of the chain: `⌊25/1⌋ + 1`, or what sets it."""
     formula = story.formula
     if formula is None or not formula.symbols:
         return "as computed by torch" if formula is None else "one value remains"
@@ -173,7 +173,7 @@ def _in_full(story: DimensionStory) -> str:
 
 
 def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: int) -> Call | None:
-    """The node with all that arrives; None where a type is not known."""
+    """Build the call of a node; None if an input type is unknown."""
     inputs: dict[str, tuple[Arrived, ...]] = {}
     for port in spec.inputs:
         arriving = []
@@ -208,7 +208,7 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
 
 
 def _picked(value: TupleType, node: Node, output: int) -> ValueType | None:
-    """The item of a tuple that a call gives."""
+    """Return the tuple item that a call selects."""
     at = output if node.op == "unpack" else node.params.get("index") if node.op == "operator.getitem" else None
     return value.items[at] if type(at) is int and -len(value.items) <= at < len(value.items) else None
 
@@ -216,7 +216,7 @@ def _picked(value: TupleType, node: Node, output: int) -> ValueType | None:
 def _with_wires(
     graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, params: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """The parameters with what wires give; None if that is no size."""
+    """Insert wired values into the parameters; None if one is no size."""
     wires = {edge.port: analysis.values.get((edge.source, edge.output)) for edge in graph.into(node.id)}
     for port in spec.inputs:
         if not port.wired:
@@ -240,13 +240,13 @@ def _told(call: Call, spec: OpSpec) -> tuple[SizeNote, ...] | None:
         return None
     try:
         told = _repeated(call, rule) if call.repeat > 1 and not call.muted else rule(call)
-    except (IndexError, KeyError, TypeError, ZeroDivisionError):  # arguments that torch reads in another way
+    except (IndexError, KeyError, TypeError, ZeroDivisionError):  # arguments that the rule does not cover
         return None
     return told if told is not None and len(told) == len(call.shape) else None
 
 
 def _repeated(call: Call, rule: Rule) -> tuple[SizeNote, ...] | None:
-    """Of layers that stand one behind the other, the last: the formula with what arrives there."""
+    """Apply the rule once per repetition; the last one's formula is returned."""
     told = rule(call)
     for number in range(2, call.repeat + 1):
         sizes = tuple(one.formula.result for one in told)
@@ -265,7 +265,7 @@ def _repeated(call: Call, rule: Rule) -> tuple[SizeNote, ...] | None:
 
 
 def _names(call: Call, spec: OpSpec) -> tuple[str, ...]:
-    """The letters of PyTorch's documentation, or numbers."""
+    """Name the dimensions by the letters of PyTorch's documentation, or by number."""
     rank = len(call.shape)
     count = windows.axes(call.op) if _WINDOWS.match(call.op) else {3: 1, 4: 2, 5: 3}.get(rank, 0)
     picture = spec.category in ("conv", "io") or "ool" in call.op or "BatchNorm" in call.op

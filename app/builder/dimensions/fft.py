@@ -7,8 +7,8 @@ from app.builder.dimensions.formula import Formula, Symbol
 
 
 def transformed(call: Call) -> tuple[SizeNote, ...]:
-    """Every dimension stays as long as it is, or gets the length that is typed; of real numbers half of the last
-    transformed one is kept, or made of."""
+    """Note the dimensions of an FFT: unchanged or set by a typed length; real transforms halve or restore the last one.
+    """
     name, arrived = call.op.rpartition(".")[2], call.first
     rank = len(arrived.shape)
     several = name.endswith(("2", "n"))
@@ -32,11 +32,11 @@ def transformed(call: Call) -> tuple[SizeNote, ...]:
 
 
 def as_pairs(call: Call) -> tuple[SizeNote, ...]:
-    """A last dimension of two: what is real and what is imaginary."""
+    """Note the last dimension of two: real and imaginary part."""
     every = tuple(kept(call.first, i) for i in range(len(call.first.shape)))
     return (*every, SizeNote(Formula("2"), "The real part and the imaginary part."))
 
 
 def of_pairs(call: Call) -> tuple[SizeNote, ...]:
-    """The last dimension, of pairs, is gone."""
+    """Note the dimensions without the last one, of pairs."""
     return tuple(kept(call.first, i) for i in range(len(call.first.shape) - 1))

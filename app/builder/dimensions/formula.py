@@ -9,13 +9,13 @@ from functools import cached_property
 
 from app.builder.value_types import Dim, Size
 
-# A ratio is no size, but may stand in a formula of one.
+# A ratio is no size, but may occur in a formula.
 Value = Size | float
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A letter of a formula, what it stands for in PyTorch's words, and its value here."""
+    """A letter of a formula, its meaning in PyTorch's terms, and its value."""
 
     letter: str
     meaning: str
@@ -24,7 +24,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a line. `tone` is "letter" for the formula, "value" for a real number, "result" for what comes out."""
+    """Part of a line. `tone` is "letter" for the formula, "value" for a number, "result" for the result."""
 
     text: str
     tone: str = "letter"
@@ -58,7 +58,7 @@ class Formula:
 
     @property
     def result(self) -> Size | None:
-        """What comes out, None where it cannot be said."""
+        """The value, None if it is not exact."""
         try:
             result = _value(self._tree, self._values)
         except NotExact:
@@ -81,7 +81,7 @@ class Formula:
         return _text(self._halfway() or self._numbers())
 
     def lines(self, name: str) -> tuple[Line, ...]:
-        """The steps from letters to the result, `name` at their left."""
+        """Format the steps from letters to the result, with `name` on the left."""
         indent = " " * len(name) + " = "
         result = Piece(_size(self.result), "result")
         first: Line = (Piece(f"{name} = "), *self._letters())
@@ -104,7 +104,7 @@ class Formula:
         return _shown(self._tree, lambda name: Piece(_size(self._values[name]), "value"))
 
     def _halfway(self) -> Line | None:
-        """The numbers with both sides of each rounded division worked out, None if nothing is rounded."""
+        """Format the formula with both sides of each rounded division evaluated, None if nothing is rounded."""
         if not any(_rounds(part) for part in ast.walk(self._tree)):
             return None
         values = dict(self._values)
@@ -147,7 +147,7 @@ def _size(size: Value | None) -> str:
 
 
 def _value(part: ast.expr, values: dict[str, Value]) -> Value:
-    """Raises NotExact."""
+    """Evaluate. Raises NotExact."""
     if isinstance(part, ast.Constant) and isinstance(part.value, int):
         return part.value
     if isinstance(part, ast.Name):
@@ -170,7 +170,7 @@ def _made(scale: int, offset: Value) -> Value:
 
 
 def _parts(size: Value) -> tuple[int, int]:
-    """What it has for each sample, and besides. Raises NotExact for a ratio."""
+    """Return the part proportional to N and the constant part. Raises NotExact for a ratio."""
     if isinstance(size, float):
         raise NotExact
     return (size.scale, size.offset) if isinstance(size, Dim) else (0, size)
@@ -240,7 +240,7 @@ _SIGNS: dict[type[ast.operator], str] = {ast.Add: " + ", ast.Sub: " − ", ast.M
 
 
 def _shown(part: ast.expr, name: Callable[[str], Piece], tight: bool = False) -> Line:
-    """The pieces of an expression; `tight` leaves out the spaces, within a product."""
+    """Format an expression; `tight` omits the spaces, within a product."""
     if isinstance(part, ast.Constant):
         return (Piece(str(part.value)),)
     if isinstance(part, ast.Name):
@@ -268,7 +268,7 @@ def _shown(part: ast.expr, name: Callable[[str], Piece], tight: bool = False) ->
 
 
 def _bracketed(part: ast.expr, line: Line, products: bool = False) -> Line:
-    """In parentheses if it is a sum, or a product below a fraction."""
+    """Parenthesise a sum, or a product below a fraction."""
     kinds = (ast.Add, ast.Sub, ast.Mult) if products else (ast.Add, ast.Sub)
     if isinstance(part, ast.BinOp) and isinstance(part.op, kinds):
         return (Piece("("), *line, Piece(")"))

@@ -13,7 +13,7 @@ from app.builder.value_types import Dim
 
 
 def _with(arrived: Arrived, at: int, here: SizeNote | None, words: str = "") -> tuple[SizeNote, ...]:
-    """All dimensions as they were but one, which is gone where `here` is None."""
+    """Note all dimensions as unchanged but one, which is dropped if `here` is None."""
     others = range(len(arrived.shape))
     told = [here if i == at else kept(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
     return tuple(one for one in told if one is not None)
@@ -146,7 +146,7 @@ def stack(call: Call) -> tuple[SizeNote, ...]:
 
 
 def einsum(call: Call) -> tuple[SizeNote, ...]:
-    """A letter of the result is the dimension of the first tensor that bears it."""
+    """Note each letter of the result as the dimension of the first tensor with that letter."""
     left, _, right = call.params["equation"].replace(" ", "").partition("->")
     bearers: dict[str, tuple[Arrived, int]] = {}
     for letters, tensor in zip(left.split(","), call.inputs["tensors"], strict=True):
@@ -170,7 +170,7 @@ def one_hot(call: Call) -> tuple[SizeNote, ...]:
 
 
 def compared(call: Call) -> tuple[SizeNote, ...]:
-    """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both stretch to a common shape, one dimension is summed away."""
+    """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both inputs broadcast, one dimension is reduced."""
     tensors = tuple(many[0] for many in call.inputs.values())
     told = stretched(tensors)
     at = call.params.get("dim", 1) if "dim" in call.params else -1

@@ -13,7 +13,7 @@ STAYS = "The layer keeps the shape of the sequence."
 
 
 def linear(call: Call) -> tuple[SizeNote, ...]:
-    """Also `nn.Bilinear`, whose first input alone is told of."""
+    """Also for `nn.Bilinear`, of which only the first input is explained."""
     arrived = call.first
     words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
     return (*leading(arrived, 1), set_by("out_features", call.params["out_features"], words))
@@ -24,7 +24,7 @@ def leading(arrived: Arrived, less: int) -> tuple[SizeNote, ...]:
 
 
 def looked_up(call: Call) -> tuple[SizeNote, ...]:
-    """Rows of a table that arrives: the sizes of the indices, then that of a row."""
+    """Note a lookup in a wired table: the sizes of the indices, then the row size."""
     indices, table = call.first, call.inputs["weight"][0]
     told = [kept(indices, i) for i in range(len(indices.shape))]
     words = f"Each index is a row of {table.name}."
@@ -49,7 +49,7 @@ def bags(call: Call) -> tuple[SizeNote, ...]:
 
 
 def transformer(call: Call) -> tuple[SizeNote, ...]:
-    """The shape of the sequence that is worked on: `tgt` where there is one, else `src`."""
+    """Note the shape of the processed sequence: `tgt` if there is one, else `src`."""
     arrived = call.inputs.get("tgt", (call.first,))[0]
     return tuple(kept(arrived, i, "" if size == Dim(1) else STAYS) for i, size in enumerate(arrived.shape))
 
@@ -101,7 +101,7 @@ def _shuffled(call: Call, name: str, channels: str, side: str, words: str) -> tu
 
 
 def upsampled(call: Call) -> tuple[SizeNote, ...]:
-    """`size` as it is given, or the size that arrives times `scale_factor`, rounded down."""
+    """Note `size` as given, or the input size times `scale_factor`, rounded down."""
     arrived = call.first
     told = list(kept(arrived, i) for i in range(2))
     for axis, i in enumerate(range(2, len(arrived.shape))):

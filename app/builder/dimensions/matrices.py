@@ -1,6 +1,6 @@
-"""How sizes come about in linear algebra, along diagonals, and where values are looked up or sampled.
+"""Size rules for linear algebra, diagonals, lookups and sampling.
 
-Each rule follows the section "Shape" or the description of the op in PyTorch's documentation.
+Each follows the section "Shape" or the description of the op in PyTorch's documentation.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from app.builder.value_types import Size
 
 
 def over_last(call: Call) -> tuple[SizeNote, ...]:
-    """A reduction along one dimension, the last where none is named."""
+    """Note a reduction along one dimension, the last by default."""
     return reduction(replace(call, params={**call.params, "dim": call.params.get("dim", -1)}))
 
 
 def like_indices(call: Call) -> tuple[SizeNote, ...]:
-    """One value for each index, along one dimension; the others stretch to a common size."""
+    """Note one value per index along one dimension; the others broadcast."""
     arrived, indices = call.first, call.inputs["indices"][0]
     if call.params.get("dim") is None:
         text, symbols = product(indices, range(len(indices.shape)))
@@ -33,7 +33,7 @@ def like_indices(call: Call) -> tuple[SizeNote, ...]:
 
 
 def like_second(call: Call) -> tuple[SizeNote, ...]:
-    """The shape of what arrives second: values that are looked up, or the right-hand side of equations."""
+    """Note the shape of the second input: looked-up values, or the right-hand side of a system."""
     _, second = (many[0] for many in call.inputs.values())
     return tuple(kept(second, i) for i in range(len(second.shape)))
 
@@ -44,7 +44,7 @@ def numbers_of_matrices(call: Call) -> tuple[SizeNote, ...]:
 
 
 def values_of_matrices(call: Call) -> tuple[SizeNote, ...]:
-    """As many numbers for each matrix as its shorter side has."""
+    """Note as many numbers per matrix as its shorter side."""
     return (*leading(call.first, 2), _shorter(call.first, -2, -1))
 
 
@@ -76,7 +76,7 @@ def diagonal(call: Call) -> tuple[SizeNote, ...]:
 
 
 def onto_diagonal(call: Call) -> tuple[SizeNote, ...]:
-    """`torch.diag_embed`: the last dimension twice, longer by the offset."""
+    """`torch.diag_embed`: the last dimension doubled to a square, enlarged by the offset."""
     arrived, offset = call.first, abs(call.params.get("offset", 0))
     rank = len(arrived.shape) + 1
     places = {call.params.get(name, default) % rank for name, default in (("dim1", -2), ("dim2", -1))}
@@ -112,8 +112,7 @@ def bags(call: Call) -> tuple[SizeNote, ...]:
 
 
 def transposed(call: Call) -> tuple[SizeNote, ...]:
-    """A transposed convolution of a weight that arrives: its second size is that of the channels, the last ones of the
-    kernel."""
+    """Note a transposed convolution with a wired weight: its second size is the channels, its last ones the kernel."""
     weight = call.inputs["weight"][0].shape
     channels: Size = weight[1]
     if isinstance(channels, int):
@@ -126,7 +125,7 @@ def transposed(call: Call) -> tuple[SizeNote, ...]:
 
 
 def sampled(call: Call) -> tuple[SizeNote, ...]:
-    """`F.grid_sample`: the channels of the picture at the places of the grid."""
+    """`F.grid_sample`: the channels of the picture at the positions of the grid."""
     picture, grid = call.first, call.inputs["grid"][0]
     words = f"{grid.name} sets the number of positions."
     places = (_of(grid, i, "g", words) for i in range(1, len(grid.shape) - 1))
@@ -134,7 +133,7 @@ def sampled(call: Call) -> tuple[SizeNote, ...]:
 
 
 def spectrum(call: Call) -> tuple[SizeNote, ...]:
-    """`torch.stft` of a signal: frequencies, and the windows that find a place."""
+    """`torch.stft` of a signal: frequencies, and the number of windows."""
     arrived, n = call.first, call.params["n_fft"]
     if call.params.get("onesided") is False or not call.params.get("return_complex"):
         raise TypeError

@@ -1,4 +1,4 @@
-"""Which rule says how the sizes of an op come about."""
+"""Table of the size rules by op."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _input(call: Call) -> tuple[SizeNote, ...]:
     if place is not None:
         told.insert(place, batch)
     arrives = tuple(one.formula.result for one in told if one.formula is not None)
-    if arrives != call.shape:  # an input of a block has the shape that an instance brings
+    if arrives != call.shape:  # a block's input has the shape that its instance gets
         words = f"The input {call.name} of the block."
         return tuple(set_by(f"dim {i} of the input", size, words) for i, size in enumerate(call.shape))
     return tuple(told)
@@ -137,6 +137,6 @@ def rule_of(call: Call, spec: OpSpec) -> Rule | None:
 
 
 def stretches(op: str) -> bool:
-    """Whether the tensors that an op takes stretch to a common shape."""
+    """Return whether an op broadcasts its tensors."""
     rule = next((rule for pattern, rule in _COMPILED if pattern.fullmatch(op)), None)
     return rule in (shapes.elementwise, functions.compared)

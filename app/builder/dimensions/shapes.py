@@ -46,7 +46,7 @@ def view(call: Call) -> tuple[SizeNote, ...]:
 def _given(
     sizes: tuple[int, ...], result: tuple[Size, ...], name: str, arrived: Arrived, dimensions: range
 ) -> tuple[SizeNote, ...]:
-    """Sizes that are written down; one of them may be −1: what is left of the dimensions that it divides."""
+    """Note literal sizes; −1 is inferred from the dimensions that it divides."""
     told = []
     for place, size in enumerate(sizes):
         meaning = f"{name}[{place}]"
@@ -65,7 +65,7 @@ def _given(
 
 
 def _same_place(result: tuple[Size, ...], place: int, arrived: Arrived, dimensions: range) -> Origin | None:
-    """The dimension that starts at the same value and has the same size, so that it is carried over as it is."""
+    """Return the input dimension with the same offset and size, which is carried over unchanged."""
     here = tuple(arrived.shape[i] for i in dimensions)
     for i, size in enumerate(here):
         if size == result[place] and _bulk(here[:i]) == _bulk(result[:place]):
@@ -74,7 +74,7 @@ def _same_place(result: tuple[Size, ...], place: int, arrived: Arrived, dimensio
 
 
 def _bulk(sizes: tuple[Size, ...]) -> tuple[int, tuple[Size, ...]]:
-    """How many values: the product of the plain numbers, and the sizes that depend on the batch."""
+    """Return the product of the constant sizes, and the sizes that depend on the batch."""
     plain = math.prod(size for size in sizes if isinstance(size, int))
     return plain, tuple(size for size in sizes if isinstance(size, Dim))
 
@@ -101,7 +101,7 @@ def transpose(call: Call) -> tuple[SizeNote, ...]:
 
 
 def reduction(call: Call) -> tuple[SizeNote, ...]:
-    """`dim` and `keepdim` as in `torch.mean`."""
+    """Note a reduction with `dim` and `keepdim`, as in `torch.mean`."""
     arrived = call.first
     rank, dim = len(arrived.shape), call.params.get("dim")
     named = range(rank) if dim is None or dim == () else dim if isinstance(dim, tuple) else (dim,)
@@ -143,7 +143,7 @@ def matmul(call: Call) -> tuple[SizeNote, ...]:
 
 
 def elementwise(call: Call) -> tuple[SizeNote, ...]:
-    """One tensor keeps its shape, several stretch to a common one."""
+    """Note the shape of one tensor as unchanged, of several as broadcast."""
     tensors = tuple(one for many in call.inputs.values() for one in many)
     if len(tensors) == 1:
         alone = call.category == "act" and "soft" not in call.op.lower().replace("softplus", "")

@@ -1,4 +1,4 @@
-"""How sizes come about where a tensor is made of nothing, or picked out by an index."""
+"""Size rules for factories and indexing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.builder.value_types import Dim, Size
 
 
 def made(call: Call) -> tuple[SizeNote, ...]:
-    """A shape that is written down."""
+    """Note a literal shape."""
     name = "shape" if "shape" in call.params else "size"
     return tuple(set_by(f"{name}[{i}]", size) for i, size in enumerate(call.params[name]))
 
 
 def constant(call: Call) -> tuple[SizeNote, ...]:
-    """The rows of what was typed."""
+    """Note the nesting of a typed value."""
     value, told = call.params["value"], list[SizeNote]()
     while isinstance(value, tuple):
         inner = value[0] if value else None
@@ -30,7 +30,7 @@ def constant(call: Call) -> tuple[SizeNote, ...]:
 
 
 def counting(call: Call) -> tuple[SizeNote, ...]:
-    """`arange` from start to end; with points behind the numbers torch rounds as it does."""
+    """Note the length of `arange`; with float arguments torch's rounding decides."""
     start, end, step = (call.params[name] for name in ("start", "end", "step"))
     if type(start) is not int or not isinstance(end, int | Dim) or type(step) is not int:
         raise TypeError
@@ -63,7 +63,7 @@ def index_select(call: Call) -> tuple[SizeNote, ...]:
 
 
 def convolution(call: Call) -> tuple[SizeNote, ...]:
-    """Of a weight that arrives on a wire: its first size is that of the channels, its last ones of the kernel."""
+    """Note a convolution with a wired weight: its first size is the channels, its last ones the kernel."""
     weight = call.inputs["weight"][0].shape
     params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
     told = windows.convolution(replace(call, params=params))
@@ -72,7 +72,7 @@ def convolution(call: Call) -> tuple[SizeNote, ...]:
 
 
 def linear(call: Call) -> tuple[SizeNote, ...]:
-    """Of a weight that arrives on a wire: its first size is that of the features."""
+    """Note a linear map with a wired weight: its first size is the features."""
     arrived, weight = call.first, call.inputs["weight"][0]
     words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
     features: tuple[SizeNote, ...] = ()
@@ -82,7 +82,7 @@ def linear(call: Call) -> tuple[SizeNote, ...]:
 
 
 def item(call: Call) -> tuple[SizeNote, ...]:
-    """`x[...]` with numbers, slices, None and an ellipsis."""
+    """Note an index `x[...]` of numbers, slices, None and an ellipsis."""
     arrived, index = call.first, call.params["index"]
     items = index if isinstance(index, tuple) else (index,)
     if Ellipsis not in items:
@@ -100,12 +100,12 @@ def item(call: Call) -> tuple[SizeNote, ...]:
             told.append(_sliced(arrived, at, part))
             at += 1
         else:
-            at += 1  # a number takes its dimension away
+            at += 1  # an int removes its dimension
     return tuple(told)
 
 
 def _left(items: tuple[Any, ...]) -> int:
-    """How many dimensions stand behind the ellipsis."""
+    """Count the dimensions after the ellipsis."""
     behind = items[items.index(Ellipsis) + 1 :]
     return sum(part is not None for part in behind)
 
@@ -132,7 +132,7 @@ def _sliced(arrived: Arrived, at: int, part: slice | Slice) -> SizeNote:
 
 
 def _end(n: Symbol, stop: Any, size: Size) -> tuple[str, tuple[Symbol, ...]]:
-    """Where the slice ends: at what is typed, counted from the end where that is below 0, but not behind the last."""
+    """Return the end of a slice: as typed, relative to the end if negative, at most the size."""
     if stop is None or (isinstance(stop, int) and isinstance(size, int) and stop >= size):
         return "n", (n,)
     if isinstance(stop, int) and stop < 0:

@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Sheet)
 
 
 def with_points(sheet: S, wire: Edge, points: Iterable[Point]) -> S:
-    """Lead a wire through other points; through none of them it finds its own way again."""
+    """Set the bends of a wire; without any it is routed automatically."""
     through = tuple(points)
     return changed(sheet, bends=sheet.bends.set(wire, through) if through else sheet.bends.without(wire))
 
@@ -37,14 +37,14 @@ def move(sheet: S, wire: Edge, number: int, to: Point) -> S:
 
 
 def remove(sheet: S, wire: Edge, number: int) -> S:
-    """Take a bend away. Raises IndexError where there is none of that number."""
+    """Remove a bend. Raises IndexError if there is none of that number."""
     points = list(sheet.bends.get(wire, ()))
     del points[number]
     return with_points(sheet, wire, points)
 
 
 def shifted(bends: Bends, graph: Graph, shifts: Mapping[str, Point]) -> Bends:
-    """The bends when nodes move: those of a wire go along where both of its ends move by the same."""
+    """Move the bends of wires whose ends both move by the same offset."""
     moved = {}
     for wire in bends:
         shift = shifts.get(wire.source)
@@ -54,13 +54,13 @@ def shifted(bends: Bends, graph: Graph, shifts: Mapping[str, Point]) -> Bends:
 
 
 def within(bends: Bends, nodes: Iterable[str]) -> Bends:
-    """The bends of the wires among some nodes."""
+    """Return the bends of the wires among some nodes."""
     inside = set(nodes)
     return FrozenMap({e: points for e, points in bends.items() if e.source in inside and e.target in inside})
 
 
 def split(points: tuple[Point, ...], at: Point, start: Point, end: Point) -> tuple[tuple[Point, ...], ...]:
-    """The bends before and behind the place where a wire from `start` to `end` is opened.
+    """Split the bends of a wire from `start` to `end` at the point where a node is inserted.
 
     >>> split(((10.0, 0.0), (20.0, 0.0)), (14.0, 1.0), (0.0, 0.0), (30.0, 0.0))
     (((10.0, 0.0),), ((20.0, 0.0),))
@@ -70,7 +70,7 @@ def split(points: tuple[Point, ...], at: Point, start: Point, end: Point) -> tup
 
 
 def nearest_stretch(points: tuple[Point, ...], at: Point) -> int:
-    """The number of the straight line between two points in a row that runs nearest to `at`.
+    """Return the index of the segment nearest to `at`.
 
     >>> nearest_stretch(((0.0, 0.0), (10.0, 0.0), (10.0, 10.0)), (11.0, 6.0))
     1
@@ -80,7 +80,7 @@ def nearest_stretch(points: tuple[Point, ...], at: Point) -> int:
 
 
 def _to_stretch(at: Point, a: Point, b: Point) -> float:
-    """The distance from a point to the line between two others."""
+    """Return the distance from a point to a segment."""
     along = (b[0] - a[0], b[1] - a[1])
     length = along[0] ** 2 + along[1] ** 2
     share = 0.0 if not length else ((at[0] - a[0]) * along[0] + (at[1] - a[1]) * along[1]) / length

@@ -18,15 +18,15 @@ from app.util.frozen import FrozenMap
 
 W = TypeVar("W", bound=Whole)
 
-# What a generated `__init__` and expressions use themselves.
+# Names that a generated `__init__` and expressions use themselves.
 RESERVED = frozenset({"self", "torch", "nn", "F", "super", "max", "min", "int", "round"})
 LONGEST_NAME = 60
 
 
 def expose_param(project: W, block: str, catalog: Catalog, node: str, param: str, name: str) -> W:
-    """Let instances of a block set a parameter of a node inside, under a name; as they stand they have its value.
+    """Expose a node's parameter as a parameter of its block; its value becomes the default.
 
-    A name that the block has already joins the node to that parameter. Raises BlockError.
+    An existing name binds the node to that parameter. Raises BlockError.
     """
     inside = _block(project, block)
     owner = inside.graph.owner(node)
@@ -121,7 +121,7 @@ def rename_param(project: W, block: str, old: str, new: str) -> W:
 
 
 def set_default(project: W, block: str, name: str, value: Any) -> W:
-    """What instances have that do not set a parameter themselves. Raises BlockError."""
+    """Set the default of a block's parameter. Raises BlockError."""
     inside = _block(project, block)
     param = _param(inside, name)
     try:

@@ -1,6 +1,6 @@
-"""What can be done to blocks, as pure functions over a whole project: make one, take it apart, name it, put it back.
+"""Edits of blocks, as pure functions over a whole project: make, expand, rename, replace.
 
-A sheet is told by the name of its block, "" for that of the network. A refusal is a `BlockError`.
+A sheet is identified by the name of its block, "" for the network. Invalid edits raise `BlockError`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ S = TypeVar("S", bound=Sheet)
 
 
 def sheet_named(project: Whole, name: str) -> Sheet:
-    """The sheet of a block, or of the network for "". Raises BlockError."""
+    """Return the sheet of a block, or of the network for "". Raises BlockError."""
     if name == NETWORK:
         return project
     if name not in project.blocks:
@@ -48,13 +48,13 @@ def sheet_named(project: Whole, name: str) -> Sheet:
 
 
 def sheets(project: Whole) -> Iterator[tuple[str, Sheet]]:
-    """Every sheet with its name, the network's first."""
+    """Yield every sheet with its name, the network's first."""
     yield NETWORK, project
     yield from project.blocks.items()
 
 
 def with_sheet(project: W, name: str, sheet: Sheet) -> W:
-    """The project with another sheet, nothing else changed: its ports are those it had."""
+    """Replace a sheet, without updating the instances of the block."""
     if name == NETWORK:
         parts = ("graph", "positions", "comments", "bends", "unfolded")
         return _whole(project, **{part: getattr(sheet, part) for part in parts})
@@ -66,7 +66,7 @@ def _whole(project: W, **parts: Any) -> W:
 
 
 def _every_sheet(project: W, change: Callable[[Any], Any]) -> W:
-    """The project with `change` applied to each sheet; what it leaves as it is stays the very same."""
+    """Apply `change` to each sheet; unchanged sheets stay the same objects."""
     after = change(project)
     blocks = {name: change(block) for name, block in project.blocks.items()}
     if any(blocks[name] is not block for name, block in project.blocks.items()):
@@ -75,7 +75,7 @@ def _every_sheet(project: W, change: Callable[[Any], Any]) -> W:
 
 
 def instances(project: Whole, name: str) -> tuple[tuple[str, Node], ...]:
-    """Every instance of a block with the name of the sheet that it stands on."""
+    """List every instance of a block with the name of its sheet."""
     op = PREFIX + name
     return tuple((on, node) for on, sheet in sheets(project) for node in sheet.graph.nodes.values() if node.op == op)
 
@@ -103,12 +103,12 @@ def rename_block(project: W, old: str, new: str) -> W:
 
 
 def _with_ops(project: W, ops: dict[str, str]) -> W:
-    """The project with ops of nodes replaced by others."""
+    """Replace ops of nodes on all sheets."""
     return _every_sheet(project, lambda sheet: with_ops(sheet, ops))
 
 
 def with_ops(sheet: S, ops: dict[str, str]) -> S:
-    """The sheet with ops of nodes replaced by others."""
+    """Replace ops of nodes on a sheet."""
     if not any(node.op in ops for node in sheet.graph.nodes.values()):
         return sheet
     return _with_nodes(sheet, lambda node: replace(node, op=ops[node.op]) if node.op in ops else node)
@@ -122,7 +122,7 @@ def _with_nodes(sheet: S, change: Callable[[Node], Node]) -> S:
 
 
 def delete_block(project: W, name: str) -> W:
-    """Remove a block that nobody uses. Raises BlockError, which says who does."""
+    """Remove an unused block. Raises BlockError that names its users."""
     sheet_named(project, name)
     found = instances(project, name)
     if found:
@@ -134,14 +134,15 @@ def delete_block(project: W, name: str) -> W:
 
 
 def duplicate_block(project: W, name: str) -> tuple[W, str]:
-    """A copy of a block under a fresh name, which is returned too."""
+    """Copy a block under a fresh name; return the project and that name."""
     block = sheet_named(project, name)
     new = unused_name(project.blocks, name)
     return _whole(project, blocks=project.blocks.set(new, replace(cast(Block, block), name=new))), new
 
 
 def make_unique(project: W, sheet: str, node: str) -> tuple[W, str]:
-    """A block of its own for an instance, a copy of the one it had; returns its name. Calls of one module stay one."""
+    """Give an instance its own copy of the block; return the project and the copy's name. Nodes that share its module
+    move along."""
     drawn = sheet_named(project, sheet)
     old = block_of(drawn.graph.nodes[node].op)
     sheet_named(project, old or "?")
@@ -158,11 +159,11 @@ def make_unique(project: W, sheet: str, node: str) -> tuple[W, str]:
 
 
 def put_block(project: W, name: str, block: Block) -> W:
-    """Put another definition in the place of a block, under the name that it bears itself.
+    """Replace the definition of a block, under the new definition's name.
 
-    Its instances stay wired: an input or output is the same one if its node is, whatever it is called and wherever it
-    stands. Wires at ports that are gone go too, and so do values for parameters that it does not expose any more.
-    Raises BlockError for a block that would contain itself.
+    Its instances stay wired: inputs and outputs are matched by node id, not by name or order. Wires at removed ports
+    are dropped, and so are values of parameters that it no longer exposes. Raises BlockError for a block that would
+    contain itself.
     """
     before = cast(Block, sheet_named(project, name))
     if block is before:
@@ -180,9 +181,9 @@ def put_block(project: W, name: str, block: Block) -> W:
 
 
 def _with_port_names(block: Block) -> Block:
-    """The block with a name of its own for each input and for each output; names are what wires find ports by.
+    """Make the names of inputs and of outputs unique, since wires refer to ports by name.
 
-    Its inputs lose what they say of shapes: those are of what arrives at an instance.
+    Its inputs lose their shapes, which each instance determines.
     """
     graph = block.graph
     for node in block.inputs:
@@ -199,7 +200,7 @@ def _with_port_names(block: Block) -> Block:
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """`wanted`, or with the first number from 2 on that makes it nobody else's."""
+    """Return `wanted`, or `wanted` with the first free number from 2 on."""
     used_up, name, number = set(taken), wanted, 2
     while name in used_up:
         name, number = f"{wanted}{number}", number + 1
@@ -207,7 +208,7 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
 
 
 def _rewired(project: W, op: str, before: Block, after: Block) -> W:
-    """Every sheet with the wires of the instances of `op` at the ports that have moved or changed their names."""
+    """Reconnect the wires at instances of `op` whose ports were moved or renamed."""
     new_names = {node.id: node.name for node in after.inputs}
     ports = {node.name: new_names.get(node.id) for node in before.inputs}
     new_numbers = {node.id: number for number, node in enumerate(after.outputs)}
@@ -231,7 +232,7 @@ def _rewired(project: W, op: str, before: Block, after: Block) -> W:
 
 
 def with_edges(sheet: S, led: Callable[[Edge], Edge | None]) -> S:
-    """The sheet with each wire led elsewhere, or gone where `led` gives None; bends follow their wires."""
+    """Replace each wire by `led` of it, dropping it for None; bends follow their wires."""
     edges = {edge: led(edge) for edge in sheet.graph.edges}
     if all(new == old for old, new in edges.items()):
         return sheet
@@ -241,7 +242,7 @@ def with_edges(sheet: S, led: Callable[[Edge], Edge | None]) -> S:
 
 
 def _with_params_of(project: W, block: Block) -> W:
-    """Instances set only what the block exposes, to values that it takes."""
+    """Drop the values of instances that the block does not expose or accept."""
     known = {param.name: param for param in block.params}
 
     def kept(node: Node) -> Node:
@@ -252,13 +253,13 @@ def _with_params_of(project: W, block: Block) -> W:
 
 
 def on_instances(project: W, name: str, change: Callable[[Node], Node]) -> W:
-    """The project with every instance of a block changed."""
+    """Apply `change` to every instance of a block."""
     op = PREFIX + name
     return _every_sheet(project, lambda sheet: _with_nodes(sheet, lambda node: change(node) if node.op == op else node))
 
 
 def takes(param: Param, value: Any) -> bool:
-    """Whether a parameter may have a value."""
+    """Return whether a parameter accepts a value."""
     try:
         check_param(param, value)
     except ParamError:
@@ -270,7 +271,7 @@ def takes(param: Param, value: Any) -> bool:
 
 
 def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
-    """Put `count` modules one behind the other in the place of one, each with weights of its own. Raises BlockError."""
+    """Chain `count` modules in place of one, each with its own weights. Raises BlockError."""
     graph = sheet.graph
     spec = catalog.of(graph, graph.nodes[node])
     name = graph.nodes[node].name
@@ -286,6 +287,6 @@ def set_repeat(sheet: S, catalog: Catalog, node: str, count: int) -> S:
 
 
 def flows_back(graph: Graph, nodes: set[str]) -> str | None:
-    """The name of a node outside that comes behind some of `nodes` and before others, None if there is none."""
+    """Return the name of an outside node that is downstream of some of `nodes` and upstream of others, or None."""
     between = (rules.downstream(graph, nodes) & rules.upstream(graph, nodes)) - nodes
     return next((node.name for node in graph.nodes.values() if node.id in between), None)

@@ -1,6 +1,6 @@
 """Comments and frames: pure edits of a sheet's `comments`, in canvas pixels.
 
-A frame takes along what lies in it: the nodes whose middle it covers, and the comments and frames that it encloses.
+A frame moves its contents along: the nodes whose centre it covers, and the comments and frames that it encloses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app.builder.sheet import COMMENT, FRAME, Comment, Comments, Point, Position
 from app.util.frozen import FrozenMap
 
 PAD = 28.0  # between a frame and the nodes in it
-TITLE_ROOM = 32.0  # the same at its top, where the title stands
+TITLE_ROOM = 32.0  # the same at its top, for the title
 LEAST_WIDTH, LEAST_HEIGHT = 64.0, 32.0
 
 Sizes = Mapping[str, Size]
@@ -55,19 +55,19 @@ class Rect:
 
 
 def rect_of(note: Comment) -> Rect:
-    """The area of a comment or frame."""
+    """Return the area of a comment or frame."""
     return Rect(note.x, note.y, note.x + note.width, note.y + note.height)
 
 
 def node_rect(positions: Positions, sizes: Sizes, node: str) -> Rect:
-    """The area of a node that has a place."""
+    """Return the area of a node that has a position."""
     x, y = positions[node]
     size = sizes.get(node, DEFAULT)
     return Rect(x, y, x + size.width, y + size.height)
 
 
 def fresh_id(comments: Comments) -> str:
-    """The smallest free id of the form `c7`."""
+    """Return an unused id of the form `c7`."""
     number = len(comments) + 1
     while f"c{number}" in comments:
         number += 1
@@ -90,7 +90,7 @@ def frame(sheet: P, nodes: Iterable[str], sizes: Sizes, text: str, notes: Iterab
 
 
 def fit(sheet: P, notes: Iterable[str], sizes: Sizes) -> P:
-    """Bring frames close about what lies in them; one that is empty stays as it is."""
+    """Shrink frames to their contents; an empty one stays unchanged."""
     comments = sheet.comments
     for note in notes:
         nodes, inner = inside(sheet.comments, sheet.positions, sizes, note)
@@ -119,7 +119,7 @@ def resize(sheet: P, note: str, area: Rect) -> P:
 
 
 def remove(sheet: P, notes: Iterable[str]) -> P:
-    """Take notes away; what lies in a frame stays."""
+    """Remove notes, but not the contents of frames."""
     return _with(sheet, sheet.comments.without(*notes))
 
 
@@ -130,14 +130,14 @@ def shift(sheet: P, nodes: Iterable[str], notes: Iterable[str], dx: float, dy: f
     return _with(edits.move(sheet, nodes, dx, dy), sheet.comments.update(comments))
 
 
-# --- What lies in a frame ---------------------------------------------------------------------------------------
+# --- Contents of a frame ----------------------------------------------------------------------------------------
 
 
 def inside(
     comments: Comments, positions: Positions, sizes: Sizes, note: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The nodes and the notes that a frame takes along; none for a comment. Of two equal frames the later lies in
-    the earlier."""
+    """Return the nodes and notes inside a frame; none for a comment. Of two equal frames the later is inside the
+    earlier."""
     this = comments[note]
     if this.kind != FRAME:
         return (), ()
@@ -155,7 +155,7 @@ def inside(
 
 
 def taken_along(sheet: Sheet, notes: Iterable[str], sizes: Sizes) -> tuple[frozenset[str], frozenset[str]]:
-    """All nodes and notes that move when some notes are moved, these included."""
+    """Return all nodes and notes that move with some notes, themselves included."""
     nodes: set[str] = set()
     found = set(notes)
     for note in tuple(found):
@@ -166,14 +166,14 @@ def taken_along(sheet: Sheet, notes: Iterable[str], sizes: Sizes) -> tuple[froze
 
 
 def framed(comments: Comments, positions: Positions, sizes: Sizes) -> dict[str, tuple[str, ...]]:
-    """The nodes of each frame, by the id of the frame."""
+    """Return the nodes of each frame, by the id of the frame."""
     frames = {key: note for key, note in comments.items() if note.kind == FRAME}
     middles = _middles(positions, sizes) if frames else []
     return {key: _covered(note, middles) for key, note in frames.items()}
 
 
 def _middles(positions: Positions, sizes: Sizes) -> list[tuple[str, float, float]]:
-    """The middle of each node: there may be thousands, asked for each frame."""
+    """Return the centre of each node, computed once for all frames."""
     found = []
     for node, (x, y) in positions.items():
         size = sizes.get(node, DEFAULT)
@@ -187,7 +187,7 @@ def _covered(note: Comment, middles: list[tuple[str, float, float]]) -> tuple[st
 
 
 def touched(comments: Comments, area: Rect) -> frozenset[str]:
-    """What a marquee about an area means: comments that it touches, and frames that it encloses."""
+    """Return the notes that a marquee selects: comments that it touches, and frames that it encloses."""
     return frozenset(
         key
         for key, note in comments.items()
@@ -211,9 +211,9 @@ def _with(sheet: P, comments: Comments) -> P:
 
 
 def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
-    """The notes when nodes are laid out anew: frames close about their nodes, a comment stays with its nearest node.
+    """Move notes after a new layout: frames shrink to their nodes, a comment follows its nearest node.
 
-    What lies in no frame and near no node that has moved stays where it is.
+    Notes near no moved node stay.
     """
     sizes = dict(sizes)
     notes = dict(before.comments)

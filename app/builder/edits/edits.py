@@ -1,7 +1,7 @@
-"""What a gesture on the canvas does to a project: pure functions, project in, project out.
+"""Edits behind the canvas gestures, as pure functions from project to project.
 
-A project is any `Sheet`: the project itself, or a block that is being edited. What may be wired is asked of `rules`;
-a refusal is its `ConnectError`.
+A project is any `Sheet`: the project itself, or a block that is being edited. Wires are validated by `rules`, which
+raises `ConnectError`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ P = TypeVar("P", bound=Sheet)
 
 @dataclass(frozen=True)
 class Piece:
-    """Some nodes, the wires among them and where they stand, and notes: what copying takes along."""
+    """Nodes with their wires and positions, and notes: the content of a copy."""
 
     graph: Graph
     positions: Positions
@@ -34,7 +34,7 @@ class Piece:
 
 
 class NothingFits(rules.ConnectError):
-    """No port of the op takes, or gives, what the wire carries."""
+    """No port of the op accepts, or provides, the value of the wire."""
 
 
 def changed(
@@ -45,13 +45,13 @@ def changed(
     bends: Bends | None = None,
     unfolded: frozenset[str] | None = None,
 ) -> P:
-    """The project with another graph, other positions, comments or bends; bends of wires that are gone are dropped."""
+    """Replace graph, positions, comments or bends; bends of deleted wires are dropped."""
     parts = {"positions": positions, "comments": comments, "bends": bends, "unfolded": unfolded}
     return sheet_changed(project, graph=graph, **parts)
 
 
 def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) -> P:
-    """The project with another graph; `led` are the bends of wires that took the place of others."""
+    """Replace the graph; `led` are the bends of replacement wires."""
     after = changed(project, graph)
     kept = {wire: points for wire, points in led.items() if points}
     return changed(after, bends=after.bends.update(kept)) if kept else after
@@ -61,7 +61,7 @@ def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) ->
 
 
 def new_node(graph: Graph, catalog: Catalog, op: str) -> Node:
-    """A node of `op` that is not in the graph yet, with the parameters that it needs to run. Raises UnknownOp."""
+    """Create a node of `op` with a fresh id and name and the parameters that it needs to run. Raises UnknownOp."""
     spec = catalog[op]
     taken = {node.name for node in graph.nodes.values()}
     plain = spec.category == "io" and spec.stem not in taken
@@ -76,7 +76,7 @@ def add(project: P, catalog: Catalog, op: str, at: Point) -> tuple[P, str]:
 
 
 def add_behind(project: P, catalog: Catalog, op: str, behind: str, at: Point) -> tuple[P, str]:
-    """Put a new node on the canvas and wire the first output of `behind` that fits to it; wires there are stay."""
+    """Add a node and connect the first output of `behind` that fits; existing wires stay."""
     project, new = add(project, catalog, op, at)
     outputs = catalog.of(project.graph, project.graph.nodes[behind]).outputs
     for output in range(len(outputs)):
@@ -121,11 +121,11 @@ def insert(project: P, catalog: Catalog, op: str, wire: Edge, at: Point) -> tupl
 
 
 def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> tuple[str, ...]:
-    """The ops that can take what an output gives, in palette order."""
+    """List the ops that accept an output, in palette order."""
     kind = catalog.of(graph, graph.nodes[source]).outputs[output].kind
 
     def ports(spec: OpSpec) -> Iterable[Port]:
-        sizes = graph.nodes[source].op in ("Tensor.shape", "tuple")  # the tuple of an LSTM is none of sizes
+        sizes = graph.nodes[source].op in ("Tensor.shape", "tuple")  # other tuples, as of an LSTM, hold no sizes
         if kind != "number" and not sizes:
             return spec.inputs
         return (*spec.inputs, *rules.wirable_at_first(spec))
@@ -134,7 +134,7 @@ def fitting_after(graph: Graph, catalog: Catalog, source: str, output: int) -> t
 
 
 def fitting_before(graph: Graph, catalog: Catalog, target: str, port: str) -> tuple[str, ...]:
-    """The ops that can give what an input wants, in palette order."""
+    """List the ops that provide what an input accepts, in palette order."""
     wanted = rules.port_of(catalog.of(graph, graph.nodes[target]), graph.nodes[target], port)
     kind = wanted.kind if wanted else ""
     return tuple(key for key, spec in catalog.items() if any(rules.kinds_fit(p.kind, kind) for p in spec.outputs))
@@ -190,7 +190,7 @@ def delete_and_reconnect(project: P, catalog: Catalog, nodes: Iterable[str]) -> 
 
 
 def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | None:
-    """The wire from outside `gone` that feeds a chain of its nodes ending at `node`, by first inputs."""
+    """Return the wire from outside `gone` into the chain of its nodes ending at `node`, along first inputs."""
     seen: set[str] = set()
     while node in gone and node not in seen:
         seen.add(node)
@@ -205,7 +205,7 @@ def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | N
 
 
 def flaggable(project: Sheet, catalog: Catalog, nodes: Iterable[str], flag: str) -> tuple[str, ...]:
-    """Of some nodes those that can be "muted" (they take and give something) or "frozen" (they hold parameters)."""
+    """Filter the nodes that can be "muted" (they have inputs and outputs) or "frozen" (they have parameters)."""
     graph = project.graph
     specs = {node: catalog.of(graph, graph.nodes[node]) for node in nodes if node in graph.nodes}
     if flag == "frozen":
@@ -214,7 +214,7 @@ def flaggable(project: Sheet, catalog: Catalog, nodes: Iterable[str], flag: str)
 
 
 def flagged(project: P, nodes: Iterable[str], flag: str, on: bool) -> P:
-    """Set or take away `muted` or `frozen`."""
+    """Set or clear `muted` or `frozen`."""
     graph = project.graph
     for node in nodes:
         old = graph.nodes[node]
@@ -223,10 +223,10 @@ def flagged(project: P, nodes: Iterable[str], flag: str, on: bool) -> P:
 
 
 def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
-    """Make a node another op in its place, with the wires and the parameters that fit.
+    """Change the op of a node, keeping the wires and parameters that fit.
 
-    A wire goes to the port of its name, else to the first free one of its kind, else it is gone. A name that was made
-    from the old op is made anew from the new one. Raises UnknownOp.
+    A wire keeps the port of its name, else takes the first free one of its kind, else it is dropped. A default name is
+    renewed for the new op. Raises UnknownOp.
     """
     graph, spec = project.graph, catalog[op]
     old = graph.nodes[node]
@@ -235,7 +235,7 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     made_up = old.name.rstrip("0123456789") == before.stem
     name = new_node(bare, catalog, op).name if made_up else old.name
     kept = {key: value for key, value in old.params.items() if _takes(spec, key, value)}
-    # It is a module of its own then; those that called its module have that among themselves.
+    # It gets a module of its own; nodes that shared its module go on sharing that.
     new = replace(old, op=op, name=name, params=spec.starting_params().update(kept), shares="")
     result = Graph(FrozenMap({k: new if k == node else bare.nodes[k] for k in graph.nodes}), bare.edges)
     led: dict[Edge, tuple[Point, ...]] = {}
@@ -275,7 +275,7 @@ def move(project: P, nodes: Iterable[str], dx: float, dy: float) -> P:
 
 
 def place(project: P, positions: Mapping[str, Point]) -> P:
-    """Put nodes at points; the bends of a wire go along where both of its ends move by the same."""
+    """Move nodes; bends of a wire follow if both of its ends move by the same offset."""
     before = project.positions
     shifts = {n: (x - before[n][0], y - before[n][1]) for n, (x, y) in positions.items() if n in before}
     led = bends.shifted(project.bends, project.graph, shifts) if project.bends else None
@@ -286,7 +286,7 @@ def place(project: P, positions: Mapping[str, Point]) -> P:
 
 
 def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Piece:
-    """Nodes and the wires among them, in the order of the graph, and comments and frames."""
+    """Copy nodes with the wires among them, in the order of the graph, and comments and frames."""
     wanted, noted = set(nodes), set(notes)
     graph = Graph(
         FrozenMap({key: node for key, node in project.graph.nodes.items() if key in wanted}),

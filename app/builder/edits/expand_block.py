@@ -23,9 +23,10 @@ W = TypeVar("W", bound=Whole)
 
 
 def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, frozenset[str]]:
-    """What is inside an instance in its place, expressions computed; returns the ids of the nodes. The block stays.
+    """Replace an instance by its inside, with expressions evaluated; return the project and the new node ids. The block
+    stays.
 
-    Of a repeated instance every repetition is written out. Raises BlockError.
+    A repeated instance yields every repetition. Raises BlockError.
     """
     drawn = sheet_named(project, sheet)
     graph = drawn.graph
@@ -56,7 +57,7 @@ def expand(project: W, sheet: str, catalog: Catalog, instance: str) -> tuple[W, 
 def _registered(
     whole: Graph, before: Graph, block: Block, instance: str, copies: list[_Copy], catalog: Catalog
 ) -> Graph:
-    """The sheet with what was inside registered where the instance was, if an order was given on either sheet."""
+    """Restore registration order after expanding, if either sheet has one."""
     if not any(node.order for graph in (before, block.graph) for node in graph.nodes.values()):
         return whole
     inner, found = sequence(block.graph, catalog), list[str]()
@@ -66,7 +67,7 @@ def _registered(
 
 
 class _Copy:
-    """The inside of a block as it stands on the sheet around: old id -> new id."""
+    """One copy of a block on the outer sheet: `ids` maps old ids to new ones."""
 
     def __init__(self, block: Block, piece: edits.Piece) -> None:
         self.block, self.piece = block, piece

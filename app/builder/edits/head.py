@@ -1,7 +1,7 @@
-"""The last layer of a net: replaced by one with other outputs, dropped, or left alone to learn with all else frozen.
+"""Transfer learning on the last layer: replace it, drop it, or freeze all others.
 
-It is the layer with parameters that is nearest to the output. Where it stands in a block that others use too, the
-instance gets a block of its own first. Every edit is project in, project out; a refusal is a `HeadError`.
+The last layer is the one with parameters nearest to the output. If it is inside a shared block, the instance gets a
+copy of the block first. Edits are pure functions of a project; invalid ones raise `HeadError`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ _ALSO = {"nn.PReLU"}
 
 
 class HeadError(ValueError):
-    """An edit of the last layer that cannot be; the text says why and what to do."""
+    """An invalid edit of the last layer; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """Where the last layer stands: `way` are the instances that lead to it, `sheet` is the name of its block or ""."""
+    """Position of the last layer: `way` are the instances that contain it, outermost first, `sheet` the name of its
+    block or ""."""
 
     way: tuple[str, ...]
     sheet: str
@@ -41,7 +42,7 @@ class Head:
 
 
 def holds_parameters(spec: OpSpec) -> bool:
-    """Whether a layer of this op usually has parameters. A block is asked by what it holds."""
+    """Return whether a layer of this op usually has parameters; a block, whether any layer inside has."""
     if spec.definition is not None:
         return any(holds_parameters(each) for each in _inside(spec))
     if spec.kind != "module":
@@ -58,7 +59,7 @@ def _inside(spec: OpSpec) -> list[OpSpec]:
 
 
 def last_layer(project: Whole, ops: Catalog) -> Head:
-    """The layer with parameters that is nearest to the first output. Raises HeadError."""
+    """Return the layer with parameters nearest to the first output. Raises HeadError."""
     outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
     if not outputs:
         raise HeadError("The net has no output; add one after its last layer.")
@@ -69,7 +70,7 @@ def last_layer(project: Whole, ops: Catalog) -> Head:
 
 
 def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | None:
-    """Walk back from an output, a wire at a time; of two layers that are as near nobody could say which is meant."""
+    """Search backwards from an output, level by level. Raises HeadError if two layers are equally near."""
     graph = block_edits.sheet_named(project, sheet).graph
     edges, seen = list(graph.into(output)), {output}
     while edges:
@@ -86,7 +87,7 @@ def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | No
 
 
 def _at(project: Whole, ops: Catalog, graph: Graph, sheet: str, edge: Edge) -> Head | None:
-    """The last layer at the source of a wire: the node itself, or what is last inside of it."""
+    """Return the last layer at the source of a wire: the node itself, or the last inside it."""
     node = graph.nodes[edge.source]
     if node.muted:
         return None
@@ -105,7 +106,7 @@ def _node(project: Whole, head: Head) -> Node:
 
 
 def size_of(project: Whole, ops: Catalog) -> tuple[Node, str]:
-    """The last layer and the parameter with the number of its outputs. Raises HeadError where it has none."""
+    """Return the last layer and its parameter for the number of outputs. Raises HeadError if it has none."""
     node = _node(project, last_layer(project, ops))
     spec = with_blocks(ops, project.blocks)[node.op]
     for name in SIZES:
@@ -115,7 +116,7 @@ def size_of(project: Whole, ops: Catalog) -> tuple[Node, str]:
 
 
 def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
-    """The project in which nobody else has the block that the last layer stands in. Raises HeadError."""
+    """Unshare the blocks around the last layer. Raises HeadError."""
     head, sheet = last_layer(project, ops), NETWORK
     for node in (*head.way, head.node):
         graph = block_edits.sheet_named(project, sheet).graph
@@ -133,7 +134,7 @@ def _alone(project: W, ops: Catalog) -> tuple[W, Head]:
 
 
 def replace_last(project: W, ops: Catalog, size: int) -> W:
-    """A new last layer of the same kind with `size` outputs, all else as it was; it learns. Raises HeadError."""
+    """Replace the last layer by one of its kind with `size` outputs, unfrozen. Raises HeadError."""
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST:
         raise HeadError(f"{size!r} is not a number of outputs; expected an integer of at least 1.")
     _, parameter = size_of(project, ops)
@@ -146,7 +147,7 @@ def replace_last(project: W, ops: Catalog, size: int) -> W:
 
 
 def drop_last(project: W, ops: Catalog) -> W:
-    """Without the last layer; what fed it goes to what it fed. Raises HeadError."""
+    """Remove the last layer and connect its input to its consumers. Raises HeadError."""
     project, head = _alone(project, ops)
     sheet = block_edits.sheet_named(project, head.sheet)
     fed = [edge.target for edge in sheet.graph.out_of(head.node)]
@@ -160,7 +161,7 @@ def drop_last(project: W, ops: Catalog) -> W:
 
 
 def freeze_all_but_last(project: W, ops: Catalog) -> W:
-    """Everything with parameters frozen, but the last layer. Raises HeadError."""
+    """Freeze everything with parameters but the last layer. Raises HeadError."""
     project, head = _alone(project, ops)
     known = with_blocks(ops, project.blocks)
 
@@ -171,7 +172,8 @@ def freeze_all_but_last(project: W, ops: Catalog) -> W:
 
 
 def _flagged(project: W, head: Head, flag: Callable[[Graph, Node, bool], bool]) -> W:
-    """The sheets on the way to the last layer with their nodes frozen as `flag(graph, node, leads to it)` says."""
+    """Set `frozen` by `flag(graph, node, contains the last layer)` on every sheet from the network to the last layer's.
+    """
     name = NETWORK
     for step in (*head.way, head.node):
         sheet = block_edits.sheet_named(project, name)

@@ -1,4 +1,4 @@
-"""Nodes into a block: what `Ctrl+G` makes of a selection. The net stays what it is."""
+"""Grouping of nodes into a block (`Ctrl+G`), without changing what the net computes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from app.util.frozen import FrozenMap
 
 W = TypeVar("W", bound=Whole)
 
-COLUMN, ROW = 240.0, 96.0  # how far inputs and outputs of a new block stand from the rest, and from one another
+COLUMN, ROW = 240.0, 96.0  # distance of a new block's inputs and outputs from the rest, and from one another
 GRID = 8.0
-NODE = (136.0, 72.0)  # about what a node takes up; sizes are known to whoever draws
-ROOM = 24.0  # about a node
-MARGIN = 64.0  # what is nearer to the nodes than this and written beside them goes with them
+NODE = (136.0, 72.0)  # approximate size of a node; only the canvas knows the real one
+ROOM = 24.0  # between nodes
+MARGIN = 64.0  # comments closer to the nodes than this move with them
 
 
 @dataclass(frozen=True)
 class _Ports:
-    """The wires over the edge of a selection by what they carry: (source, output) -> name of the port."""
+    """The wires that cross a selection's boundary: (source, output) -> name of the port."""
 
     inputs: dict[tuple[str, int], str]
     outputs: dict[tuple[str, int], str]
-    open: dict[tuple[str, str], str]  # (target, port) that nothing arrives at -> name
+    open: dict[tuple[str, str], str]  # unconnected (target, port) -> name
 
 
 def make_block(project: W, sheet: str, catalog: Catalog, nodes: Iterable[str], name: str) -> tuple[W, str]:
-    """The nodes as a block called `name`, with one instance in their place, whose id is returned. The net stays what
-    it is. Raises BlockError for nodes that cannot be one."""
+    """Group nodes into a block called `name`; return the project and the id of its instance. The net computes the same.
+    Raises BlockError for nodes that cannot form a block."""
     drawn = sheet_named(project, sheet)
     graph = drawn.graph
     inner = [node for node in graph.nodes if node in set(nodes)]
@@ -50,12 +50,12 @@ def make_block(project: W, sheet: str, catalog: Catalog, nodes: Iterable[str], n
     return with_sheet(project, sheet, after), new
 
 
-# What a block is called at first, by what it is mostly made of.
+# Stems of default names, by the most frequent category.
 _KINDS = {"conv": "Conv", "linear": "Linear", "norm": "Norm", "act": "Activation", "shape": "Pool", "merge": "Merge"}
 
 
 def suggested_name(project: Whole, sheet: str, catalog: Catalog, nodes: Iterable[str]) -> str:
-    """A free name for a block of these nodes, after what is in them: ResidualBlock, AttentionBlock, ConvBlock."""
+    """Return a free name for a block, from its contents: ResidualBlock, AttentionBlock, ConvBlock."""
     graph = sheet_named(project, sheet).graph
     inner = [graph.nodes[node] for node in nodes if node in graph.nodes]
     categories = [catalog.of(graph, node).category for node in inner]
@@ -94,7 +94,7 @@ def _check_selection(graph: Graph, inner: list[str]) -> None:
 
 
 def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
-    """In the order of the nodes and of their ports, so that the same selection gives the same block."""
+    """Find the ports in the order of nodes and of their ports, so that equal selections give equal blocks."""
     chosen = set(inner)
     arriving: dict[tuple[str, int], str] = {}
     for node in inner:
@@ -105,7 +105,7 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
     leaving = sorted({(inner.index(e.source), e.output) for node in inner for e in graph.out_of(node)
                       if e.target not in chosen})  # fmt: skip
     given = [(inner[place], output) for place, output in leaving]
-    if not given:  # nobody takes anything from it yet: what comes last inside is what it gives
+    if not given:  # unconnected: its last nodes become the outputs
         given = [(node, 0) for node in inner
                  if not graph.out_of(node) and catalog.of(graph, graph.nodes[node]).outputs]  # fmt: skip
     taken = {graph.nodes[node].name for node in inner}
@@ -116,14 +116,14 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
 
 
 def _unfed(graph: Graph, catalog: Catalog, inner: list[str], taken: set[str]) -> dict[tuple[str, str], str]:
-    """Ports that nothing arrives at yet, of nodes that are not wired up: they are the inputs then."""
+    """Name the unconnected required ports of a selection, which become inputs."""
     ends = [(node, port.name) for node in inner for port in catalog.of(graph, graph.nodes[node]).inputs
             if port.required and not any(edge.port == port.name for edge in graph.into(node))]  # fmt: skip
     return _names(ends, "input", [f"{graph.nodes[node].name}_{port}" for node, port in ends], taken)
 
 
 def _said(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
-    """What an output is called: its node, and which of its outputs if that is not the first."""
+    """Name an output after its node, and the output if it is not the first."""
     outputs = catalog.of(graph, graph.nodes[node]).outputs
     which = f"_{outputs[output].name}" if 0 < output < len(outputs) else ""
     return identifier(graph.nodes[node].name) + which
@@ -133,7 +133,7 @@ End = TypeVar("End", bound=tuple[str, Any])
 
 
 def _names(ends: list[End], only: str, wanted: list[str], taken: set[str]) -> dict[End, str]:
-    """A name for each end: "input" or "output" if there is one alone, else after its node."""
+    """Name each end: "input" or "output" if it is the only one, else after its node."""
     names: dict[End, str] = {}
     for end, name in zip(ends, [only] if len(ends) == 1 else wanted, strict=True):
         names[end] = free_name(name, taken)
@@ -142,7 +142,7 @@ def _names(ends: list[End], only: str, wanted: list[str], taken: set[str]) -> di
 
 
 def _params_used(graph: Graph, inner: list[str], outer: tuple[Param, ...]) -> tuple[Param, ...]:
-    """Parameters of the block around that the nodes compute with: the new block has them too."""
+    """Return the outer block's parameters that the nodes refer to, which the new block gets too."""
     names = {name for node in inner for value in graph.nodes[node].params.values()
              for expression in expressions(value) for name in expression.names}  # fmt: skip
     return tuple(param for param in outer if param.name in names)
@@ -185,7 +185,7 @@ def _fresh(taken: Iterable[str], count: int) -> Iterator[str]:
 
 
 def _beside(places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float) -> dict[str, Point]:
-    """A column before (step < 0) or behind the places, each node in the row of the first that it is wired to."""
+    """Place a column before (step < 0) or after the nodes, each in the row of the first node that it is wired to."""
     if not places:
         return {}
     wired: dict[str, str] = {}
@@ -204,7 +204,7 @@ def _beside(places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge
 
 
 def _goes(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
-    """Whether a comment goes into the block: a frame with all that it holds, a comment that stands among the nodes."""
+    """Return whether a comment moves into the block: a frame whose contents all do, a comment among the nodes."""
     held = {key for key, (x, y) in drawn.positions.items()
             if comment.x <= x < comment.x + comment.width and comment.y <= y < comment.y + comment.height}  # fmt: skip
     if comment.kind == FRAME:
@@ -218,7 +218,7 @@ def _goes(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
 
 
 def _with_instance(drawn: Sheet, block: Block, inner: list[str], ports: _Ports) -> tuple[Sheet, str]:
-    """The sheet with one instance where the nodes were, in their place in the order too."""
+    """Replace the nodes by one instance at their position in the order."""
     graph, chosen = drawn.graph, set(inner)
     new = graph.fresh_id()
     rest = replace(graph, nodes=graph.nodes.without(*inner))
@@ -248,7 +248,7 @@ def _with_instance(drawn: Sheet, block: Block, inner: list[str], ports: _Ports) 
 
 
 def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Positions:
-    """The instance in the middle of where its nodes were, or on its wire where another node stands there."""
+    """Place the instance at the centre of its nodes, or on its wire if another node is there."""
     rest = FrozenMap({key: place for key, place in drawn.positions.items() if key in graph.nodes})
     if not places:
         return rest
@@ -256,7 +256,7 @@ def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Po
     across, down = grid((min(xs) + max(xs)) / 2), (min(ys) + max(ys)) / 2
     beside = [rest[edge.source][1] for edge in graph.into(new) if edge.source in rest]
     beside += [rest[edge.target][1] for edge in graph.out_of(new) if edge.target in rest]
-    line = min(beside, key=lambda y: abs(y - down), default=down)  # in the row of what it is wired to
+    line = min(beside, key=lambda y: abs(y - down), default=down)  # in the row of a connected node
     middle = across, line if abs(line - down) <= NODE[1] / 2 else grid(down)
     free = all(abs(x - middle[0]) > NODE[0] + ROOM or abs(y - middle[1]) > NODE[1] + ROOM for x, y in rest.values())
     if free or any(node not in rest for node in graph.nodes if node != new):

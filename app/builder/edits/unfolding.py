@@ -1,7 +1,7 @@
-"""Instances of blocks unfolded where they stand: which are, and the room that they take on their sheet.
+"""Unfolding of block instances in place, and the room that they take on their sheet.
 
-The inside of an instance is the sheet of its block as it is drawn there. So what is unfolded within a block is so in
-all of its instances, and each sheet on which one of them is seen makes room.
+An unfolded instance shows its block's sheet. So what is unfolded within a block is unfolded in all of its instances,
+and each sheet that shows one makes room.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Sizes = Callable[[Any, str], Sequence[Mapping[str, Size]]]
 
 
 def shown_within(project: Whole, name: str, nodes: Collection[str] | None = None) -> dict[str, frozenset[str]]:
-    """What is unfolded, by sheet, as far as it is seen from the sheet `name`, or from some nodes of it."""
+    """Return the unfolded nodes by sheet, as far as visible from the sheet `name`, or from some nodes of it."""
     found: dict[str, frozenset[str]] = {}
     waiting = [name]
     for sheet in waiting:
@@ -42,7 +42,7 @@ def shown_within(project: Whole, name: str, nodes: Collection[str] | None = None
 
 
 def one_level(project: Whole, name: str, nodes: Collection[str] | None = None) -> dict[str, frozenset[str]]:
-    """What would be unfolded, by sheet, one level further in: every instance that is seen folded now."""
+    """Return the unfolded nodes by sheet after unfolding every visible folded instance."""
     further: dict[str, frozenset[str]] = {}
     for sheet in shown_within(project, name, nodes):
         drawn = sheet_named(project, sheet)
@@ -55,18 +55,18 @@ def one_level(project: Whole, name: str, nodes: Collection[str] | None = None) -
 
 
 def instances_on(project: Whole, name: str) -> frozenset[str]:
-    """The nodes of a sheet that can be unfolded."""
+    """Return the nodes of a sheet that can be unfolded."""
     graph = sheet_named(project, name).graph
     ops = {op for op in graph.ops if block_of(op) in project.blocks}
     return frozenset(node.id for node in graph.nodes.values() if node.op in ops) if ops else frozenset()
 
 
 def with_unfolded(project: W, wanted: Mapping[str, Collection[str]], sizes: Sizes, room: Size | None = None) -> W:
-    """The project with other instances unfolded, by the name of the sheet; a sheet that is not named stays as it is.
+    """Set the unfolded instances by name of the sheet; sheets that are not listed stay unchanged.
 
-    `sizes(project, sheet)` tells the sizes of the nodes of a sheet, then those by which it may have been laid out. A
-    sheet that stands as it would be laid out is laid out anew, for a window of the size of `room`; on any other what
-    stands around makes way, and comes back when the instance is folded.
+    `sizes(project, sheet)` returns the sizes of a sheet's nodes, then those for which it may have been laid out. A
+    sheet in automatic layout is laid out again, for a window of the size of `room`; on any other the surroundings are
+    shifted, and shifted back when the instance is folded.
     """
     touched: set[str] = set()
     after = project
@@ -82,7 +82,7 @@ def with_unfolded(project: W, wanted: Mapping[str, Collection[str]], sizes: Size
 
 
 def with_room_for(before: W, after: W, block: str, sizes: Sizes, room: Size | None = None) -> W:
-    """The project after an edit of a block, with room on every sheet on which an instance of it is unfolded."""
+    """Make room, after an edit of a block, on every sheet that shows an unfolded instance of it."""
     touched = {block}
     if block not in before.blocks or block not in after.blocks:
         return after
@@ -96,7 +96,7 @@ def with_room_for(before: W, after: W, block: str, sizes: Sizes, room: Size | No
 
 
 def _shows(sheet: Sheet, blocks: Collection[str]) -> bool:
-    """Whether an instance of one of some blocks is unfolded on a sheet."""
+    """Return whether a sheet has an unfolded instance of one of these blocks."""
     nodes = sheet.graph.nodes
     return any(block_of(nodes[node].op) in blocks for node in sheet.unfolded)
 
@@ -107,7 +107,7 @@ def _with_room_on(before: Whole, after: W, name: str, sizes: Sizes, room: Size |
 
 
 def _inner_first(project: Whole) -> list[str]:
-    """All sheets, what others contain before those."""
+    """List all sheets, innermost blocks first."""
     order: dict[str, None] = {}
     for name in project.blocks:
         if name not in order:
@@ -119,7 +119,7 @@ def _inner_first(project: Whole) -> list[str]:
 
 
 def _with_room(sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str, Size], room: Size | None) -> S:
-    """The sheet with room for nodes of other sizes than before."""
+    """Make room for nodes whose size changed."""
     places, nodes = sheet.positions, list(sheet.graph.nodes)
     other = [node for node in nodes if node in places and before[0].get(node, now[node]) != now[node]]
     if not other:
@@ -141,10 +141,10 @@ def _with_room(sheet: S, before: Sequence[Mapping[str, Size]], now: Mapping[str,
 
 
 class _Way:
-    """How what stands around a node moves when the node becomes another size, its port line staying where it is.
+    """How the surroundings of a node shift when it is resized around its port line.
 
-    What is wholly above goes up, what is below goes down, what else is behind it goes to the right: what each of them
-    is can be told afterwards as well as before, so that folding takes back just what unfolding did.
+    What is entirely above moves up, what is below moves down, and anything else after it moves right. This can be
+    decided from positions before or after, so that folding reverts unfolding exactly.
     """
 
     def __init__(self, at: Point, old: Size, new: Size) -> None:
@@ -155,7 +155,7 @@ class _Way:
         self.wider = new.width - old.width
 
     def shift(self, left: float, top: float, bottom: float) -> Point:
-        """Where to something goes that reaches from `top` to `bottom`."""
+        """Return the shift of something that extends from `top` to `bottom`."""
         if bottom <= self.top:
             return 0.0, -self.up
         if top >= self.bottom:
@@ -163,7 +163,7 @@ class _Way:
         return (self.wider, 0.0) if left >= self.right else (0.0, 0.0)
 
     def note(self, note: Comment) -> Comment:
-        """A comment or frame moves; what stands about the node grows with it."""
+        """Shift a comment or frame; one around the node grows with it."""
         right, bottom = note.x + note.width, note.y + note.height
         if note.x <= self.left and note.y <= self.top and right >= self.right and bottom >= self.bottom:
             higher = note.height + self.up + self.down
@@ -173,7 +173,7 @@ class _Way:
 
 
 def _making_way(sheet: S, node: str, sizes: Mapping[str, Size], new: Size) -> S:
-    """The sheet with one node of another size."""
+    """Resize one node and shift its surroundings."""
     x, y = sheet.positions[node]
     way = _Way((x, y), sizes[node], new)
     places: dict[str, Point] = {}

@@ -1,4 +1,4 @@
-"""A call that does not run, as those see it who say why: its parameters, what arrives and from whom, torch's words."""
+"""Context of a failed call for the explainers: parameters, inputs, and torch's message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.builder.results import Failed, StepResult
 from app.builder.value_types import Dim, Size, TensorType
 from app.util.frozen import FrozenMap
 
-# What is said: a message with both shapes, a reason, and the clicks that mend it.
+# A message with both shapes, a reason, and cures.
 Explanation = tuple[str, str, tuple[Cure, ...]]
 
 
@@ -36,7 +36,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class FailedCall:
-    """The call, what was found of it, and the graph that it is in."""
+    """A failed call, its result, and its graph."""
 
     step: Step
     result: StepResult
@@ -55,13 +55,13 @@ class FailedCall:
         return self.step.node.name
 
     def param(self, name: str, default: Any = None) -> Any:
-        """As the call has it, AUTO put in place, the default where nothing is set."""
+        """Return a parameter as used: AUTO filled in, else the default."""
         declared = self.spec.param(name)
         return self.result.resolved.get(name, declared.default if declared else default)
 
     @cached_property
     def words(self) -> str:
-        """Torch's own, of meta tensors and of real ones."""
+        """Torch's messages, on meta tensors and on real ones."""
         outcome = self.result.outcome
         return f"{outcome.error} {outcome.real_error}" if isinstance(outcome, Failed) else ""
 
@@ -104,10 +104,10 @@ Explainer = Callable[[FailedCall], Explanation | None]
 
 
 def divisors(number: int, most: int) -> Iterator[int]:
-    """The divisors of a number up to `most`, the largest first."""
+    """Yield the divisors of a number up to `most`, the largest first."""
     return (size for size in range(min(number, most), 0, -1) if number % size == 0)
 
 
 def batched(shape: tuple[Size, ...]) -> bool:
-    """Whether the batch comes first and all other sizes are known."""
+    """Return whether the batch comes first and all other sizes are known."""
     return bool(shape) and shape[0] == Dim(1) and all(isinstance(size, int) for size in shape[1:])

@@ -29,7 +29,7 @@ _OF_DTYPE = re.compile(r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|D
 
 
 def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
-    """The problem of a step whose call failed."""
+    """Explain a failed call as a problem."""
     assert isinstance(result.outcome, Failed)
     broken = FailedCall(step, result, graph)
     message, reason, cures = _told(broken, result.outcome)
@@ -46,7 +46,7 @@ def _named(name: str, text: str) -> bool:
 
 def _told(broken: FailedCall, outcome: Failed) -> Explanation:
     explainers = (wrong_dtype,) if outcome.dtype else _explainers(broken.spec.key, broken.spec.category)
-    if any(port.wired for port in broken.spec.inputs):  # they read what is typed
+    if any(port.wired for port in broken.spec.inputs):  # explainers read typed parameters only
         explainers = ()
     for explainer in explainers:
         told = explainer(broken)
@@ -56,12 +56,12 @@ def _told(broken: FailedCall, outcome: Failed) -> Explanation:
 
 
 def _with_n(words: str) -> str:
-    """Torch's words with the batch as N: the size that was tried stands for any."""
+    """Replace the probed batch sizes in torch's message by N."""
     return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", words)
 
 
 def wrong_dtype(broken: FailedCall) -> Explanation | None:
-    """Layers that look up take whole numbers, most others floating point ones of the dtype of their weights."""
+    """Explain a dtype mismatch: lookups take integers, most other layers the floating dtype of their weights."""
     outcome = broken.result.outcome
     listed = any((broken.spec.key, wire.port) in _DTYPES for wire in broken.wires)
     if not listed and not (isinstance(outcome, Failed) and (outcome.dtype or _OF_DTYPE.search(broken.words))):
@@ -77,7 +77,7 @@ def wrong_dtype(broken: FailedCall) -> Explanation | None:
 
 
 def _computes_in(broken: FailedCall) -> str:
-    """The dtype of its weights."""
+    """Return the dtype of its weights."""
     own = broken.result.resolved.get("dtype") if broken.spec.kind == "module" else None
     return own.name if isinstance(own, DType) else "float32"
 
@@ -94,7 +94,7 @@ def _dtype_cures(broken: FailedCall, wire: Wire, wanted: str) -> tuple[Cure, ...
     return (Cure(f"Make {wire.source.name} {wanted}", (declared,)), to)
 
 
-# --- Who is asked
+# --- Explainers by op
 
 _LAYERS: tuple[Explainer, ...] = (
     layers.channels_last, layers.wrong_rank, layers.wrong_groups, wrong_dtype, layers.wrong_norm, layers.wrong_size,
@@ -128,7 +128,7 @@ _COMPILED = tuple((re.compile(pattern), explainers) for pattern, explainers in _
 
 
 def _explainers(key: str, category: str) -> tuple[Explainer, ...]:
-    """Those who may know, the most likely first."""
+    """List the explainers for an op, the most specific first."""
     own = next((explainers for pattern, explainers in _COMPILED if pattern.fullmatch(key)), ())
     if not own:
         own = (wrong_dtype, joins.no_broadcast) if category == "merge" else _LAYERS

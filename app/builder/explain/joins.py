@@ -1,4 +1,4 @@
-"""Why tensors cannot be joined, and what would make their shapes meet."""
+"""Explanations of failed broadcasts, concatenations and products, and their cures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCALED = {3: "nn.Conv1d", 4: "nn.Conv2d", 5: "nn.Conv3d"}
 
 
 def no_broadcast(broken: FailedCall) -> Explanation | None:
-    """Two shapes that do not broadcast: the pair of dimensions that is in the way."""
+    """Explain two shapes that do not broadcast by the first pair of dimensions that differ."""
     wires = broken.wires
     if len(wires) < 2:
         return None
@@ -35,7 +35,7 @@ def no_broadcast(broken: FailedCall) -> Explanation | None:
 
 
 def meet(a: Shape, b: Shape) -> bool:
-    """Whether two shapes broadcast.
+    """Return whether two shapes broadcast.
 
     >>> meet((4, 1), (4, 3)), meet((3,), (4, 3)), meet((4,), (3,))
     (True, True, False)
@@ -44,9 +44,9 @@ def meet(a: Shape, b: Shape) -> bool:
 
 
 def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
-    """What could be put on one of two wires so that they meet; each is tried before it is offered.
+    """Propose inserts on one of two wires that make their shapes broadcast; each is tried before it is offered.
 
-    A side branch makes way for the main one: what comes from further upstream, else the second.
+    The side branch is changed rather than the main one: the wire from further upstream, else the second.
     """
     first_is_shortcut = left.ref.node in upstream(broken.graph, (right.ref.node,))
     sides = ((left, right), (right, left)) if first_is_shortcut else ((right, left), (left, right))
@@ -60,7 +60,7 @@ def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
 
 
 def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
-    """Dimensions of 1 where the other has more: each channel, or each step, then meets all of its own."""
+    """Insert dimensions of size 1 where the other shape has more."""
     places = _places(wire.shape, other.shape)
     missing = [i for i in range(len(other.shape)) if i not in places] if places else []
     if places is None or not missing:
@@ -78,7 +78,7 @@ def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
 
 
 def _places(short: Shape, long: Shape) -> tuple[int, ...] | None:
-    """Where the dimensions of one shape stand in another, in their order and each as far left as it fits."""
+    """Match the dimensions of one shape to those of another, in order and as far left as possible."""
     places: list[int] = []
     for size in short:
         start = places[-1] + 1 if places else 0
@@ -90,7 +90,7 @@ def _places(short: Shape, long: Shape) -> tuple[int, ...] | None:
 
 
 def _turned(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
-    """Dimensions in another order, the batch first."""
+    """Permute the non-batch dimensions."""
     rank = len(wire.shape)
     if rank != len(other.shape) or not 3 <= rank <= 5 or sorted(map(str, wire.shape)) != sorted(map(str, other.shape)):
         return None
@@ -103,7 +103,7 @@ def _turned(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
 
 
 def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
-    """A layer that gives as many features, or channels, as the other has."""
+    """Insert a Linear or 1×1 convolution that yields the other's features or channels."""
     rank = len(wire.shape)
     if rank != len(other.shape) or rank < 2 or not (batched(wire.shape) and batched(other.shape)):
         return None
@@ -123,14 +123,14 @@ def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
 
 
 def _stride(size: Size, wanted: Size) -> int | None:
-    """The stride with which a window of 1 makes one size of another."""
+    """Return the stride at which a window of 1 turns one size into another, or None."""
     if not isinstance(size, int) or not isinstance(wanted, int) or wanted < 1:
         return None
     return next((step for step in range(1, size + 1) if -(-size // step) == wanted), None)
 
 
 def _resized(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
-    """A picture made as large as the other."""
+    """Resize a picture to the size of the other."""
     rank = len(wire.shape)
     if not 3 <= rank <= 5 or rank != len(other.shape) or wire.shape[1] != other.shape[1]:
         return None
@@ -214,7 +214,7 @@ def no_stack(broken: FailedCall) -> Explanation | None:
 
 
 def no_einsum(broken: FailedCall) -> Explanation | None:
-    """A letter that stands for two sizes, or a tensor with more or fewer dimensions than letters."""
+    """Explain an einsum letter with two sizes, or a term of the wrong rank."""
     equation = broken.param("equation")
     terms = equation.replace(" ", "").partition("->")[0].split(",") if isinstance(equation, str) else []
     if len(terms) != len(broken.wires):
@@ -256,7 +256,7 @@ def no_matmul(broken: FailedCall) -> Explanation | None:
 
 
 def _batched_products(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
-    """A vector for each sample becomes a row of one, or a column of one."""
+    """Propose to turn a vector per sample into a row or a column."""
     for wire, dim in ((left, 1), (right, 2)):
         if len(wire.shape) == 2:
             insert = broken.before(wire, "torch.unsqueeze", dim=dim)

@@ -16,7 +16,7 @@ from app.util.formatting import plural, shape_text
 _OF_PICTURES = re.compile(
     r"(nn\.(?:Conv|ConvTranspose|BatchNorm|InstanceNorm|\w*Pool|MaxUnpool|\w+Pad|Dropout)|F\.\w*pool)([123])d"
 )
-# How many dimensions a layer takes, the batch among them, where its name does not say.
+# Number of dimensions that a layer takes, batch included, if its name does not tell.
 _RANKS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN", "nn.MultiheadAttention"), (2, 3)),
     **dict.fromkeys(("nn.LSTMCell", "nn.GRUCell", "nn.RNNCell"), (1, 2)),
@@ -32,7 +32,7 @@ _WIDTHS = ("in_channels", "num_features", "num_channels")
 
 
 def wrong_rank(broken: FailedCall) -> Explanation | None:
-    """The input has too few or too many dimensions."""
+    """Explain an input with too few or too many dimensions."""
     wire, ranks = broken.first, _ranks(broken.spec.key)
     if wire is None or not ranks or len(wire.shape) in ranks:
         return None
@@ -48,8 +48,8 @@ def _ranks(key: str) -> tuple[int, ...]:
 
 
 def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]:
-    """A Flatten of what is too much, a channel where one is missing, a square picture of what was flattened; else the
-    same layer for so many dimensions."""
+    """Propose a Flatten, a channel dimension, an unflatten to a square picture; else the layer's variant for this rank.
+    """
     rank, cures = len(wire.shape), []
     if rank > wanted >= 2:
         params: dict[str, Any] = {"start_dim": wanted - 1} if wanted > 2 else {}
@@ -78,7 +78,7 @@ def _unflatten(broken: FailedCall, wire: Wire, sizes: tuple[int, ...]) -> Insert
 
 
 def channels_last(broken: FailedCall) -> Explanation | None:
-    """N×H×W×C where PyTorch wants N×C×H×W."""
+    """Explain channels last, N×H×W×C, where PyTorch expects N×C×H×W."""
     wire = broken.first
     param = next((name for name in _WIDTHS if broken.spec.param(name)), None)
     if wire is None or param is None or len(wire.shape) < 3 or not batched(wire.shape):
@@ -102,7 +102,7 @@ def _follow(broken: FailedCall, param: str) -> Cure:
 
 
 def wrong_size(broken: FailedCall) -> Explanation | None:
-    """A size given in the constructor that is not the one that arrives."""
+    """Explain a constructor size that differs from the input's."""
     for (key, param), (port, index) in ops.AUTO_RULES.items():
         wire = broken.wire(port) if key == broken.spec.key else None
         if wire is None or not isinstance(index, int) or not -len(wire.shape) <= index < len(wire.shape):
@@ -131,7 +131,7 @@ def _size_told(broken: FailedCall, wire: Wire, param: str, declared: Any, arrivi
 
 
 def wrong_norm(broken: FailedCall) -> Explanation | None:
-    """`normalized_shape` is not how the shape ends."""
+    """Explain a `normalized_shape` that differs from the trailing sizes."""
     wire = broken.first
     if wire is None or broken.spec.param("normalized_shape") is None:
         return None
@@ -148,7 +148,7 @@ def wrong_norm(broken: FailedCall) -> Explanation | None:
 
 
 def too_small(broken: FailedCall) -> Explanation | None:
-    """A window that is larger than the padded picture."""
+    """Explain a window larger than the padded picture."""
     wire = broken.first
     if wire is None or not re.search("greater than actual input|too small", broken.words):
         return None
@@ -176,7 +176,7 @@ def _window_cures(broken: FailedCall, wire: Wire, kernel: Any) -> list[Cure]:
 
 
 def _fitting(broken: FailedCall, axis: int, size: Size) -> int:
-    """The largest kernel up to the one there is that finds a place along an axis."""
+    """Return the largest kernel size, at most the current one, that fits along an axis."""
 
     def along(name: str, default: int) -> int:
         value = broken.param(name, default)
@@ -188,7 +188,7 @@ def _fitting(broken: FailedCall, axis: int, size: Size) -> int:
 
 
 def wrong_padding(broken: FailedCall) -> Explanation | None:
-    """A pool padded beyond half of its window, or a mirror that reaches beyond the picture."""
+    """Explain pool padding beyond half of the window, or reflection beyond the picture."""
     wire, padding = broken.first, broken.param("padding", broken.param("pad"))
     if wire is None or padding is None:
         return None
@@ -217,7 +217,7 @@ def wrong_padding(broken: FailedCall) -> Explanation | None:
 
 
 def wrong_groups(broken: FailedCall) -> Explanation | None:
-    """Channels that do not part into the groups."""
+    """Explain channels that are not divisible by the groups."""
     groups = broken.param("groups", 1)
     for param in ("in_channels", "out_channels"):
         channels = broken.result.resolved.get(param)
@@ -255,7 +255,7 @@ def wrong_heads(broken: FailedCall) -> Explanation | None:
 
 
 def wrong_attention(broken: FailedCall) -> Explanation | None:
-    """Keys or values of another width than the queries, or a batch that is read as a sequence."""
+    """Explain keys or values whose width differs from the queries', or a batch read as a sequence."""
     turned = _batch_as_time(broken)
     if turned is not None:
         return turned
@@ -279,7 +279,7 @@ def wrong_attention(broken: FailedCall) -> Explanation | None:
 
 
 def _batch_as_time(broken: FailedCall) -> Explanation | None:
-    """With batch_first=False the batch stands second, so sequences of different lengths are taken for batches."""
+    """Explain batch_first=False with the batch first, so that lengths that differ are read as batch sizes."""
     if broken.spec.param("batch_first") is None or broken.param("batch_first"):
         return None
     wires = [wire for wire in broken.wires if len(wire.shape) == 3 and wire.shape[0] == Dim(1)]
@@ -294,7 +294,7 @@ def _batch_as_time(broken: FailedCall) -> Explanation | None:
 
 
 def wrong_width(broken: FailedCall) -> Explanation | None:
-    """What a transformer attends to must be as wide as the sequence itself."""
+    """Explain a target or memory that is not d_model wide."""
     turned = _batch_as_time(broken)
     width = broken.param("d_model")
     if turned is not None or type(width) is not int:

@@ -64,7 +64,7 @@ def no_axes(broken: FailedCall) -> Explanation | None:
 
 
 def out_of_range(broken: FailedCall) -> Explanation | None:
-    """A parameter that names a dimension which the input has not."""
+    """Explain a parameter that names a dimension which the input lacks."""
     wire = broken.first
     if wire is None or "Dimension out of range" not in broken.words:
         return None
@@ -86,7 +86,7 @@ def out_of_range(broken: FailedCall) -> Explanation | None:
 
 
 def _along(broken: FailedCall, default: int = 0) -> tuple[int, int] | None:
-    """The dimension that is meant and its size, None where either is unknown or the batch."""
+    """Return the selected dimension and its size, None if either is unknown or the batch."""
     wire, dim = broken.first, broken.param("dim", default)
     if wire is None or type(dim) is not int or not -len(wire.shape) <= dim < len(wire.shape):
         return None
@@ -110,7 +110,7 @@ def no_split(broken: FailedCall) -> Explanation | None:
 
 
 def no_piece(broken: FailedCall) -> Explanation | None:
-    """`narrow`, `select` and `topk` beyond the end of a dimension."""
+    """Explain `narrow`, `select` or `topk` beyond the end of a dimension."""
     along, first = _along(broken, -1 if broken.spec.key == "torch.topk" else 0), broken.first
     if along is None or first is None:
         return None
@@ -157,7 +157,7 @@ def no_halves(broken: FailedCall) -> Explanation | None:
 
 
 def no_mode(broken: FailedCall) -> Explanation | None:
-    """An interpolation for another number of dimensions."""
+    """Explain an interpolation mode for another number of dimensions."""
     wire, mode = broken.first, broken.param("mode")
     if wire is None or not re.search("mode needs|Got .*D input", broken.words):
         return None
@@ -169,7 +169,7 @@ def no_mode(broken: FailedCall) -> Explanation | None:
 
 
 def no_shuffle(broken: FailedCall) -> Explanation | None:
-    """Channels that do not part into r×r pixels."""
+    """Explain channels that are not divisible by upscale_factor²."""
     wire, factor = broken.first, broken.param("upscale_factor")
     if wire is None or type(factor) is not int or len(wire.shape) < 3 or not isinstance(wire.shape[-3], int):
         return None
@@ -187,7 +187,7 @@ def no_shuffle(broken: FailedCall) -> Explanation | None:
 
 
 def no_unshuffle(broken: FailedCall) -> Explanation | None:
-    """Sides that do not part into r×r pixels."""
+    """Explain sides that are not divisible by downscale_factor."""
     wire, factor = broken.first, broken.param("downscale_factor")
     if wire is None or type(factor) is not int or len(wire.shape) < 3:
         return None

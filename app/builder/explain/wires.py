@@ -1,4 +1,4 @@
-"""What could be wired to a port at which nothing arrives."""
+"""Cures that connect a missing input."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _MOST = 3
 
 
 def wire_cures(step: Step, missing: tuple[str, ...], graph: Graph) -> tuple[Cure, ...]:
-    """Wires for the ports `missing` of a call, the likeliest first; each is tried before it is offered."""
+    """Propose wires for the ports `missing` of a call, the likeliest first; each is tried before it is offered."""
     if re.fullmatch(r"nn\.MaxUnpool[123]d", step.spec.key) and missing == ("indices",):
         return tuple(_indices(step, graph))[:_MOST]
     if step.spec.key in ("nn.MultiheadAttention", "F.scaled_dot_product_attention"):
         return tuple(_attention(step, missing, graph))
     if step.spec.kind == "output":
-        return tuple(_loose_ends(step, graph))[:1]  # a drawing under way is in this state at every edit
+        return tuple(_loose_ends(step, graph))[:1]  # common while drawing, so only one
     return ()
 
 
 def _loose_ends(step: Step, graph: Graph) -> Iterator[Cure]:
-    """What nobody takes, the last that was drawn first."""
+    """Propose unconnected outputs, the most recently drawn node first."""
     for node in reversed(tuple(graph.nodes.values())):
         if node.op not in ("output", "input") and node.id != step.id and not graph.out_of(node.id):
             yield Cure(f"Connect {node.name}", (Connect(step.id, step.spec.inputs[0].name, node.id),))
 
 
 def _indices(step: Step, graph: Graph) -> Iterator[Cure]:
-    """The indices of a pool upstream, the nearest that nobody takes them from first."""
+    """Propose the unused indices of an upstream pool, the nearest first."""
     for pool in _upstream(step.id, graph):
         if not re.fullmatch(rf"nn\.\w*MaxPool{step.spec.key[-2]}d", pool.op):
             continue
@@ -44,7 +44,7 @@ def _indices(step: Step, graph: Graph) -> Iterator[Cure]:
 
 
 def _upstream(start: str, graph: Graph) -> Iterator[Node]:
-    """The nodes that lead to one, the nearest first."""
+    """Yield the nodes upstream of one, the nearest first."""
     todo, seen = [start], {start}
     for node in todo:
         fresh = [edge.source for edge in graph.into(node) if edge.source not in seen]

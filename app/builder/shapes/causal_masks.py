@@ -1,4 +1,4 @@
-"""Transformers whose masks have no values yet: torch looks into a mask to find out whether it is causal."""
+"""Patch for transformers with masks on meta tensors, whose values torch reads to detect causality."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 
 def without_values() -> None:
-    """Have torch take a mask on meta tensors as any other: whoever passes one has said so if it is causal. Masks with
-    values are looked into as before."""
+    """Patch torch to rely on `is_causal` for masks on meta tensors; masks with values are inspected as before."""
     from torch.nn.modules import transformer
 
     detect = transformer._detect_is_causal_mask
@@ -15,7 +14,7 @@ def without_values() -> None:
         return
 
     def detected(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
-        known = getattr(mask, "known", mask)  # while a model is followed, a mask knows an example of itself
+        known = getattr(mask, "known", mask)  # a traced mask holds its example
         if known is not None and known.is_meta:
             return bool(is_causal)
         return bool(detect(mask, is_causal, size))

@@ -1,10 +1,10 @@
-"""What each call costs for one sample: parameters, multiply-adds, bytes of what it gives, and how far it sees.
+"""Cost of each call for one sample: parameters, FLOPs, activation bytes, and receptive field.
 
-Each call runs once on meta tensors while torch's own formulas (`torch.utils.flop_counter.flop_registry`) count: those
-of matrix products, convolutions and attention. There are none for anything else, biases among it, so the counts are
-estimates, and a call of which nothing is counted has no count, not 0. One multiply-add is 2 FLOP.
+Each call runs once on meta tensors while torch's own formulas (`torch.utils.flop_counter.flop_registry`) count matrix
+products, convolutions and attention. Nothing else has a formula, biases included, so the counts are estimates, and a
+call without any has no count, not 0. One multiply-add is 2 FLOP.
 
-`FlopCounterMode` itself is not used: it hooks every module of the process, those of a run on another thread too.
+`FlopCounterMode` itself is not used: it hooks every module of the process, including those of other threads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _memo: LruCache[CallCost] = LruCache(_KEPT)
 
 
 def cost(graph: Graph, ops: Catalog | None = None) -> NetworkCost:
-    """What the nodes of a graph cost. Raises nothing: of a node whose shapes are unknown nothing is said."""
+    """Measure the cost of every node. Never raises: nodes of unknown shape have unknown cost."""
     walk = plan(graph, ops or catalog())
     nodes = _costs(walk, infer(walk), {})[0]
     for node in graph.nodes.values():
@@ -67,7 +67,7 @@ _Fields = dict[str, Receptive | None]
 def _costs(
     walk: Plan, results: Mapping[str, StepResult], given: Mapping[str, Receptive | None]
 ) -> tuple[dict[str, NodeCost], _Fields]:
-    """The cost of every step and how far each sees; `given` is how far the inputs of a block do."""
+    """Return cost and receptive field of every step; `given` has the receptive fields of a block's inputs."""
     costs: dict[str, NodeCost] = {}
     fields: _Fields = {}
     for step in walk.steps:
@@ -89,7 +89,7 @@ def _costs(
 def _cost_of_turns(
     step: Step, result: StepResult, arriving: list[Receptive | None]
 ) -> tuple[NodeCost, Receptive | None]:
-    """The sum over the repetitions of a module, or over the inside of a block."""
+    """Sum the cost over the repetitions of a module, or over the inside of a block."""
     parts: list[NodeCost] = []
     for turn in result.turns:
         field_now: Receptive | None = None
@@ -115,7 +115,7 @@ _insides: LruCache[tuple[dict[str, NodeCost], _Fields]] = LruCache(_KEPT)
 
 
 def _inside(inside: Inside, inputs: Mapping[str, Receptive | None]) -> tuple[dict[str, NodeCost], _Fields]:
-    """The costs of the inside of a block, counted once however often it stands there."""
+    """Return the costs inside a block; cached, as instances share them."""
     key = (Same(inside), *inputs.items())
     return _insides.get_or_compute(key, lambda: _costs(inside.plan, inside.results, inputs))
 
@@ -165,7 +165,7 @@ def _node_cost(step: Step, result: StepResult, receptive: Receptive | None) -> N
 
 
 def _bytes(value: ValueType, fixed_batch: int) -> int:
-    """Bytes of a value for one sample."""
+    """Return the bytes of a value for one sample."""
     if isinstance(value, TupleType):
         return sum(_bytes(item, fixed_batch) for item in value.items)
     if isinstance(value, NumberType):
@@ -187,9 +187,9 @@ def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str
 def _counted(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], fixed: int
 ) -> CallCost:
-    """The call with one sample; where it runs with another batch alone, the part of it that falls to one sample.
+    """Count the call with one sample; if it needs a larger batch, return the share of one sample.
 
-    BatchNorm of single values refuses a batch of 1, and a view may have its batch written into it.
+    BatchNorm of single values rejects a batch of 1, and a view may have a literal batch size.
     """
     taken, _ = one_step(spec, params, inputs)
     counters: dict[int, _Counter] = {}
@@ -199,7 +199,7 @@ def _counted(
             counter = _Counter()
             try:
                 counter.watch(call, taken, batch)
-            except Exception:  # a batch that this call does not take; the shapes are known, so another one runs
+            except Exception:  # this batch size is rejected; the shapes are known, so another one runs
                 continue
             counters[batch] = counter
     if not counters:
@@ -216,7 +216,7 @@ def _counted(
 
 
 def _steps(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> int:
-    """How many steps of time a recurrent layer goes through; it was run for one of them."""
+    """Return the sequence length of a recurrent layer, which was measured for one step."""
     value = inputs["input"][0] if spec.key in RECURRENT else None
     if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
         return 1
@@ -264,7 +264,7 @@ class _Counter(TorchDispatchMode):
 
 
 def _memories(values: Any) -> set[int]:
-    """Which memory the tensors lie in."""
+    """Return the ids of the storages of nested tensors."""
     if isinstance(values, torch.Tensor):
         return {values.untyped_storage()._cdata}
     if isinstance(values, tuple | list):

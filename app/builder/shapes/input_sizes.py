@@ -1,7 +1,6 @@
-"""Other sizes for an input, tried on paper: does the net run with them, what comes out, and what does it cost then.
+"""Trial of other input sizes: whether the net runs with them, its outputs and its cost.
 
-Which sizes a person has listed is kept for as long as the window is open, and not with the project: they are a question
-about the drawing, not a part of it.
+The list of sizes lives as long as the window and is not stored in the project.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ class ShapeError(ValueError):
 
 @dataclass(frozen=True)
 class Tried:
-    """One size and what becomes of it.
+    """Result of one input size.
 
-    `outputs` are (name, shape) of what the network returns. Where it fails, `node` is the first call that does, of all
-    in running order, `name` what it is called and `words` why; "" for what is wrong with the drawing as a whole.
-    Parameters and multiply-adds are None where it fails, or where nothing is counted.
+    `outputs` are name and shape of each output. On failure, `node` is the first failing call, `name` its name and
+    `words` the reason; `node` is "" for an error of the whole graph. Parameters and FLOPs are None on failure, or
+    without a count.
     """
 
     shape: Shape
@@ -46,13 +45,13 @@ class Tried:
 
 
 def read_shape(text: str) -> Shape:
-    """A sample's shape as people write it. Raises ShapeError.
+    """Parse the shape of a sample. Raises ShapeError.
 
     >>> read_shape("3×224×224"), read_shape("1x28x28"), read_shape("(16, 64)"), read_shape("784")
     ((3, 224, 224), (1, 28, 28), (16, 64), (784,))
     """
     bare = re.sub(r"^\s*[(\[]|[)\]]\s*$", "", text).strip().strip(",")
-    bare = re.sub(r"^[NnBb]\s*[×x*,]\s*", "", bare)  # the batch is never a part of it
+    bare = re.sub(r"^[NnBb]\s*[×x*,]\s*", "", bare)  # without the batch
     parts = re.split(r"\s*[×xX*,]\s*|\s+", bare) if bare else []
     if not parts or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise ShapeError("Enter a shape without the batch, such as 3×224×224.")
@@ -65,7 +64,7 @@ def read_shape(text: str) -> Shape:
 
 
 def usual(shape: Shape) -> tuple[Shape, ...]:
-    """Sizes worth trying beside one: those of well known pictures, or half and twice as long a sequence."""
+    """Suggest sizes to try: common picture sizes, or half and twice the sequence length."""
     if len(shape) == 3:
         return tuple(size for size in PICTURES if size != shape)
     if not shape:

@@ -25,7 +25,7 @@ from app.source.layer_modules import failure
 from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
 
-# Real tensors, tried for torch's words alone, have a batch as people use it.
+# Real tensors, tried only for torch's message, have a realistic batch size.
 REAL_BATCH = 64
 PROBE_BATCH = 7
 _LARGEST_REAL = 1 << 20
@@ -63,7 +63,7 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
         for batch in _own_batches(spec, params, inputs):
             try:
                 return _ran(spec, params, inputs, (batch, batch))
-            except Exception:  # not this one either; what there is to say is why it fails with any batch
+            except Exception:  # try the next batch size; the error reported is that of any batch
                 continue
         return Failed(_words(error), _real_words(spec, params, inputs, REAL_BATCH))
     drawn = next((value.dtype for value in outcome.outputs if isinstance(value, TensorType)), "")
@@ -82,21 +82,21 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
 
 
 def held(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
-    """How many parameters a module has that nobody calls."""
+    """Count the parameters of an uncalled module."""
     try:
         with torch.device("meta"):
             return Ran((), Call.of(spec, params).parameters)
-    except (Exception, SystemExit) as error:  # whatever torch raises is the answer
+    except (Exception, SystemExit) as error:  # any error is the result
         return Failed(_words(error), _words(error))
 
 
 def _for_real(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], file: LayerFile
 ) -> Ran | Failed:
-    """A class of a person's own that fails on meta tensors, on small real ones; its words have the line of the file."""
+    """Run a custom class that fails on meta tensors on small real ones; errors refer to the line of its file."""
 
     def pair_of(recorded: bool) -> tuple[Call, tuple[Any, Any]]:
-        with borrowed(0), torch.set_grad_enabled(recorded):  # its weights are drawn here, and nobody notices
+        with borrowed(0), torch.set_grad_enabled(recorded):  # initialising weights must not advance the global RNG
             call = Call.of(spec, params)
             if isinstance(call.target, torch.nn.Module):
                 call.target.eval()
@@ -115,7 +115,7 @@ def _for_real(
 
 
 def _wrong_range(params: FrozenMap[str, Any]) -> str:
-    """What is wrong with the range of an input, "" if nothing is."""
+    """Describe an invalid range of an input, "" if it is valid."""
     low, high = params.get("low"), params.get("high")
     whole = params.get("dtype", DType("float32")).name.startswith(("int", "uint"))
     if whole and any(type(bound) is float for bound in (low, high)):
@@ -124,7 +124,7 @@ def _wrong_range(params: FrozenMap[str, Any]) -> str:
 
 
 def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
-    """A parameter or a buffer: nothing arrives, so nothing in it depends on N."""
+    """Infer a parameter or buffer, whose shape does not depend on N."""
     try:
         tensor = tensor_values.made(spec.key, params)
         if str(tensor.dtype) != "torch.float32":  # meta tensors pass where no CPU knows how
@@ -132,7 +132,7 @@ def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
             tensor_values.made(spec.key, params.update(small), "cpu")
         if spec.kind == "parameter" and params.get("requires_grad", True):
             tensor = torch.nn.Parameter(tensor)
-    except Exception as error:  # whatever torch raises is the answer
+    except Exception as error:  # any error is the result
         return Failed(_words(error), _words(error))
     return Ran((_type(tensor, tensor),), tensor.numel() if spec.kind == "parameter" else 0)
 
@@ -148,11 +148,12 @@ def _dtypes(value: ValueType) -> tuple[str, ...]:
 def _ran(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], batches: tuple[int, int]
 ) -> Ran:
-    """What comes out with two batch sizes; raises what torch raises. With one size twice nothing depends on N."""
+    """Return the output types inferred from two batch sizes; raises what torch raises. Equal sizes mean a fixed batch.
+    """
     taken, restore = one_step(spec, params, inputs)
     with torch.no_grad(), torch.device("meta"):
         call = Call.of(spec, params)
-        if isinstance(stack := call.target, torch.nn.Transformer):  # one layer gives the shape that all give
+        if isinstance(stack := call.target, torch.nn.Transformer):  # all layers have the same output shape
             stack.encoder.layers, stack.decoder.layers = stack.encoder.layers[:1], stack.decoder.layers[:1]
         if isinstance(call.target, torch.nn.modules.batchnorm._BatchNorm):  # the same shapes in half the time
             call.target.eval()
@@ -164,10 +165,9 @@ def _ran(
 def one_step(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]
 ) -> tuple[FrozenMap[str, tuple[ValueType, ...]], Callable[[tuple[ValueType, ...]], tuple[ValueType, ...]]]:
-    """The inputs of a recurrent layer cut to one step of time, and what puts the time back into its outputs.
+    """Cut a recurrent layer's inputs to one time step; return them and a function that restores the length of outputs.
 
-    On meta tensors torch goes through the steps one by one in Python, which takes seconds for a long sequence; the
-    shapes of a step do not depend on how many there are.
+    On meta tensors torch loops over the steps in Python, which takes seconds for a long sequence.
     """
     value = inputs["input"][0] if spec.key in RECURRENT else None
     if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
@@ -195,7 +195,7 @@ def _with_size(value: ValueType, place: int, size: Size) -> TensorType:
 
 
 def _own_batches(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]) -> tuple[int, ...]:
-    """The batch size that a person wrote into the call: the first size of a view."""
+    """Return the literal batch size of a call: the first size of a view."""
     name = _LEADING_SIZE.get(spec.key, "")
     sizes = params.get(name) if name not in inputs and f"{name}[0]" not in inputs else None
     return sizes[:1] if isinstance(sizes, tuple) and sizes and 0 < sizes[0] <= 2**16 else ()
@@ -212,7 +212,7 @@ class Call:
 
     @classmethod
     def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> Call:
-        """Look the target up and, if it is a class, make the module."""
+        """Resolve the target and, if it is a class, construct the module."""
         literals = {name: _torch_value(value) for name, value in params.items()}
         literals |= {name: _bracketed(value) for name, value in literals.items() if _is_index(spec, name)}
         target = find(spec.target)
@@ -226,9 +226,9 @@ class Call:
     def __call__(
         self, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int, device: str, fill: float = 0.0
     ) -> Any:
-        """Run it with values of the types that arrive; `fill` is what stands in tensors that are not of whole numbers.
+        """Call it with tensors of the input types; `fill` is the value of floating-point ones.
 
-        A loop that goes on while something is small would never end on zeros.
+        A loop until something grows would never end on zeros.
         """
         literals, given = dict(self.literals), dict[str, Any]()
         for port in self.spec.inputs:
@@ -238,7 +238,7 @@ class Call:
                     literals[port.param] = with_part(literals.get(port.param), port, made[0])
                 else:
                     given[port.name] = made if port.variadic else made[0]
-                    literals.pop(port.name, None)  # what stands in for a wire
+                    literals.pop(port.name, None)  # the default of an unconnected port
         if self.spec.key in ops.LIKE:
             literals["device"] = given.pop("like").device
         if self.spec.key == "torch.arange":
@@ -256,7 +256,7 @@ class Call:
         return self.target(*first, **named, **literals)
 
     def _in_order(self, given: dict[str, Any], literals: dict[str, Any]) -> list[Any]:
-        """Operators know no names: what arrives, or stands in for it, and behind it the other literals."""
+        """List the positional arguments of an operator: inputs or their literals, then the other literals."""
         ordered = []
         for port in self.spec.inputs:
             if not port.wired and (port.name in given or port.name in literals):
@@ -279,7 +279,7 @@ def _is_index(spec: OpSpec, name: str) -> bool:
 
 
 def _bracketed(index: Any) -> Any:
-    """What stands between brackets, with lists as lists."""
+    """Convert the tuples of an index to lists."""
     return tuple(list(item) if isinstance(item, tuple) else item for item in index) if type(index) is tuple else index
 
 
@@ -336,10 +336,9 @@ def _words(error: BaseException) -> str:
 
 
 def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> str:
-    """What torch says with real tensors, whose words people can look up; "" if it runs or is too large to try.
+    """Return torch's message on real tensors, which can be searched for; "" if it runs or is too large to try.
 
-    The weights are left as memory had them and nothing is dropped out, so no random number is drawn and a run that
-    goes on beside it is not held up.
+    Weights stay uninitialised and dropout is off, so no random number is drawn and a concurrent run is not delayed.
     """
     numbers = sum(_values(value, batch) for group in inputs.values() for value in group)
     if spec.key in ops.RANDOM or numbers > _LARGEST_REAL:
@@ -357,7 +356,7 @@ def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str
                 call.target.to_empty(device="cpu").train(params.get("eps") == 0)  # no norm draws a random number
                 _without_chance(call.target, inputs, batch)
             call(inputs, batch, "cpu")
-    except Exception as error:  # its words are what was asked for
+    except Exception as error:  # its message is the result
         return _words(error)
     return ""
 
@@ -372,7 +371,7 @@ def _without_chance(module: torch.nn.Module, inputs: FrozenMap[str, Any], batch:
 
 
 def _values(value: ValueType, batch: int) -> int:
-    """How many numbers the value holds."""
+    """Count the numbers in a value."""
     if isinstance(value, TensorType):
         return math.prod(value.at(batch))
     if isinstance(value, NumberType):

@@ -14,11 +14,10 @@ COUNTED, NOT_COUNTED, UNKNOWN, MUTED, NO_CALL = "counted", "not counted", "unkno
 
 @dataclass(frozen=True)
 class CallCost:
-    """One call with one sample. `flops` is None where torch has a formula for nothing in it.
+    """Cost of one call for one sample. `flops` is None if torch has no formula for any of its operations.
 
-    `gaps` are the operations in it that compute and have no formula. `shares` says that what it gives lies in the
-    memory of what it takes. `in_step` says that two samples cost twice as much as one. `tried` is False where the call
-    would not run under the count, so that nothing is known of it.
+    `gaps` are operations without a formula. `shares` means that the output aliases the input. `in_step` means that two
+    samples cost twice as much as one. `tried` is False if the call failed while counting.
     """
 
     flops: int | None = None
@@ -30,12 +29,12 @@ class CallCost:
 
 @dataclass(frozen=True)
 class NodeCost:
-    """What is known of one node, for one sample.
+    """Cost of one node for one sample.
 
-    `state` is COUNTED, NOT_COUNTED, UNKNOWN where the shapes are, MUTED, or NO_CALL for inputs and outputs.
-    `activation` is the bytes of what it gives, None where that is unknown; it `shares` them where they are those of
-    what it takes. The parameters of a `frozen` node are not trained, `untrained` counts them; those of a module that is
-    called once more are counted where it is called first. A block, or what is repeated, is the sum of what it holds.
+    `state` is COUNTED, NOT_COUNTED, UNKNOWN if the shapes are, MUTED, or NO_CALL for inputs and outputs. `activation`
+    is the size of its output in bytes, None if unknown; `shares` means that it aliases the input. `untrained` counts
+    the parameters of a `frozen` node; those of a shared module are counted at its first call. A block or a repeated
+    node is the sum of its parts.
     """
 
     parameters: int | None = None
@@ -83,7 +82,7 @@ class NetworkCost:
 
     @cached_property
     def flops(self) -> int | None:
-        """FLOP for one sample, of what is counted; None if nothing is."""
+        """Counted FLOPs for one sample; None without any count."""
         counted = [cost.flops for cost in self._live if cost.flops is not None]
         return sum(counted) if counted else None
 

@@ -23,7 +23,7 @@ _WINDOWS = {
     for name in names
     for rank in (1, 2, 3)
 } | {f"F.{name}_pool{rank}d": rank for name in ("max", "avg") for rank in (1, 2, 3)}
-# What treats every place by itself: a value sees what it saw before.
+# Elementwise and per-position ops, which leave the receptive field unchanged.
 _POINTWISE = frozenset(
     f"nn.{name}"
     for name in (
@@ -44,9 +44,9 @@ _ELEMENTWISE = frozenset(
 
 @dataclass(frozen=True)
 class Receptive:
-    """The input that one value sees: `size` places in each dimension, `jump` from one value's to the next one's.
+    """Receptive field of one value: its `size` in each dimension, and the `jump` between neighbouring values' fields.
 
-    `left` is where the field of the first value begins, below 0 in the padding. `windows` counts what it went through.
+    `left` is the start of the first value's field, negative in the padding. `windows` counts the windows passed.
 
     >>> str(Receptive((5, 5), (2, 2), (0, 0), 2))
     '5×5, jump 2'
@@ -69,7 +69,7 @@ def field_after(
     outputs: Sequence[ValueType],
     arriving: Sequence[Receptive | None],
 ) -> Receptive | None:
-    """The field behind a call; None where it is not a question of windows, as behind a Flatten or a Linear."""
+    """Return the receptive field after a call; None if windows do not determine it, as after a Flatten or a Linear."""
     given = outputs[0] if outputs else None
     if not isinstance(given, TensorType):
         return None
@@ -92,18 +92,18 @@ def field_after(
 
 
 def _value(spec: OpSpec, params: Mapping[str, Any], name: str) -> Any:
-    """A parameter as it is in force."""
+    """Return a parameter, or its default."""
     param = spec.param(name)
     return params.get(name, param.default if param else None)
 
 
 def _each(value: Any, rank: int) -> tuple[int, ...]:
-    """One number for each dimension."""
+    """Expand to one number per dimension."""
     return (value,) * rank if isinstance(value, int) else (*value,) * (rank if len(value) == 1 else 1)
 
 
 def _through(spec: OpSpec, params: Mapping[str, Any], field: Receptive, rank: int) -> Receptive | None:
-    """The field behind a window; None for one that is not written as numbers."""
+    """Return the receptive field after a window; None if its parameters are not numbers."""
     taps = _each(_value(spec, params, "kernel_size"), rank)
     strides = _each(_value(spec, params, "stride") or taps, rank)
     apart = _each(_value(spec, params, "dilation") or 1, rank)
@@ -121,7 +121,7 @@ def _through(spec: OpSpec, params: Mapping[str, Any], field: Receptive, rank: in
 
 
 def _met(fields: Sequence[Receptive]) -> Receptive | None:
-    """The field where paths meet; None if one of them goes through the input in other steps."""
+    """Join the receptive fields of several paths; None if their jumps differ."""
     first = fields[0]
     if any(field.jump != first.jump for field in fields):
         return None

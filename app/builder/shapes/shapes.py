@@ -1,6 +1,6 @@
-"""What every wire carries: each call of the plan run on meta tensors, in order.
+"""Shape inference: runs each call of a plan on meta tensors, in order.
 
-Answers are kept by what determines them (op, parameters, arriving types), so an edit runs again only what it changes.
+Results are cached by op, parameters and input types, so an edit re-runs only what it affects.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ def infer(
     given: Mapping[str, ValueType] | None = None,
     earlier: tuple[Plan, Mapping[str, StepResult]] | None = None,
 ) -> dict[str, StepResult]:
-    """The result of every step, by node id. `given` is what arrives at the inputs, by their ids: those of a block have
-    no shape of their own.
+    """Infer the result of every step, by node id. `given` are the types of a block's inputs, by id, which have no shape
+    themselves.
 
-    `earlier` is a plan of before with its results. What an edit did not reach has the very same result as then.
+    `earlier` is a previous plan with its results. Results that an edit cannot have changed are the same objects.
     """
     results: dict[str, StepResult] = {}
     made: _Made = {}
     then = {step.id: step for step in earlier[0].steps} if earlier else {}
     known = earlier[1] if earlier else {}
-    changed: set[str] = set()  # nodes whose result is another than then
+    changed: set[str] = set()  # nodes whose result differs from the previous one
     for step in walk.steps:
         node = step.node.id
         old = known.get(node)
-        alone = not step.node.shares and step.module not in made  # what is called once more hangs on the first call
+        alone = not step.node.shares and step.module not in made  # a shared module depends on its first call
         untouched = old is not None and then.get(node) is step and alone
         if old is not None and untouched and (not changed or changed.isdisjoint(ref.node for ref in step.refs())):
             results[node] = old
@@ -66,7 +66,7 @@ def infer(
 
 
 def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
-    """The result of a step; parameters that are those of another are counted there."""
+    """Infer a step; tied parameters are counted at their owner."""
     result = _inferred(step, results, catalog, made)
     if not step.node.tied or not isinstance(result.outcome, Ran) or not result.outcome.parameters:
         return result
@@ -98,7 +98,7 @@ def _inferred(step: Step, results: dict[str, StepResult], catalog: Catalog | Non
 
 
 def _held(step: Step) -> StepResult:
-    """A module that is made and never called: nothing arrives, and nothing comes out."""
+    """Infer a module that is constructed and never called."""
     resolved = resolve(step, FrozenMap())
     able = _sound(step) and _settled_by(step, resolved)
     outcome = _remembered(step.spec, resolved, None) if able else None
@@ -108,13 +108,13 @@ def _held(step: Step) -> StepResult:
 
 
 def _settled(step: Step, first: StepResult) -> FrozenMap[str, Any]:
-    """The parameters of a module that was made already: what its first call was given has settled them."""
+    """Return the parameters of a shared module, with AUTO as its first call resolved it."""
     auto = {p.name: first.resolved[p.name] for p in step.spec.params if p.auto and p.name in first.resolved}
     return step.node.params.update(auto)
 
 
 def _once_more(result: StepResult, first: StepResult) -> StepResult:
-    """The result of a further call of a module. Nothing is known of it if the module would have to be another."""
+    """Return the result of a further call of a module; unknown if it would need another module."""
     if _made_of(result) != _made_of(first):
         return replace(result, outcome=None)
     outcome = result.outcome
@@ -122,7 +122,7 @@ def _once_more(result: StepResult, first: StepResult) -> StepResult:
 
 
 def _made_of(result: StepResult) -> tuple[Any, ...]:
-    """Everything that decides what parameters the modules of a step have."""
+    """Return everything that determines the parameters of a step's modules."""
     if not result.turns:
         return (result.resolved,)
     return tuple(
@@ -133,7 +133,7 @@ def _made_of(result: StepResult) -> tuple[Any, ...]:
 
 
 def _turn(step: Step, known: Inputs, able: bool) -> Turn:
-    """One call of one module or function."""
+    """Infer one call of one module or function."""
     resolved = resolve(step, known)
     arriving = [(port, value) for port in step.spec.inputs for value in known.get(port.name, ())]
     fitting = all(kinds_fit(kind_of(value), port.kind) for port, value in arriving)
@@ -143,7 +143,7 @@ def _turn(step: Step, known: Inputs, able: bool) -> Turn:
 
 
 def _in_turns(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> StepResult:
-    """A block, or what is repeated: what one gives is the first input of the next."""
+    """Infer a block or a repeated node: each output is the next repetition's first input."""
     turns: list[Turn] = []
     port = step.spec.inputs[0].name if step.spec.inputs else ""
     for _ in range(step.node.repeat):
@@ -166,7 +166,7 @@ def _in_turns(step: Step, known: Inputs, able: bool, catalog: Catalog | None) ->
 
 
 def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Turn:
-    """The inside of a block with what arrives here; the same inside for the same parameters and types."""
+    """Infer the inside of a block; cached by parameters and input types."""
     block = step.spec.definition
     assert block is not None and catalog is not None
     resolved = FrozenMap({p.name: step.node.params.get(p.name, p.default) for p in step.spec.params})
@@ -184,7 +184,7 @@ def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Tu
 
 
 def _given_back(walk: Plan, results: Mapping[str, StepResult]) -> Ran | None:
-    """What comes out of a block, if all of it is known."""
+    """Return the outputs of a block, if all are known."""
     ends = [step for step in walk.steps if step.spec.kind == "output"]
     values = [_value(step.refs()[0], results) if step.refs() else None for step in ends]
     outcomes = [results[step.id].outcome for step in walk.steps if step.live]
@@ -196,7 +196,7 @@ def _given_back(walk: Plan, results: Mapping[str, StepResult]) -> Ran | None:
 
 
 def computed_plan(walk: Plan, values: Mapping[str, Any]) -> Plan:
-    """The plan with every expression computed; one that cannot be stays, and its step does not run."""
+    """Evaluate the expressions of a plan; a step whose expression fails keeps it and does not run."""
     return replace(walk, steps=tuple(_computed(step, values) for step in walk.steps))
 
 
@@ -218,7 +218,7 @@ def _value(ref: Ref, results: Mapping[str, StepResult]) -> ValueType | None:
 
 
 def _settled_by(step: Step, resolved: Mapping[str, Any]) -> bool:
-    """Whether every parameter that must be there is typed, taken from a shape or wired."""
+    """Return whether every required parameter is typed, inferred or wired."""
     wired = {port.param for port in step.spec.inputs if port.wired}
     return all(
         resolved.get(param.name) is not AUTO and (not param.required or param.name in resolved or param.name in wired)
@@ -227,7 +227,7 @@ def _settled_by(step: Step, resolved: Mapping[str, Any]) -> bool:
 
 
 def _sound(step: Step) -> bool:
-    """Whether the node sets nothing but parameters that its op has, to values that they may have."""
+    """Return whether all parameters of the node exist in its op and have valid values."""
     return all(
         (param := step.spec.param(name)) and _allowed(param, value) and not any(expressions(value))
         for name, value in step.node.params.items()
@@ -243,9 +243,9 @@ def _allowed(param: Param, value: Any) -> bool:
 
 
 def resolve(step: Step, inputs: Inputs) -> FrozenMap[str, Any]:
-    """The node's parameters with every AUTO put in place as far as the arriving shapes tell.
+    """Return the node's parameters with AUTO resolved as far as the input shapes allow.
 
-    A value that its parameter may not have is left out: what is here can be written into source.
+    Invalid values are left out, so that the result is safe to write into source.
     """
     values = {}
     for param in step.spec.params:
@@ -276,6 +276,6 @@ _insides: LruCache[tuple[Catalog, Turn]] = LruCache(_KEPT)
 
 
 def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | Failed:
-    """What a call gives, or with no inputs what is held by a module that nobody calls."""
+    """Run a call, or with no inputs construct an uncalled module; cached."""
     key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
     return _memo.get_or_compute(key, lambda: run(spec, params, inputs) if inputs is not None else held(spec, params))

@@ -1,7 +1,7 @@
-"""Which sizes inside a block follow its parameters: found by giving a parameter another value and looking what changes.
+"""Sizes inside a block that depend on its parameters, found by changing a parameter and re-inferring.
 
-A BatchNorm behind a convolution of `channels` has as many features as the block has channels. Read off one instance it
-would be a number; a class that a person takes away should say `channels`.
+A BatchNorm after a convolution of `channels` has `channels` features. Inferred from one instance it would be a literal;
+the generated class should say `channels`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _TIMES = 3
 
 
 def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
-    """By node and parameter, what is taken from the arriving shape at `inside` and follows a parameter of the block:
-    the expression, or a tuple with expressions in it. Only whole numbers are tried."""
+    """Map node and parameter to an expression, or a tuple with expressions, for each inferred size that depends on a
+    parameter of the block. Only ints are tried."""
     found: dict[tuple[str, str], Any] = {}
     taken = [step for step in inside.plan.steps if step.live and any(_open(step))]
     written = {expression for node in block.graph.nodes.values() for value in node.params.values()
@@ -50,7 +50,7 @@ def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
 
 
 def _open(step: Step) -> Iterator[str]:
-    """Parameters that are taken from what arrives."""
+    """Yield the parameters that are inferred from the input."""
     if step.spec.kind == "module" and step.node.repeat == 1 and step.module == step.id:
         for param in step.spec.params:
             if param.auto and step.node.params.get(param.name, AUTO) is AUTO:
@@ -58,8 +58,8 @@ def _open(step: Step) -> Iterator[str]:
 
 
 def _elsewhere(block: Block, inside: Inside, values: FrozenMap[str, Any], now: int) -> Mapping[str, StepResult] | None:
-    """The results with another value of a parameter: with what arrives as it is, or, where that does not run, with the
-    sizes that are equal to the parameter changed along. None if neither runs."""
+    """Re-infer with another value of a parameter: with the same inputs, or if that fails, with sizes equal to the
+    parameter changed along. None if both fail."""
     assert inside.plan.catalog is not None
     walk = computed_plan(plan(block.graph, inside.plan.catalog), values)
     given = {}
@@ -89,7 +89,8 @@ def _grown(value: ValueType, now: int) -> ValueType:
 def _matching(
     before: Any, after: Any, candidates: tuple[Expr, ...], values: Mapping[str, Any], others: Mapping[str, Any]
 ) -> Any:
-    """The first candidate that is `before` with the one values and `after` with the others; None if none changes so."""
+    """Return the first candidate that evaluates to `before` with one set of values and to `after` with the other, or
+    None."""
     if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
         items = tuple(_matching(a, b, candidates, values, others) or a for a, b in zip(before, after, strict=True))
         return items if items != before else None

@@ -13,7 +13,7 @@ from app.builder.shapes.input_sizes import Shape, Tried
 
 
 def tried(graph: Graph, ops: Catalog, node: str, shapes: Iterable[Shape]) -> tuple[Tried, ...]:
-    """Each of the shapes given to the input `node`, which must be in the graph. Raises nothing."""
+    """Try each shape for the input `node`, which must be in the graph. Never raises."""
     return tuple(_tried(graph, ops, node, shape) for shape in shapes)
 
 
