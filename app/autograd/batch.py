@@ -1,4 +1,4 @@
-"""A model, one batch and a loss: what is captured, played and diagnosed, as often as need be, and left as it was."""
+"""A model, one batch and a loss: captured, played back and diagnosed repeatedly without changing the model."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 class TrainingBatch:
     """`loss(output, target)` below `model(*inputs)`; without `loss` the graph starts at all outputs.
 
-    A single tensor for `inputs` is one input. A net with several outputs gives its first one to the loss, or all of
-    them where the loss has a true attribute `whole`; then the target may be a dictionary of tensors. `source` maps
-    lines of the generated text to nodes of the drawing. `special` says what differs from a plain forward pass; `seeds`
-    makes of the outputs the vectors that backward starts with, ones without it. Every run draws its random numbers
-    (dropout) from `seed` anew, and torch's generators are as before afterwards.
+    A single tensor for `inputs` is one input. Of several outputs the loss gets the first, or all of them if it has a
+    true attribute `whole`; then the target may be a dictionary of tensors. `source` maps lines of the generated text to
+    nodes of the drawing. `special` are the forward modes; `seeds` computes the vectors that backward starts with from
+    the outputs, ones by default. Every run reseeds with `seed` (dropout), and torch's generators are restored
+    afterwards.
     """
 
     model: nn.Module
@@ -50,8 +50,8 @@ class TrainingBatch:
     def capture(self) -> Tape:
         """Run one forward pass and describe its autograd graph as plain data; the graph is freed.
 
-        Raises NoGraph if nothing requires a gradient, and ForwardFailed for what the text or the loss raises where
-        there is a `source`; without one, that very error.
+        Raises NoGraph if nothing requires a gradient, and ForwardFailed if the net or the loss raises and there is a
+        `source`; without one the error itself.
         """
         with self.hold() as graph:
             return graph.tape
@@ -76,7 +76,7 @@ class TrainingBatch:
         return graph
 
     def forward(self) -> list[Tensor]:
-        """Run the net and its loss as they are, nothing recorded: the loss, or all outputs without one."""
+        """Run the net and its loss without instrumentation; return the loss, or all outputs without one."""
         output = self.model(*self.inputs)
         if self.loss is None:
             return capture.tensors_of(output)
@@ -93,8 +93,8 @@ def compile_batch(
 ) -> TrainingBatch:
     """Compile the text to a module, with a batch on the CPU.
 
-    `state_dict` gives the weights, else they are drawn with `seed`; torch's generators are as before afterwards.
-    Raises ForwardFailed for what the text raises while its module is made.
+    `state_dict` has the weights, else they are initialised with `seed`; torch's generators are restored afterwards.
+    Raises ForwardFailed if constructing the module raises.
     """
 
     def made() -> nn.Module:
@@ -110,7 +110,7 @@ def compile_batch(
 
 @contextmanager
 def gradients_kept(model: nn.Module) -> Iterator[None]:
-    """Parameters have no `.grad` within, and afterwards the one that they had."""
+    """Clear the `.grad` of all parameters, and restore them afterwards."""
     kept = [(parameter, parameter.grad) for parameter in model.parameters()]
     try:
         for parameter, _ in kept:
@@ -122,9 +122,9 @@ def gradients_kept(model: nn.Module) -> Iterator[None]:
 
 
 def run_backward(graph: LiveGraph) -> str:
-    """Run the backward pass of a graph, from ones where an end is no scalar: what torch raised, "" if nothing.
+    """Run the backward pass of a graph, from ones if an output is no scalar; return torch's error, "" if none.
 
-    Gradients are added to `.grad`; see `gradients_kept`.
+    Gradients accumulate in `.grad`; see `gradients_kept`.
     """
     try:
         backward_of(graph.ends, graph.seeds)

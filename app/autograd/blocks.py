@@ -1,7 +1,7 @@
 """Group the tape by block: nested groups that mirror the nesting of the modules.
 
-A net that was drawn has the drawing's nodes at the top, and the modules of a block below its node; any other net has
-its modules' paths (`layer1`, `layer1.0`, `layer1.0.conv1`). What a container computes itself stands in it beside its
+For a drawn net the drawing's nodes are the top level, with a block's modules below its node; any other net has its
+modules' paths (`layer1`, `layer1.0`, `layer1.0.conv1`). Operations of a container itself are members beside its
 children.
 """
 
@@ -25,16 +25,16 @@ class _Branch:
     children: list[_Branch] = field(default_factory=list)
 
 
-# What one node lies in, from outside: (name that tells the groups of one level apart, module path).
+# Groups that contain one node, outermost first: (key of the group in its level, module path).
 _Way = tuple[tuple[str, str], ...]
 
 
 def group_by_block(tape: Tape) -> tuple[LayerGroup, ...]:
     """Groups within groups (`LayerGroup.parent`), a parent before its children, else in forward order.
 
-    Every node is in the `own` of exactly one group, and in the `nodes` of that and of all around it. A module that is
-    called again after something else is another group, or the picture would run in circles; a node of the drawing is
-    one wherever its operations ran. A container that holds one group and nothing else is one with it.
+    Every node is in the `own` of exactly one group, and in the `nodes` of that and of all enclosing ones. A module that
+    is called again after something else is another group, or the picture would have cycles; a node of the drawing is
+    one group wherever its operations ran. A container with a single group is merged with it.
     """
     trunk = _grow(tape)
     found: list[LayerGroup] = []
@@ -49,7 +49,7 @@ def group_by_block(tape: Tape) -> tuple[LayerGroup, ...]:
 
 
 def _grow(tape: Tape) -> _Branch:
-    """All groups below one that stands for the whole net."""
+    """Build the tree of groups below a root for the whole net."""
     trunk = _Branch("", "")
     runs: dict[str, int] = {}
     fixed: dict[str, _Branch] = {}
@@ -97,7 +97,7 @@ class _Ways:
     def of(self, node: TapeNode) -> _Way:
         if node.in_loss:
             return ((LOSS, ""),)
-        # Calls of a container cannot be told apart by its children: theirs are counted on their own.
+        # Calls of a container cannot be distinguished by its children, whose calls are counted separately.
         call = 1 if node.layer in self._containers else node.call
         key = (node.node, node.layer, call)
         if key not in self._known:
@@ -137,7 +137,7 @@ def _module_roots(tape: Tape) -> dict[str, str]:
 
 
 def _merge(branch: _Branch) -> None:
-    """Take in an only child of a group that has nothing else."""
+    """Merge a group with its only child if it contains nothing else."""
     while not branch.own and len(branch.children) == 1:
         (child,) = branch.children
         branch.own, branch.children = child.own, child.children
@@ -168,7 +168,7 @@ def _group(tape: Tape, branch: _Branch, nodes: list[TapeNode], parent: _Branch |
 
 
 def _title(branch: _Branch, parent: _Branch | None) -> str:
-    """The path from the group around it on; a number alone would not tell what is counted."""
+    """Return the path relative to the parent; a bare index gets the parent's name."""
     path = branch.path
     if parent is not None and parent.path and path.startswith(f"{parent.path}."):
         path = path[len(parent.path) + 1 :]

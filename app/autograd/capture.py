@@ -1,4 +1,4 @@
-"""Run one forward pass and describe its autograd graph as plain data (`Tape`); the graph is kept, to be played."""
+"""Run one forward pass and describe its autograd graph as plain data (`Tape`), with the live graph for playback."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, sp
 
 
 def failing_forward(source: Source | None, run: Callable[[], T]) -> T:
-    """Call `run`, and raise ForwardFailed with the place in `source` for what the text or the loss raises.
+    """Call `run`; raise ForwardFailed with the position in `source` if the net or the loss raises.
 
-    CaptureError passes as it is; without a source everything does.
+    CaptureError passes through; without a source every error does.
     """
     try:
         return run()
     except CaptureError:
         raise
-    except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
+    except (Exception, SystemExit) as error:  # a custom layer may call sys.exit
         if source is None:
             raise
         failure = failure_of(error, source)
@@ -77,7 +77,7 @@ class ReadyLoss:
 
 @contextmanager
 def as_it_was(model: nn.Module, train: bool) -> Iterator[None]:
-    """Train or eval mode for a while; afterwards modes and buffers are as before."""
+    """Switch to train or eval mode; restore modes and buffers afterwards."""
     import torch
 
     modes = [(module, module.training) for module in model.modules()]
@@ -142,7 +142,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
 
 
 def loss_of(loss: Callable[[Any, Any], Tensor], output: Any, target: Any) -> Tensor:
-    """The loss of what a net answered: of its first tensor, or of all where the loss is one of the whole."""
+    """Compute the loss of a net's output: of its first tensor, or of all if the loss has `whole`."""
     return loss(output if getattr(loss, "whole", False) else first_tensor(output), target)
 
 
@@ -178,7 +178,7 @@ def record_of(
 def with_leaves_placed(
     records: list[TapeNode], edges: list[TapeEdge], recorder: OriginRecorder
 ) -> tuple[TapeNode, ...]:
-    """Leaves have no number of their own: each goes to the first operation that used it."""
+    """Give leaves, which have no sequence number, the position of the first operation that used them."""
     users: dict[int, list[TapeNode]] = {}
     for edge in edges:
         if records[edge.target].is_leaf:
@@ -218,7 +218,7 @@ def _parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
 
 
 def tensors_of(output: Any) -> list[Tensor]:
-    """Every tensor in what a net answered, in order."""
+    """List every tensor in a net's output, in order."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -226,7 +226,7 @@ def tensors_of(output: Any) -> list[Tensor]:
 
 
 def first_tensor(output: Any) -> Tensor:
-    """The first of them. Raises CaptureError if there is none."""
+    """Return the first tensor in a net's output. Raises CaptureError if there is none."""
     tensors = tensors_of(output)
     if not tensors:
         raise CaptureError("The model returns no tensor, so there is no loss to compute.")
@@ -245,7 +245,7 @@ def _why_no_graph(model: nn.Module) -> str:
 
 
 def failure_of(error: BaseException, source: Source) -> ForwardFailed:
-    """The error as text with its place in the drawing; the innermost line of the generated text counts."""
+    """Describe an error with its position in the drawing: the innermost line of the generated text."""
     lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
     line = lines[-1] if lines else None
     node = next((found for at in reversed(lines) if (found := source.node_at(at))), None)

@@ -9,13 +9,13 @@ VECTORS = ("ones", "random", "one-hot")
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """Options of a capture, without train or eval mode, which is chosen with each capture.
+    """Options of a capture, except train or eval mode, which is chosen with each capture.
 
     `data` is "batch" or "random": inputs of the net's own shapes and dtypes, with random targets for the loss. `batch`
-    is how many samples, 0 for as many as a step of the training has. Without `loss` backward starts at the net's
-    outputs, those at the places in `outputs` or all of them, with a vector each: `vector` is one of VECTORS, and
-    "one-hot" is 1 at `index` of the last dimension and 0 elsewhere. `amp` is "" or a dtype of `torch.autocast`,
-    `checkpoint` the paths of modules that run under `torch.utils.checkpoint`.
+    is the number of samples, 0 for the training's batch size. Without `loss` backward starts at the net's outputs,
+    those with the indices in `outputs` or all of them, with a vector each: `vector` is one of VECTORS, and "one-hot" is
+    1 at `index` of the last dimension and 0 elsewhere. `amp` is "" or a dtype of `torch.autocast`, `checkpoint` the
+    paths of modules that run under `torch.utils.checkpoint`.
     """
 
     data: str = "batch"

@@ -12,7 +12,7 @@ class NoGraph(CaptureError):
 
 
 class ForwardFailed(CaptureError):
-    """The net or its loss raised. `node` and `line` say where in the drawing and in the generated text, if known."""
+    """The net or its loss raised. `node` and `line` locate it in the drawing and in the generated text, if known."""
 
     def __init__(self, message: str, node: str | None, line: int | None, traceback_text: str) -> None:
         super().__init__(message)

@@ -1,5 +1,4 @@
-"""Special ways to run a forward pass, so that its graph is seen as it is in training: AMP, checkpoint, compile, and the
-graph of a gradient."""
+"""Forward modes to capture a graph as in training: AMP, checkpoint, compile, and the graph of a gradient."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ BACKEND = "aot_eager"
 class Special:
     """Modes of a forward pass: autocast, checkpointing, compile, second order.
 
-    `amp` is "", "bfloat16" or "float16": net and loss run under `torch.autocast`. The modules in `checkpoint` are run
-    under `torch.utils.checkpoint`, with `use_reentrant=reentrant`. `compile` runs the net through `torch.compile`,
-    whose graph is one node for each piece. `second_order` takes the gradients with `create_graph=True` and looks at the
-    graph below the square of their norm. `outputs` are the places of the net's outputs that are the ends where there is
-    no loss; none for all of them.
+    `amp` is "", "bfloat16" or "float16": net and loss run under `torch.autocast`. The modules in `checkpoint` run under
+    `torch.utils.checkpoint`, with `use_reentrant=reentrant`. `compile` runs the net through `torch.compile`, whose
+    graph has one node per compiled piece. `second_order` computes the gradients with `create_graph=True` and captures
+    the graph of their squared norm. `outputs` are the indices of the net's outputs at which backward starts without a
+    loss; all if empty.
     """
 
     amp: str = ""
@@ -45,14 +44,14 @@ class Special:
 
     @classmethod
     def of(cls, options: CaptureOptions) -> Special:
-        """The modes that a person chose."""
+        """Return the modes that the options select."""
         return cls(
             amp=options.amp, checkpoint=options.checkpoint, compile=options.compile,
             second_order=options.second_order, outputs=() if options.loss else options.outputs,
         )  # fmt: skip
 
     def casting(self, device: str) -> AbstractContextManager[Any]:
-        """Autocast on a type of device ("cpu"), or nothing."""
+        """Return autocast for a device type ("cpu"), or a null context."""
         import torch
 
         return torch.autocast(device, getattr(torch, self.amp)) if self.amp else nullcontext()
@@ -63,7 +62,7 @@ class Special:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """Modules run checkpointed and the net compiled within; afterwards they are as before.
+        """Checkpoint the modules and compile the net; restore both afterwards.
 
         Raises AttributeError for a path in `checkpoint` that the net does not have.
         """
@@ -93,10 +92,10 @@ PLAIN = Special()
 
 
 class SecondOrder:
-    """The gradients of `ends` by `parameters`, kept differentiable. `value` is the sum of their squares.
+    """Differentiable gradients of `ends` with respect to `parameters`. `value` is the sum of their squares.
 
-    Nodes that the backward pass makes are numbered on by the same counter, so it is known which node of the first graph
-    was being run when each was made. Raises RuntimeError where backward does.
+    Backward's nodes continue the same sequence numbers, so each can be attributed to the node of the first graph that
+    was running. Raises RuntimeError if backward does.
     """
 
     def __init__(self, ends: Iterable[Tensor], parameters: Iterable[Tensor], nodes: Iterable[Any]) -> None:
@@ -114,7 +113,7 @@ class SecondOrder:
         wanted = [parameter for parameter in parameters if parameter.requires_grad]
         ones = [torch.ones_like(root) for root in roots]
         try:
-            # On this thread for all devices: each thread numbers the nodes that it makes by itself.
+            # On one thread for all devices, since sequence numbers are per thread.
             with torch.autograd.set_multithreading_enabled(False):
                 grads = torch.autograd.grad(roots, wanted, ones, create_graph=True, allow_unused=True)
         finally:
@@ -132,7 +131,7 @@ class SecondOrder:
         return hook
 
     def placed(self, record: TapeNode, node: Any, recorder: OriginRecorder, answered: int) -> TapeNode:
-        """The record of a node that the backward pass made, with the place of the node that was being run."""
+        """Return the record of a node created by backward, with the location of the node that was running."""
         number = node._sequence_nr()
         if record.is_leaf or not self._began <= number < self._ended:
             return record
@@ -146,5 +145,5 @@ class SecondOrder:
 
 
 def device_of(tensors: Iterable[Tensor]) -> str:
-    """The type of the first tensor's device, "cpu" where there is none."""
+    """Return the device type of the first tensor, "cpu" without any."""
     return next((tensor.device.type for tensor in tensors), "cpu")

@@ -20,7 +20,7 @@ _DENSE_MOST = 50_000_000  # elements that a sparse gradient may have to be compa
 
 
 def values_of(gradient: Tensor) -> Tensor:
-    """The stored values of a gradient, detached: those of a sparse one once each, magnitudes of a complex one."""
+    """Return the stored values of a gradient, detached: of a sparse one coalesced, of a complex one magnitudes."""
     values = gradient.detach()
     if values.layout is not torch.strided:
         values = stored_values(values.coalesce() if values.layout is torch.sparse_coo else values)
@@ -29,12 +29,12 @@ def values_of(gradient: Tensor) -> Tensor:
 
 @cache
 def _name(dtype: torch.dtype) -> str:
-    """One text for all gradients of a dtype: records of many steps are kept."""
+    """Return one shared string per dtype: records of many steps are stored."""
     return str(dtype).removeprefix("torch.")
 
 
 def norm_of(values: Tensor) -> Tensor:
-    """The L2 norm as a scalar on the device, in single precision at least."""
+    """Return the L2 norm as a scalar on the device, in single precision at least."""
     if values.dtype in (torch.float16, torch.bfloat16):
         return torch.linalg.vector_norm(values, dtype=torch.float32)
     return torch.linalg.vector_norm(values)
@@ -42,7 +42,7 @@ def norm_of(values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def measure(gradients: Sequence[Tensor | None], scale: float = 1.0) -> list[GradStats | None]:
-    """The numbers of each gradient, None for None; `scale` is what a gradient scaler multiplied the loss with."""
+    """Measure each gradient, None for None; `scale` is the gradient scaler's factor of the loss."""
     kept = [None if gradient is None else values_of(gradient) for gradient in gradients]
     rows = iter(_fetched([values for values in kept if values is not None and values.numel()]))
     found: list[GradStats | None] = []
@@ -64,7 +64,7 @@ def measure(gradients: Sequence[Tensor | None], scale: float = 1.0) -> list[Grad
                 norm,
                 absmax,
                 total / count,
-                (gradient.numel() - nonzero) / count,  # what a sparse gradient does not store is 0
+                (gradient.numel() - nonzero) / count,  # unstored elements of a sparse gradient are 0
                 values.numel() - int(finite),
                 norm / scale,
             )
@@ -80,21 +80,21 @@ def _parts(values: Tensor) -> tuple[Tensor, ...]:
 
 
 def _numbers(values: Tensor) -> list[float]:
-    """Where there is no device to wait for: `_parts` and the count of finite values. That count takes longest of all,
-    and where the least and the greatest are finite it is known."""
+    """Measure on the CPU: `_parts` and the count of finite values, which is slowest and implied if min and max are
+    finite."""
     found = [part.item() for part in _parts(values)]
     bounded = math.isfinite(found[1]) and math.isfinite(found[2])
     return [*found, values.numel() if bounded else int(values.isfinite().sum())]
 
 
 def _row(values: Tensor) -> Tensor:
-    """The same, shape (6,)."""
+    """Measure the same on a device, shape (6,)."""
     wide = torch.float32 if values.device.type == "mps" else torch.float64
     return torch.stack([part.to(wide) for part in (*_parts(values), values.isfinite().sum())])
 
 
 def _fetched(kept: list[Tensor]) -> list[list[float]]:
-    """The numbers of each, with one wait for the device."""
+    """Fetch the numbers of each, with one synchronisation."""
     if all(values.is_cpu for values in kept):
         return [_numbers(values) for values in kept]
     rows = [_row(values) for values in kept]
@@ -105,9 +105,9 @@ def _fetched(kept: list[Tensor]) -> list[list[float]]:
 
 @torch.no_grad()
 def products(parts: Sequence[Tensor], absmax: float) -> list[list[float]] | None:
-    """The inner products of gradients of one shape, each divided by `absmax`; None where they cannot be had.
+    """Return the inner products of gradients of one shape, each divided by `absmax`; None if not computable.
 
-    Of complex ones the real part, which is the inner product of them as vectors of twice the length.
+    For complex ones the real part, which is the inner product of vectors of twice the length.
     """
     if not 0 < absmax < math.inf:
         return None

@@ -1,4 +1,4 @@
-"""Group the tape by layer, and compute what is left to draw when some groups are collapsed."""
+"""Group the tape by layer, and compute what remains to be drawn when some groups are collapsed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FoldedEdge(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Folded:
-    """A folded tape: `place[i]` is the id of the thing that stands for node `i` (`fold:<key>`, or its own number)."""
+    """A folded tape: `place[i]` is the id of the item that replaces node `i` (`fold:<key>`, or its own number)."""
 
     groups: tuple[LayerGroup, ...]
     unfolded: frozenset[str]
@@ -57,7 +57,7 @@ class Folded:
 
 
 def group_by_layer(tape: Tape) -> tuple[LayerGroup, ...]:
-    """The layers' groups in forward order, the loss last. Every node is in exactly one of them."""
+    """Return the layers' groups in forward order, the loss last. Every node is in exactly one of them."""
     keys = node_keys(tape)
     members: dict[str, list[TapeNode]] = {}
     for node in tape.forward:
@@ -66,10 +66,11 @@ def group_by_layer(tape: Tape) -> tuple[LayerGroup, ...]:
 
 
 def node_keys(tape: Tape) -> tuple[str, ...]:
-    """The key of every node's group.
+    """Return the key of every node's group.
 
-    A node of the drawing is one group wherever its operations ran. Without a drawing a module's call is one, but what
-    a container computes before, between and after its children is as many, or the picture would run in circles.
+    A node of the drawing is one group wherever its operations ran. Without a drawing each module call is one, but a
+    container's own operations before, between and after its children are separate groups, or the picture would have
+    cycles.
     """
     keys = [""] * len(tape.nodes)
     runs: dict[str, int] = {}
@@ -109,7 +110,7 @@ def make_group(
     own: tuple[int, ...] | None = None,
     container: bool = False,
 ) -> LayerGroup:
-    """The group of `nodes`, which are in forward order. A `container` has other groups within it."""
+    """Build the group of `nodes`, which are in forward order. A `container` has other groups within it."""
     ids = tuple(node.id for node in nodes)
     known = frozenset(ids)
     storages = {s.storage for node in nodes for s in node.saved if s.kind == "activation"}
@@ -137,7 +138,7 @@ def make_group(
 
 
 def _module_of(tape: Tape, nodes: list[TapeNode]) -> str:
-    """The innermost module that all of them lie in; of modules that stand in a list the first."""
+    """Return the innermost module that contains all nodes; among list members the first."""
     paths = {node.layer for node in nodes if not node.is_leaf} or {nodes[0].layer}
     if len(paths) == 1:
         return nodes[0].layer
@@ -205,7 +206,7 @@ def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -
     `groups` has parents before their children; what is in a closed one is not seen, open or closed.
     """
     place = [str(node.id) for node in tape.nodes]
-    for group in reversed(groups):  # a group's closed parent comes after it and has the last word
+    for group in reversed(groups):  # parents come later in this order, so a closed parent overrides
         if group.key not in unfolded:
             name = f"fold:{group.key}"
             for node in group.nodes:

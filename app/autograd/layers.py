@@ -1,8 +1,8 @@
-"""Map each backward node to the layer, the call of it and the source line that created it.
+"""Map each backward node to the layer, its call, and the source line that created it.
 
-Every autograd node carries the value that a per-thread counter had when the node was made. Hooks on the modules and a
-function mode on torch's operations note the counter before and after each call, so the innermost interval that holds
-a node's number is its origin. Nothing is attached to the nodes themselves.
+Every autograd node carries the value of a per-thread counter at its creation. Hooks on the modules and a function mode
+on torch's operations record the counter before and after each call, so the innermost interval that contains a node's
+number is its origin. The nodes themselves are not modified.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class OriginRecorder:
 
         for module in self._names:
             if isinstance(module, torch.jit.ScriptModule):
-                continue  # takes no hooks; what it makes is its owner's
+                continue  # supports no hooks; its nodes are attributed to its owner
             self._hooks.append(module.register_forward_pre_hook(self._before, prepend=True))
             self._hooks.append(module.register_forward_hook(self._after, always_call=True))
         if self._source is not None:
@@ -121,7 +121,7 @@ class OriginRecorder:
             spans.what.append((name, call))
 
     def note_line(self, start: int, end: int, frame: FrameType | None) -> None:
-        """A call of a torch operation began at number `start` and ended at `end`, asked for from `frame`."""
+        """Record that a torch operation called from `frame` began at counter `start` and ended at `end`."""
         if end == start and start in self._first_line_at:
             return
         lines = self._lines_of(frame)
@@ -131,7 +131,7 @@ class OriginRecorder:
                 self._lines.append((start, end, lines))
 
     def _lines_of(self, frame: FrameType | None) -> tuple[int, ...]:
-        """The lines of the generated text that are being run, innermost first."""
+        """Return the lines of the generated text on the stack, innermost first."""
         assert self._source is not None
         filename, found = self._source.filename, []
         while frame is not None:
@@ -170,7 +170,7 @@ class OriginRecorder:
         return self._first_line_at.get(number + 1, ())
 
     def _node(self, layer: str, lines: tuple[int, ...]) -> str | None:
-        """The drawing's node: the one whose module this is and whose line it is, then either of the two."""
+        """Return the drawing's node that owns both the module and the line, else either of the two."""
         written = [node for line in lines for node in self._line_nodes.get(line, ())]
         path = layer
         while path:
@@ -189,11 +189,11 @@ class OriginRecorder:
         return frozenset(self._source.modules) if self._source else frozenset()
 
     def free(self, parameters: Iterable[str]) -> str | None:
-        """The drawing's node that is one of these parameters, and no layer that holds it."""
+        """Return the drawing's node that is itself one of these parameters, rather than a layer that holds it."""
         return next((node for name in parameters for node in self._module_nodes.get(name, ())), None)
 
     def owner(self, parameter: str) -> str | None:
-        """The drawing's node whose module holds the parameter of this name, or that is this parameter."""
+        """Return the drawing's node whose module holds the parameter of this name, or that is this parameter."""
         return self._node(parameter, ())
 
 
@@ -204,7 +204,7 @@ def _sequence() -> int:
 
 
 def _line_mode(recorder: OriginRecorder) -> Any:
-    """A mode that sees every call of torch's functions, methods and operators made on this thread."""
+    """Create a mode that intercepts every call of torch's functions, methods and operators on this thread."""
     from torch.overrides import TorchFunctionMode
 
     class LineMode(TorchFunctionMode):

@@ -1,7 +1,7 @@
 """Read the tensors that a backward node saved, without unpacking them.
 
-Only the packed form (`_raw_saved_*`) is read for tensors: asking for `_saved_*` would run unpack hooks, which under
-`checkpoint` compute the forward pass again. No object found here outlives the call.
+Only the packed form (`_raw_saved_*`) is read for tensors: accessing `_saved_*` would run unpack hooks, which under
+`checkpoint` recompute the forward pass. No reference outlives the call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WRAPPED = 2**63
 _MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
 _LONGEST_TEXT = 200
 _NO_VALUES: FrozenMap[str, Any] = FrozenMap()
-_Custom = torch._C._FunctionBase  # nodes of a person's own `torch.autograd.Function`
+_Custom = torch._C._FunctionBase  # nodes of a user-defined `torch.autograd.Function`
 
 
 @dataclass
@@ -38,7 +38,7 @@ class StorageTable:
     holders: list[list[int]] = field(default_factory=list)
 
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
-        """Say what the blocks behind `tensors` are; the first word counts."""
+        """Set the kind of the storages behind `tensors`; the first kind set wins."""
         for tensor in tensors:
             for part in parts_of(tensor):
                 self.kinds.setdefault(part.untyped_storage()._cdata, kind)
@@ -58,7 +58,7 @@ class StorageTable:
         return number
 
     def storages(self, steps: dict[int, int]) -> tuple[Storage, ...]:
-        """The blocks; `steps` maps node ids to places in the execution order."""
+        """Return the storages; `steps` maps node ids to positions in the execution order."""
         last = steps.__getitem__
         return tuple(
             Storage(number, size, kind, (holders[0],), holders[0])
@@ -69,16 +69,18 @@ class StorageTable:
 
 
 class SavedReader:
-    """Reads nodes one after the other; what `checkpoint` keeps outside the graph is found with each of its nodes.
+    """Reads nodes one after the other; tensors that `checkpoint` holds outside the graph are found with each of its
+    nodes.
 
-    `may_be_freed` says that a backward pass may have run, after which a node keeps nothing.
+    `may_be_freed` means that a backward pass may have run and freed saved tensors.
     """
 
     def __init__(self, table: StorageTable, may_be_freed: bool = False) -> None:
         self.table, self.may_be_freed = table, may_be_freed
 
     def read(self, node: Any, number: int) -> tuple[Saved, ...]:
-        """The tensors that `node` keeps, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
+        """Return the tensors that `node` saved, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`).
+        """
         found: list[Saved] = []
         frames: list[Any] = []
         custom = isinstance(node, _Custom)
@@ -103,7 +105,7 @@ class SavedReader:
         return tuple(found)
 
     def _add(self, found: list[Saved], name: str, tensor: Any, holder: int, version: int | None = None) -> None:
-        """Put what a tensor keeps behind `found`: a sparse one has several parts."""
+        """Append a saved tensor to `found`: a sparse one has several parts."""
         table, shape, dtype = self.table, tuple(map(int, tensor.shape)), _dtype_name(tensor.dtype)
         now = None if tensor.is_inference() else tensor._version
         for part in parts_of(tensor):
@@ -112,9 +114,9 @@ class SavedReader:
 
 
 def _checkpointed(hook: Any, frames: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Non-reentrant `checkpoint` keeps its inputs in a frame that only its unpack hook can reach.
+    """Yield the inputs of a non-reentrant `checkpoint`, which only its unpack hook can reach.
 
-    Every node in the checkpoint keeps the frame alive. `frames` are those that this node told of already.
+    Every node in the checkpoint holds its frame. `frames` are those already visited for this node.
     """
     for cell in getattr(hook, "__closure__", None) or ():
         frame = cell.cell_contents
@@ -127,7 +129,8 @@ def _checkpointed(hook: Any, frames: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def saved_values(node: Any) -> FrozenMap[str, Any]:
-    """The plain values that a node keeps (`stride`, `padding`, sizes), as numbers, texts, None and tuples of them."""
+    """Return the plain values that a node saved (`stride`, `padding`, sizes), as numbers, strings, None and tuples of
+    them."""
     if isinstance(node, _Custom):
         return FrozenMap({name: _value(value) for name, value in vars(node).items() if _is_plain(value)})
     names = _saved_names(node.__class__)[1]
@@ -146,7 +149,7 @@ def _saved_names(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """(attribute that unpacks them, [(name for people, packed tensor)]) of everything the node saved."""
+    """Yield (unpacking attribute, [(name, packed tensor)]) for everything the node saved."""
     if isinstance(node, _Custom):
         raws = node._raw_saved_tensors or ()
         yield "saved_tensors", [(f"saved_tensors[{place}]", raw) for place, raw in enumerate(raws)]
@@ -167,7 +170,7 @@ def is_freed(node: Any) -> bool:
             continue
         for attribute in () if isinstance(node, _Custom) else _saved_names(node.__class__)[0]:
             raw = getattr(node, attribute)
-            # One tensor that was let go of looks like one that was never there, until it is asked for.
+            # A freed tensor is indistinguishable from an absent one until it is unpacked.
             if not isinstance(raw, (tuple, list)) and raw is not None and raw.data is None and raw.unpack_hook is None:
                 getattr(node, attribute.removeprefix("_raw"))
     except RuntimeError as error:
@@ -176,17 +179,16 @@ def is_freed(node: Any) -> bool:
 
 
 def _context_tensors(node: Any) -> Iterator[tuple[str, Any]]:
-    """Tensors that a custom Function hung on its `ctx` instead of saving them."""
+    """Yield tensors that a custom Function stored as attributes of `ctx` instead of saving them."""
     for name, value in vars(node).items():
         for tensor in _tensors_in(value):
             yield f"ctx.{name}", tensor
 
 
 def _saved_version(node: Any, attribute: str, tensor: Any, count: int) -> int | None:
-    """The version that `tensor`, one of `count` behind `attribute`, had when it was saved; None if not to be known.
+    """Return the version of `tensor`, one of `count` behind `attribute`, when it was saved; None if unknown.
 
-    torch keeps that number to itself and tells it only in the error that it raises when the tensor has changed.
-    Must not be asked where an unpack hook would run.
+    torch exposes it only in the error that it raises after a change. Must not be called if an unpack hook would run.
     """
     if tensor.is_inference():
         return None

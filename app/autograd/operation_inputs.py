@@ -1,4 +1,4 @@
-"""Record the inputs of one operation or layer in a forward pass, so that it can be run again by itself."""
+"""Record the inputs of one operation or layer in a forward pass, to run it again in isolation."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from app.autograd.tape import TapeNode
 class Call:
     """A call with copies of its arguments, none of which requires a gradient.
 
-    `names` are those of the parameters among the tensors, in their order: "" for others, None for those that required
-    none. `custom` says that `function` is a custom Function's `apply`; `several` is the number of nodes that it made, 0
-    if it made the one alone. `state` is that of the CPU's generator just before the call.
+    `names` are those of the parameters among the tensors, in order: "" for others, None for tensors that did not
+    require grad. `custom` means that `function` is a custom Function's `apply`; `several` is the number of nodes that
+    it created, 0 for just one. `state` is the CPU generator's state before the call.
     """
 
     function: Callable[..., Any]
@@ -68,10 +68,10 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> Call:
 
 
 def call_of_node(batch: TrainingBatch, node: TapeNode) -> Call | None:
-    """The call of torch's function, or of a custom Function, that made a node of the batch's tape.
+    """Find the call of a torch function, or custom Function, that created a node of the batch's tape.
 
-    None where the node was made inside torch's own code, out of sight. The forward pass is run once more: with the same
-    seed it makes the same nodes in the same order.
+    None if it was created inside torch's own code. Reruns the forward pass: with the same seed it creates the same
+    nodes in the same order.
     """
     assert node.sequence is not None
     seeker = _Seeker(batch, node.sequence)
@@ -81,7 +81,7 @@ def call_of_node(batch: TrainingBatch, node: TapeNode) -> Call | None:
 
 
 class _Seeker(TorchFunctionMode):
-    """Keeps the call during which the node of a sequence number was made; a custom Function before what it called."""
+    """Captures the call that created the node of a sequence number; a custom Function rather than calls inside it."""
 
     def __init__(self, batch: TrainingBatch, wanted: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class _Seeker(TorchFunctionMode):
         started = _sequence() - self._began
         if self.found is not None or started > self._wanted or getattr(func, "__name__", "") == "__get__":
             return func(*args, **kwargs)
-        # An operation in place changes what it is given, so the copy comes first; most calls are too early to matter.
+        # Copied before the call, since in-place operations overwrite it; calls far before the target are skipped.
         near = self._wanted - started < 64
         with torch._C.DisableTorchFunction():
             call = _copied(self._batch, func, args, kwargs, getattr(func, "__name__", "")) if near else None
@@ -114,7 +114,7 @@ class _Seeker(TorchFunctionMode):
             self.found = replace(call, several=made if made > 1 else 0)
 
     def forward(self, kind: Any, args: Any) -> None:
-        """The forward of a custom Function begins; its node has taken its number already."""
+        """Handle the start of a custom Function's forward, whose node has its sequence number already."""
         needed = any(leaf.requires_grad for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
         if self.custom is None and needed and _sequence() - self._began == self._wanted + 1:
             with torch._C.DisableTorchFunction():
@@ -123,7 +123,7 @@ class _Seeker(TorchFunctionMode):
 
 @contextmanager
 def _forwards_watched(seeker: _Seeker) -> Iterator[None]:
-    """The seeker hears of the forward of every custom Function that is run on this thread while this lasts."""
+    """Patch the forward of every custom Function to notify the seeker of calls on this thread."""
     thread = threading.get_ident()
     kinds = [kind for kind in _subclasses(torch.autograd.Function) if kind.__module__.partition(".")[0] != "torch"]
 

@@ -12,9 +12,9 @@ from app.autograd.tape import Tape
 
 
 def part_of(passed: PassResult, number: Mapping[int, int], part: Tape) -> PassResult | None:
-    """The steps of `part`, whose nodes have the numbers `number` gives them. None if they ran in another order.
+    """Extract the steps of `part`; `number` maps node ids to those in it. None if they ran in another order.
 
-    What arrives at its first node is what the whole pass brought there. A gradient from outside counts as a given one.
+    Gradients at its first node are those of the whole pass; a gradient from outside counts as a seed.
     """
     held, released = held_by_step(part), released_by_step(part)
     records: list[StepRecord] = []

@@ -8,10 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Place:
-    """`op` is torch's name of the operation ("detach"); `layer` the innermost module's path, `call` counts its calls.
+    """The location of an operation. `op` is torch's name ("detach"); `layer` the innermost module's path, `call` counts
+    its calls.
 
-    `node` is the drawing's node. `line` is that of the generated text, or of `file` where there is one; `code` is the
-    line less its indentation. `in_loss` says that the net had answered already.
+    `node` is the drawing's node. `line` is that of the generated text, or of `file` if given; `code` is the stripped
+    line. `in_loss` means after the net's forward.
     """
 
     op: str = ""
@@ -25,9 +26,9 @@ class Place:
 
     @property
     def where(self) -> str:
-        """For a sentence: "at line 12" or "in layer conv1" or "in the loss"."""
+        """Phrase for a sentence: "at line 12" or "in layer conv1" or "in the loss"."""
         if self.line is not None:
-            named = self.file and not self.file.startswith("<")  # lines that a person typed stand in no file
+            named = self.file and not self.file.startswith("<")  # typed code has no file
             return f"at line {self.line}" + (f" of {Path(self.file).name}" if named else "")
         if self.layer:
             return f"in layer {self.layer}"

@@ -39,7 +39,7 @@ class Places:
         self.origins.__exit__(*error)
 
     def here(self, frame: FrameType | None, op: str = "") -> Place:
-        """The place that `frame` was called from."""
+        """Return the location that `frame` was called from."""
         origin = self.origins.here(frame)
         in_loss = self._has_model and not self.origins.running
         if self._source is not None:
@@ -50,7 +50,7 @@ class Places:
         return Place(op, origin.layer, origin.call, None, line or None, code, file, in_loss)
 
     def note(self, started: int, ended: int, place: Place) -> None:
-        """An operation asked for at `place` began when autograd's counter was `started`, and ended at `ended`."""
+        """Record that an operation at `place` began at autograd's counter `started`, and ended at `ended`."""
         if ended > started:
             self._spans.append((started, ended, place))
 
@@ -62,7 +62,7 @@ class Places:
         at = bisect_right(self._spans, number, key=lambda span: span[0]) - 1
         if at >= 0 and number < self._spans[at][1]:
             return self._spans[at][2]
-        # A custom Function takes its number first; what it runs makes no nodes.
+        # A custom Function's node gets its number first; operations inside create none.
         origin = self.origins.origin(number)
         return Place("", origin.layer, origin.call, origin.node, origin.line, self._code(origin.line))
 
@@ -71,7 +71,7 @@ class Places:
 
 
 def _user_line(frame: FrameType | None) -> tuple[str, int]:
-    """File and line of the innermost frame that belongs to a person; ("", 0) if there is none."""
+    """Return file and line of the innermost frame of user code; ("", 0) if there is none."""
     while frame is not None:
         name = frame.f_code.co_filename
         if not _is_ours(name):
@@ -82,7 +82,7 @@ def _user_line(frame: FrameType | None) -> tuple[str, int]:
 
 @cache
 def _is_ours(filename: str) -> bool:
-    """Files of torch and of this program, and the frozen parts of Python."""
+    """Return whether a file belongs to torch, this program, or frozen parts of Python."""
     if filename.startswith("<tapedeck"):
         return False
     return filename.startswith((*_packages(), "<frozen", "<string>"))

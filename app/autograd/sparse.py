@@ -14,15 +14,15 @@ _BY_COLUMN = (torch.sparse_csc, torch.sparse_bsc)
 
 
 def values_of(tensor: Tensor) -> Tensor:
-    """The stored values of a tensor, sharing its memory; a dense tensor is its own."""
+    """Return the stored values of a tensor, sharing its memory; a dense tensor itself."""
     if tensor.layout is torch.strided:
         return tensor
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Every dense tensor behind a tensor: itself, or its indices and, last, its values. None where its memory cannot be
-    read, as that of mkldnn."""
+    """Return the dense tensors behind a tensor: itself, or its indices and, last, its values. Empty if its memory
+    cannot be read, as for mkldnn."""
     if tensor.layout is torch.strided:
         return (tensor,)
     if tensor.layout is torch.sparse_coo:
@@ -37,8 +37,8 @@ def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def at_places_of(sparse: Tensor, gradient: Tensor) -> Tensor:
-    """The elements of `gradient`, dense or sparse, where `sparse` stores a value: in the order and shape of its values.
-    A COO tensor has to be coalesced."""
+    """Return the elements of `gradient`, dense or sparse, at the indices of `sparse`, in the order and shape of its
+    values. A COO tensor has to be coalesced."""
     values = values_of(sparse)
     numbers = torch.arange(1, values.numel() + 1, dtype=torch.float64, device=values.device).view_as(values)
     if sparse.layout is torch.sparse_coo:

@@ -1,6 +1,7 @@
-"""The graph that one forward pass left behind, as frozen plain data that holds no tensor and no autograd node.
+"""The autograd graph of one forward pass, as frozen plain data without tensors or autograd nodes.
 
-Of what there can be tens of thousands is a `msgspec.Struct`: frozen as all values are, and made ten times as fast.
+Classes with tens of thousands of instances are `msgspec.Struct`s: frozen like all values, and created ten times as
+fast.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ class Label:
 
 
 class Saved(msgspec.Struct, frozen=True, array_like=True):
-    """A tensor that a backward node keeps.
+    """A tensor that a backward node saved.
 
-    `bytes` is what its elements take, `storage` the number of the memory block behind it in `Tape.storages` (several
-    saved tensors can share one). `kind` is "activation", "parameter", "buffer" or "input". `version` is the tensor's
-    version counter when it was saved and `version_now` the one after the forward pass; they differ when somebody
-    changed the tensor in place, and are None where torch does not tell (custom Functions, packed tensors).
+    `bytes` is the size of its elements, `storage` the index of its storage in `Tape.storages` (several saved tensors
+    can share one). `kind` is "activation", "parameter", "buffer" or "input". `version` is the tensor's version counter
+    when it was saved and `version_now` the one after the forward pass; they differ after an in-place change, and are
+    None if torch does not expose them (custom Functions, packed tensors).
     """
 
     name: str
@@ -62,12 +63,12 @@ class Storage(msgspec.Struct, frozen=True, array_like=True):
 class TapeNode(msgspec.Struct, frozen=True, array_like=True):
     """One autograd node, named as torch names it ("ConvolutionBackward0").
 
-    `layer` is the path of the innermost module that made it ("" for the net's own operations and for the loss),
-    `call` tells the calls of that module apart, `node` is the drawing's node, `line` the line of the generated text.
-    `parameters` are all names of the parameter that an AccumulateGrad node writes to, `variables` those by which a
-    snippet calls what the forward operation made. `in_loss` marks what was made after the net had answered. `sequence`
-    counts the nodes that torch made since the forward pass began. `order` is 2 for what a backward pass with
-    `create_graph=True` made; its place is then that of the node that was being run.
+    `layer` is the path of the innermost module that created it ("" for the net's own operations and for the loss),
+    `call` numbers the calls of that module, `node` is the drawing's node, `line` the line of the generated text.
+    `parameters` are all names of the parameter that an AccumulateGrad node accumulates into, `variables` the names in a
+    snippet of the forward operation's result. `in_loss` marks nodes created after the net's forward. `sequence` counts
+    the nodes that torch created since the forward pass began. `order` is 2 for nodes created by a backward pass with
+    `create_graph=True`; their location is that of the node that was running.
     """
 
     id: int
@@ -91,9 +92,10 @@ class TapeNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TapeEdge(msgspec.Struct, frozen=True, array_like=True):
-    """A gradient's way from input `slot` of the forward op of `source` to output `output_nr` of that of `target`.
+    """An edge of the gradient from input `slot` of the forward op of `source` to output `output_nr` of that of
+    `target`.
 
-    `shape` is the shape of the gradient that arrives; None where torch does not tell.
+    `shape` is the shape of the incoming gradient; None if torch does not expose it.
     """
 
     source: int
@@ -105,11 +107,11 @@ class TapeEdge(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class Tape:
-    """Everything that backward would walk, `nodes[i].id == i`.
+    """Everything that backward would traverse, `nodes[i].id == i`.
 
-    `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to
-    class names, `labels` drawing nodes to their looks. `loss` is None when the net's outputs were taken themselves.
-    `text` is the generated source that ran, "" for a model that came without one.
+    `order` is the order in which torch's engine would run the nodes on one device. `layers` maps module paths to class
+    names, `labels` drawing nodes to their labels. `loss` is None when backward starts at the net's outputs. `text` is
+    the generated source that ran, "" for a model without one.
     """
 
     nodes: tuple[TapeNode, ...]
@@ -126,7 +128,7 @@ class Tape:
 
     @cached_property
     def held(self) -> int:
-        """Bytes kept alive for backward alone: activations, each memory block counted once."""
+        """Bytes kept alive only for backward: activations, each storage counted once."""
         return sum(s.bytes for s in self.storages if s.kind == "activation")
 
     @cached_property
@@ -155,7 +157,7 @@ class Tape:
 
     @cached_property
     def forward(self) -> tuple[TapeNode, ...]:
-        """Nodes as they were made; leaves behind the operation that used them first."""
+        """Nodes in order of creation; leaves after the first operation that used them."""
         order: list[tuple[int, int, int]] = []
         for node in self.nodes:
             if node.is_leaf:
@@ -175,12 +177,12 @@ class Tape:
         return tuple(ranks)
 
     def code_of(self, node: TapeNode) -> str:
-        """The line of the generated source that made the node, less its indentation; "" where that is not known."""
+        """Return the stripped line of the generated source that created the node; "" if unknown."""
         lines = self.text.splitlines()
         return lines[node.line - 1].strip() if node.line is not None and node.line <= len(lines) else ""
 
     def title_of(self, node: TapeNode) -> str:
-        """The name a person knows the node's origin by: the drawing's name, the layer's path, or "loss"."""
+        """Return the user-visible name of the node's origin: the drawing's name, the layer's path, or "loss"."""
         if node.in_loss:
             return LOSS
         if node.node is not None:
@@ -195,7 +197,7 @@ def same_graph(tape: Tape, other: Tape | None) -> bool:
 
 
 def to_json(tape: Tape) -> dict[str, Any]:
-    """The tape as JSON-ready plain data; `held_bytes` counts each memory block of `storages` once."""
+    """Return the tape as JSON-ready plain data; `held_bytes` counts each storage once."""
     return {
         "loss": tape.loss,
         "train": tape.train,
@@ -247,7 +249,7 @@ def _plain(value: Any) -> Any:
 
 
 def numbers_below(tape: Tape, root: int) -> dict[int, int]:
-    """The nodes that `root` reaches, each with its number in the tape that `below` makes of them."""
+    """Map the nodes that `root` reaches to their numbers in the tape that `below` creates."""
     reached, todo = {root}, [root]
     while todo:
         for edge in tape.outgoing.get(todo.pop(), ()):

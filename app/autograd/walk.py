@@ -12,7 +12,7 @@ from app.autograd.tape import ACCUMULATE, TapeEdge
 LEAF_SEQUENCE = 2**64 - 1
 
 
-# What nodes of torch's own classes are called: asking a node itself makes its name anew.
+# Names of nodes by class, cached: `node.name()` builds the string anew.
 _names: dict[type, str] = {}
 
 
@@ -22,7 +22,7 @@ def short_name(node: Any) -> str:
     name = _names.get(kind)
     if name is None:
         name = node.name().rpartition("::")[2]
-        if kind.__name__ == name and kind.__base__ is object:  # neither a person's own nor one that several share
+        if kind.__name__ == name and kind.__base__ is object:  # not a custom Function, nor a shared class
             _names[kind] = name
     return name
 
@@ -32,11 +32,11 @@ def is_accumulate(node: Any) -> bool:
 
 
 def edge_of(tensor: Any) -> tuple[Any, int]:
-    """The node that a gradient of the tensor arrives at, and the number of its output: of a leaf AccumulateGrad."""
+    """Return the node and output number that a tensor's gradient arrives at; for a leaf its AccumulateGrad."""
     import torch
     from torch.autograd.graph import get_gradient_edge
 
-    if tensor.grad_fn is None and tensor.layout is not torch.strided:  # torch takes a view of it, which not all have
+    if tensor.grad_fn is None and tensor.layout is not torch.strided:  # torch takes a view, which not all layouts have
         with torch.enable_grad():
             return tensor.clone().grad_fn.next_functions[0]
     edge = get_gradient_edge(tensor)
@@ -44,12 +44,12 @@ def edge_of(tensor: Any) -> tuple[Any, int]:
 
 
 def walk(tensors: Iterable[Any], shapes: bool = True) -> tuple[list[Any], list[TapeEdge], tuple[int, ...]]:
-    """Every node reachable from `tensors`, the edges between them, and the roots' indices.
+    """Return every node reachable from `tensors`, the edges between them, and the roots' indices.
 
-    Without `shapes` the gradients on the edges are not asked for theirs, which takes half of the time. The list keeps
-    the nodes alive while numbers are handed out: Python ids of dead nodes are used again.
+    Without `shapes` the shapes of gradients are left out, which halves the time. The list keeps the nodes alive while
+    they are numbered, since Python reuses the ids of dead objects.
     """
-    # A tensor with a grad_fn is asked for it straight: its gradient edge takes as long as three nodes.
+    # grad_fn is read directly where there is one: a gradient edge costs as much as three nodes.
     ends = (t.grad_fn or edge_of(t)[0] for t in tensors if t.requires_grad)
     nodes: list[Any] = list(dict.fromkeys(ends))
     index: dict[Any, int] = {node: number for number, node in enumerate(nodes)}
@@ -81,10 +81,10 @@ def _gradient_shape(node: Any, output_nr: int) -> tuple[int, ...] | None:
 
 
 def execution_order(sequences: list[int], edges: Iterable[TapeEdge], roots: Iterable[int]) -> tuple[int, ...]:
-    """The order in which the engine runs nodes on one device: of those that are ready, the one made last.
+    """Return the order in which the engine runs nodes on one device: of those that are ready, the newest.
 
-    `sequences` are the nodes' sequence numbers. Leaves are all of one number: which of several that are ready runs
-    first is what torch's queue makes of it, and `_ReadyQueue` makes the same.
+    `sequences` are the nodes' sequence numbers. Leaves share one number: `_ReadyQueue` reproduces how torch's queue
+    breaks the ties.
     """
     waiting: Counter[int] = Counter()
     children: dict[int, list[int]] = {}
@@ -109,8 +109,8 @@ def execution_order(sequences: list[int], edges: Iterable[TapeEdge], roots: Iter
 class _ReadyQueue:
     """A binary heap, the largest number on top, that breaks ties as C++'s `std::priority_queue` does with GCC.
 
-    `heapq` would break them in another way. A pop moves the hole at the top down to the end along the larger children,
-    puts the last item there and lets it rise; of two equal children the right one is taken.
+    `heapq` breaks them differently. A pop moves the hole at the top down to the end along the larger children, puts the
+    last item there and lets it rise; of two equal children the right one is taken.
     """
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ def table(
 def blocks(model: nn.Module) -> tuple[str, ...]:
     """Return the paths worth a checkpoint: modules with submodules that their parent calls, outermost first.
 
-    A `ModuleList` is not called itself, so its members are looked at; TorchScript keeps its forward to itself.
+    A `ModuleList` is not called itself, so its members count; TorchScript modules are opaque.
     """
     return tuple(
         path for path, module in model.named_modules()
@@ -68,13 +68,13 @@ def blocks(model: nn.Module) -> tuple[str, ...]:
 
 
 def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | None], int]:
-    """Gradients of one step and the most bytes alive in it."""
+    """Measure the gradients and the peak memory of one step."""
     model = batch.model
     before = [*model.parameters(), *model.buffers(), *(t for t in batch.inputs)]
     if isinstance(batch.loss, nn.Module):
         before += [*batch.loss.parameters(), *batch.loss.buffers()]
     peak = Peak(before)
-    with peak, torch.autograd.set_multithreading_enabled(False):  # operations of other threads would not be seen
+    with peak, torch.autograd.set_multithreading_enabled(False):  # the mode sees this thread's operations only
         _step(batch, special)
     grads = [parameter.grad for parameter in model.parameters()]
     _clear(model)
@@ -87,8 +87,8 @@ def _held(batch: TrainingBatch, special: Special) -> int:
 
 
 def _timed(batch: TrainingBatch, special: Special, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of a step without and with, of each round; the two take turns, and turns at being first, so that a busy
-    machine slows both."""
+    """Time a step with and without checkpointing, in seconds per round; both alternate so that other load affects them
+    equally."""
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(repeats + 1):
         pair = list(zip((PLAIN, special), found, strict=True))
@@ -129,7 +129,7 @@ def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> float
 
 
 def _remark(block: nn.Module, train: bool) -> str:
-    """A norm inside sees its batch twice in a step."""
+    """Warn of norms inside, which update their running statistics twice per step."""
     norms: list[Any] = [
         module for module in block.modules()
         if getattr(module, "track_running_stats", False) and getattr(module, "running_mean", None) is not None

@@ -12,8 +12,8 @@ from app.autograd.place import Place
 
 @dataclass(frozen=True)
 class Cure:
-    """Line `line` of the text (or of `file`) now, and the line or lines to write there; `after` is "" where another
-    place is to be changed, which `sentence` says."""
+    """A proposed edit: line `line` of the text (or of `file`), and its replacement; `after` is "" if the change is
+    elsewhere, as `sentence` explains."""
 
     line: int
     before: str
@@ -34,9 +34,9 @@ class _Write(Protocol):
 
 
 def cure_of(write: _Write, saving: Place, saved: str) -> Cure | None:
-    """Suggest a fix for a write into `saved`, which the operation at `saving` keeps; None if no line is known.
+    """Suggest a fix for a write into `saved`, which the operation at `saving` saved for backward; None without a line.
 
-    A write through a view is to reach the tensor behind it, so there it is what is kept that gets a copy of its own.
+    A write through a view is meant to reach the base tensor, so there the saved tensor is cloned instead.
     """
     place = write.place
     if place.line is None:
@@ -72,7 +72,7 @@ def cloned_result(code: str) -> str:
 
 
 def cloned_target(code: str, op: str, layer: str = "") -> str:
-    """The line so that what it writes to is a copy; "" if that is not to be seen in the line.
+    """Rewrite a line so that it writes to a clone; "" if the line does not show its target.
 
     >>> cloned_target("h += 1", "__iadd__")
     'h = h.clone()\\nh += 1'
@@ -115,7 +115,8 @@ def cloned_target(code: str, op: str, layer: str = "") -> str:
 
 
 def _writes_to_first(call: ast.Call, op: str, layer: str) -> bool:
-    """Whether this call may be the one: `torch.relu_(x)`, `F.relu(x, inplace=True)`, or that of the layer at work."""
+    """Return whether this call may be the writer: `torch.relu_(x)`, `F.relu(x, inplace=True)`, or the layer's own call.
+    """
     owner, _, name = ast.unparse(call.func).rpartition(".")
     if owner == "self":
         return bool(layer) and name == layer.rpartition(".")[2]
@@ -131,7 +132,7 @@ def _statement(code: str) -> ast.stmt | None:
 
 
 def _copied_before(target: ast.expr, code: str) -> str:
-    """`code` with a line before it that copies the variable at the root of what it writes to."""
+    """Prepend a line to `code` that clones the variable at the root of its target."""
     while not isinstance(target, ast.Name):
         if isinstance(target, ast.Subscript):
             target = target.value
@@ -160,7 +161,7 @@ class _Put(ast.NodeTransformer):
 
 
 def _with(statement: ast.stmt, old: ast.expr, new: ast.expr) -> ast.stmt:
-    """A copy of a statement in which `new` stands for `old`."""
+    """Copy a statement with `old` replaced by `new`."""
     memo: dict[int, object] = {id(old): old, id(new): new}
     whole = copy.deepcopy(statement, memo)
     _Put(old, new).visit(whole)  # a statement stays the statement that it is

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 64
 
-# Nodes that keep their own output, in which a unit that was cut off is 0.
+# Nodes that save their own output, in which a dead unit is 0.
 _CUTTING = ("ReluBackward", "HardtanhBackward", "ThresholdBackward")
-# Rows of these are entries of a table, and those that a batch did not ask for are not dead.
+# Lookup tables, whose rows are not dead merely because a batch did not index them.
 _TABLES = ("Embedding", "EmbeddingBag")
 
 
 @dataclass(frozen=True)
 class DeadUnits:
-    """`dead` of `units` units of a layer. `what` is "activation" (its output was 0 for the whole batch), "output" (no
-    weight that leads to the unit got a gradient) or "input" (no weight that leads away from it did).
+    """Dead units of a layer, `dead` of `units`. `what` is "activation" (output 0 for the whole batch), "output" (no
+    gradient for any weight into the unit) or "input" (none for any weight out of it).
 
     `node` is the tape's node: the activation's, or the parameter's leaf. `which` are the first of the units.
     """
@@ -82,7 +82,7 @@ def _found(graph: LiveGraph, node: TapeNode, what: str, dead: Tensor) -> list[De
 
 
 def _output_of(live: Any) -> Tensor | None:
-    """What a node keeps of its own output, where it keeps it as it was."""
+    """Return the output that a node saved, unless a hook packed it."""
     for attribute, items in raw_saved(live):
         for _, raw in items:
             if attribute == "_saved_result" and raw.unpack_hook is None and isinstance(raw.data, torch.Tensor):

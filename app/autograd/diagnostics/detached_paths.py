@@ -1,8 +1,8 @@
 """Find where the graph is detached, by watching the forward pass.
 
-An operation cuts what it is given when one of its inputs requires a gradient and its output does not: `detach()`,
-`no_grad()`, `argmax`, `.item()`. What is computed from there on is followed, so that at the end it is known which cuts
-the loss depends on. The watcher keeps autograd's nodes for as long as the pass runs, and plain data afterwards.
+An operation detaches its inputs when one of them requires grad and its output does not: `detach()`, `no_grad()`,
+`argmax`, `.item()`. Results computed from there on are tracked, to know which cuts the loss depends on. The watcher
+holds autograd nodes during the pass, and plain data afterwards.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COMPARISONS = frozenset(
     "eq ne lt le gt ge equal isclose __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and logical_or logical_not "
     "isnan isinf isfinite greater less greater_equal less_equal not_equal".split()
 )
-# Whole numbers that say where, out of the values that say how much.
+# Integers that are indices into values, rather than values.
 _CHOICES = frozenset("argmax argmin argsort bucketize searchsorted multinomial nonzero count_nonzero unique".split())
 
 
@@ -55,11 +55,11 @@ class _Seen:
 
 
 class CutWatcher:
-    """A context around a forward pass and its loss; afterwards `found` tells.
+    """A context around a forward pass and its loss; `found` returns the cuts afterwards.
 
-    `requires` maps the drawing's nodes, and `layer_requires` the modules' paths, to whether the last tensor that they
-    computed requires a gradient. `backwards` are the places where `backward()` was called; `cleared` and `zeroed` tell
-    of tensors whose `.grad` was set to None, and of gradients that were filled with zeros, where that was last done.
+    `requires` maps the drawing's nodes, and `layer_requires` the modules' paths, to whether their last tensor requires
+    grad. `backwards` are the locations of `backward()` calls; `cleared` and `zeroed` have the last location where a
+    tensor's `.grad` was set to None, or filled with zeros.
     """
 
     def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
@@ -94,7 +94,7 @@ class CutWatcher:
         self.places.__exit__(*error)
 
     def forget(self) -> None:
-        """Let go of every node and tensor."""
+        """Release every node and tensor."""
         self._seen, self._made, self.outputs, self._taints = [], [], [], WeakIdKeyDictionary()
         self._taken = (0, {})
 
@@ -104,7 +104,7 @@ class CutWatcher:
     # -- while it runs -------------------------------------------------------------------------------------------------
 
     def call(self, func: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType | None) -> Any:
-        """Run one operation and note what it did to the paths of gradients."""
+        """Run one operation and record whether it detaches gradient paths."""
         name = getattr(func, "__name__", "")
         if name == "__get__":
             name = getattr(getattr(func, "__self__", None), "__name__", "")
@@ -116,7 +116,8 @@ class CutWatcher:
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             inputs = tensors_in((args, kwargs))
-            # A leaf's node is asked for afterwards: under no_grad, and inside functorch, torch does not tell.
+            # Asked before the call only via grad_fn: under no_grad and inside functorch torch does not expose a leaf's
+            # node.
             alive = [(tensor, tensor.grad_fn or tensor) for tensor in inputs if tensor.requires_grad]
         started = torch._C._autograd._get_sequence_nr()
         result = func(*args, **kwargs)
@@ -167,10 +168,10 @@ class CutWatcher:
 
     @staticmethod
     def _lost(alive: Any, output: Any, writes: bool) -> Any:
-        """Those of the inputs that `output` was computed from and that its gradient does not go back to."""
+        """Return the inputs that contribute to `output` but get no gradient from it."""
         if not output.requires_grad:
             return alive
-        if writes and not torch.is_grad_enabled():  # what is written to keeps its own graph; what is written is cut
+        if writes and not torch.is_grad_enabled():  # the written tensor keeps its graph; the value written is cut
             return [(tensor, node) for tensor, node in alive if tensor is not output]
         return []
 
@@ -192,7 +193,7 @@ class CutWatcher:
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
     def found(self, names: Mapping[int, tuple[str, ...]], ends: Iterable[Any]) -> tuple[Cut, ...]:
-        """The cuts in the order in which they happened; `names` are those of parameters by id."""
+        """Return the cuts in order of occurrence; `names` are the parameters' names by id."""
         reaching: frozenset[int] = frozenset().union(*(self._taints.get(end, ()) for end in ends))
         cuts = []
         for number, seen in enumerate(self._seen):
@@ -211,9 +212,9 @@ class CutWatcher:
         return tuple(cuts)
 
     def last_of(self, parameter: Any) -> tuple[tuple[Link, ...], int | None]:
-        """The longest way from a parameter through nodes that were made: up to the result that nobody took.
+        """Return the longest path from a parameter through recorded nodes, up to an unused result.
 
-        Also which of the net's outputs that result is, if it is one.
+        The second value is the index of the net's output that this result is, if any.
         """
         if not parameter.requires_grad:
             return (), None
@@ -226,7 +227,7 @@ class CutWatcher:
         return tuple(self._link(node) for node in way), next(iter(numbers), None)
 
     def _users(self) -> dict[Any, list[Any]]:
-        """Who takes what each node made; built once for all that was made."""
+        """Return the consumers of each node; cached until more nodes are recorded."""
         count, users = self._taken
         if count != len(self._made):
             users = {}
@@ -251,20 +252,20 @@ class _Mode(TorchFunctionMode):
 
 
 def _is_capture(frame: FrameType | None) -> bool:
-    """Whether the one that looks asks, and not the net: its recorders pass the net's questions on."""
+    """Return whether the call comes from our own instrumentation rather than the net."""
     path = frame.f_code.co_filename if frame is not None else ""
     return path.startswith(_HERE) and not path.endswith("layers.py")
 
 
 def tensors_in(value: Any) -> list[Any]:
-    """Every tensor in a value."""
+    """List every tensor in a value."""
     if isinstance(value, torch.Tensor):
         return [value]
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _is_write(name: str) -> bool:
-    """Whether an operation of this name writes to its first argument.
+    """Return whether an operation of this name writes to its first argument.
 
     >>> _is_write("add_"), _is_write("__iadd__"), _is_write("__setitem__"), _is_write("__add__"), _is_write("detach_")
     (True, True, True, False, False)
@@ -291,7 +292,7 @@ def _kind(name: str, output: Any) -> str:
 
 
 def custom_node(frame: FrameType | None) -> Any:
-    """The autograd node of the `torch.autograd.Function` whose forward is running; None if there is none."""
+    """Return the autograd node of the `torch.autograd.Function` whose forward is running; None if there is none."""
     while frame is not None:
         names = frame.f_code.co_varnames
         if names and frame.f_code.co_name == "forward" and frame.f_code.co_argcount:
@@ -314,7 +315,7 @@ def _below(roots: Iterable[Any]) -> Iterator[Any]:
 
 
 def _ways(roots: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Every leaf below `roots` with the nodes of a shortest way up from it, the leaf itself left out."""
+    """Yield every leaf below `roots` with the nodes of a shortest path up from it, the leaf excluded."""
     above: dict[Any, Any] = {root: None for root in roots}
     row = list(above)
     while row:

@@ -1,4 +1,4 @@
-"""Run every diagnostic on one batch: what is wrong with its gradients, where, and how to fix it."""
+"""Run every diagnostic on one batch: problems with its gradients, their location and fix."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def find_all(
     batch: TrainingBatch, tell: Callable[[str], None] = lambda _words: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Findings:  # fmt: skip
-    """Run the batch a few times and say what was found. The net is left as it was.
+    """Run the batch a few times and return the findings. The net is left unchanged.
 
-    A forward pass that fails is a finding too. Raises CaptureError for a net that cannot be run at all.
+    A failing forward pass is a finding too. Raises CaptureError for a net that cannot be run at all.
     """
     found: list[Finding] = []
     tape, paths, rungs = None, None, None
@@ -70,16 +70,16 @@ def find_all(
         cure = "Fix this line: until it runs, there is no graph to inspect."
         found.append(Finding("failed", "error", where, str(failed), cure, node=failed.node, line=failed.line))
     except CaptureError as error:
-        paths = paths or find_paths(batch)  # why nothing requires a gradient is what somebody wants to know
+        paths = paths or find_paths(batch)  # explains why nothing requires a gradient
         found += [Finding("failed", "error", "The net", str(error)), *_of_paths(paths)]
     found.sort(key=lambda one: RANKS[one.severity])
     return Findings(tuple(found), tape, paths, rungs, cancelled())
 
 
 def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
-    """The first NaN or Inf of a forward pass, and the one that reached what the net answers, the loss or a buffer.
+    """Return the first NaN or Inf of a forward pass, and the one that reached the net's output, the loss or a buffer.
 
-    What was dropped on the way there, such as a constant in a `torch.where`, spoils nothing.
+    A value that was dropped on the way, such as a constant in a `torch.where`, is harmless.
     """
     watch, outputs = ForwardWatch(batch.source, batch.model), list[Any]()
     sound = [buffer for buffer in batch.model.buffers() if all_finite([buffer])]
@@ -132,7 +132,7 @@ def _broken(batch: TrainingBatch, tape: Tape, broken: Broken) -> Finding:
 
 
 def _of_paths(paths: GradientPaths) -> Iterator[Finding]:
-    """One row for the parameters of a layer that have the same trouble at the same place."""
+    """Merge parameters of a layer with the same problem at the same location into one finding."""
     alike: dict[tuple[object, ...], list[GradAnswer]] = {}
     for name, answer in paths.answers.items():
         if answer.parameter == name and answer.state in ("none", "zero", "cancelled"):
@@ -169,7 +169,7 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
     with batch.hold() as graph:
         tape, model = graph.tape, graph.model
         assert model is not None
-        dead = list(dead_units(graph, {}))  # activations, which backward lets go of
+        dead = list(dead_units(graph, {}))  # activations, which backward frees
         with gradients_kept(model):
             with record(graph.ends) as recorder:
                 error = run_backward(graph)
@@ -188,7 +188,7 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
 
 
 def _first_backward(batch: TrainingBatch) -> Iterator[Finding]:
-    """Node by node: the norm of what is finite can be infinite."""
+    """Play node by node, as even the norm of finite values can be infinite."""
     graph = batch.hold()
     ones = [1.0 if end.requires_grad else None for end in graph.ends]
     playback = Playback(graph, seeds=graph.seeds or ones)
@@ -222,8 +222,8 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
     }
     known: set[tuple[int, ...]] = set()
     for one in sorted(dead, key=lambda one: one.what != "activation"):
-        # A unit that is always 0 brings its weights no gradient either, a few idle weights are nothing special, and
-        # where all are idle the gradient is zero, which is told already.
+        # Permanently zero units imply zero gradients of their weights, few idle weights are normal, and if all are idle
+        # the zero gradient is reported already.
         if one.what != "activation" and (one.which in known or not MANY_DEAD <= one.share < 1):
             continue
         known.add(one.which)

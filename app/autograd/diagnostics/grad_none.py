@@ -1,4 +1,4 @@
-"""Explain why `.grad` of a given tensor is None or zero, after lines that a person wrote have run."""
+"""Explain why `.grad` of a given tensor is None or zero, after user code has run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def explain_grad(tensor: Tensor, name: str, watcher: CutWatcher, ends: Iterable[Any] = ()) -> GradAnswer:
-    """Explain the `.grad` of a tensor after lines that ran under `watcher`.
+    """Explain the `.grad` of a tensor after code that ran under `watcher`.
 
-    `ends` are what backward was called on, or what it would be called on: they rank the cuts. `kind` of the answer is
-    that of a cut, or "no requires_grad", "integer", "not a leaf", "backward not called", "set to none", "zeroed",
-    "not in the loss", "unused"; "" where there is a gradient.
+    `ends` are the tensors on which backward was or would be called: they rank the cuts. `kind` of the answer is that of
+    a cut, or "no requires_grad", "integer", "not a leaf", "backward not called", "set to none", "zeroed", "not in the
+    loss", "unused"; "" if there is a gradient.
     """
     if not tensor.requires_grad:
         return _without(tensor, name)

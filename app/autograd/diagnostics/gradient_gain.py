@@ -25,11 +25,10 @@ class Norms(Protocol):
 
 @dataclass(frozen=True)
 class Rung:
-    """One layer's call. `arriving` is |grad out|, `leaving` |grad in|: the norms of what comes to it from the side of
-    the loss and of what it hands on to other layers; `parameters` of what its own parameters get. None where there is
-    none.
+    """One layer's call. `arriving` is |grad out|, `leaving` |grad in|: the norms of its incoming gradients and of those
+    passed to other layers; `parameters` is the norm of its parameters' gradients. None without a gradient.
 
-    `gain` is leaving / arriving, `reach` leaving by what arrived at the last layer of the net.
+    `gain` is leaving / arriving, `reach` is leaving / arriving at the last layer of the net.
     """
 
     key: str
@@ -43,9 +42,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Lost:
-    """The first layer at which something happens to the gradient: `kind` is "vanishes", "explodes" or "non_finite".
+    """The first layer where the gradient degrades: `kind` is "vanishes", "explodes" or "non_finite".
 
-    `rule` says in words what was asked, with the numbers.
+    `rule` describes the violated bound, with numbers.
     """
 
     kind: str
@@ -56,7 +55,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The layers in the order in which backward comes to them, the loss left out, and what was found."""
+    """The layers in backward order, without the loss, and what was found."""
 
     rungs: tuple[Rung, ...]
     lost: tuple[Lost, ...]
@@ -66,7 +65,7 @@ class Ladder:
 
 
 def ladder(tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float = EXPLODED) -> Ladder:
-    """The gain of each layer of `tape` in a pass. `vanished` and `exploded` bound a rung's `reach`."""
+    """Compute the gain of each layer of `tape` in a pass. `vanished` and `exploded` bound a rung's `reach`."""
     groups = sorted(group_by_layer(tape), key=lambda group: min(tape.steps[node] for node in group.nodes))
     place = {node: group.key for group in groups for node in group.nodes}
     measured = [(group, *_norms(tape, norms, group, place)) for group in groups if group.key != LOSS]
@@ -79,7 +78,7 @@ def ladder(tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float
 
 
 def rung_of(tape: Tape, norms: Norms, group: LayerGroup) -> Rung:
-    """One group's rung by itself, as far as its norms are known; its `reach` is None."""
+    """Compute one group's rung alone, as far as its norms are known; its `reach` is None."""
     place = dict.fromkeys(group.nodes, group.key)
     arriving, leaving, own = _norms(tape, norms, group, place)
     return Rung(group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), None)
@@ -88,7 +87,7 @@ def rung_of(tape: Tape, norms: Norms, group: LayerGroup) -> Rung:
 def _norms(
     tape: Tape, norms: Norms, group: LayerGroup, place: Mapping[int, str]
 ) -> tuple[float | None, float | None, float | None]:
-    """What arrives at a group, leaves it for other groups, and goes to its parameters."""
+    """Return the gradient norms into a group, out of it to other groups, and of its parameters."""
     arriving, leaving, own = [], [], []
     for number in group.nodes:
         incoming = tape.incoming.get(number, ())
@@ -115,7 +114,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 
 def _lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Iterable[Lost]:
-    """One finding of each kind at most: the first layer that backward comes to."""
+    """Yield at most one finding of each kind: the first layer in backward order."""
     kinds: set[str] = set()
     for rung in rungs:
         kind, rule = "", ""

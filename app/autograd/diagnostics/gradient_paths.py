@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def find_paths(batch: TrainingBatch) -> GradientPaths:
-    """Run the net forward and backward once and say of every parameter whether a gradient reaches it, or why not.
+    """Run the net forward and backward once and explain for every parameter whether a gradient reaches it, or why not.
 
-    The net is left as it was, its `.grad` too. Raises `ForwardFailed` where the forward pass does.
+    The net and its `.grad` are left unchanged. Raises `ForwardFailed` if the forward pass does.
     """
     watcher = CutWatcher(batch.model, batch.source)
     names = _names(batch)
@@ -81,7 +81,7 @@ def _answer(
             else f"A path leads from the loss to {name}, but a node on it returns None as gradient."
         )
         return GradAnswer(name, "unknown" if measured.error else "none", "backward", text)
-    # A number or an array cannot be followed: its cut counts if nothing else took the last result.
+    # Numbers and arrays cannot be tracked: their cut counts if nothing else consumed the last result.
     last = way[0][-1:]
     mine = [cut for cut in cuts if name in cut.parameters]
     mine.sort(key=lambda cut: (not cut.reaches_end, cut.chains[name][-1:] != last))

@@ -1,8 +1,8 @@
 """Find in-place changes that break backward before it runs: the node, the saved tensor, the writer and its line.
 
-A node keeps a tensor together with the version that it had; torch looks at it again only in backward. Every operation
-that writes is watched here, and joined with what nodes keep by the memory block that both are about. Writes through
-`.data` raise no version: torch never notices, and the gradient is wrong.
+A node saves a tensor together with its version counter, which torch checks only in backward. Every write is recorded
+here and matched with saved tensors by their storage. Writes through `.data` do not bump the version: torch never
+notices, and the gradient is wrong.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _NOT_READ = frozenset({"running_mean", "running_var"})
 
 @dataclass(frozen=True)
 class Write:
-    """One operation that wrote into a tensor that a node keeps.
+    """One operation that wrote into a saved tensor.
 
-    `view` says that it wrote through a view of it, `parameter` names the parameter that was written to, and `silent`
-    that it went through `.data`, which raises no version. `count` counts equal writes at the same line, as in a loop.
+    `view` means through a view of it, `parameter` names the parameter written to, and `silent` means through `.data`,
+    which does not bump the version. `count` counts equal writes at the same line, as in a loop.
     """
 
     place: Place
@@ -55,11 +55,11 @@ class Write:
 
 @dataclass(frozen=True)
 class Broken:
-    """A node whose backward would fail, or be silently wrong.
+    """A node whose backward fails, or is silently wrong.
 
-    `node` is its number in the tape, `place` where its operation was asked for. `saved` names the tensor that it keeps,
-    `version` is the one it was saved with and `version_now` the one that it has. `silent` says that torch will not
-    notice. `cure` is where to put `.clone()`, None where the line is not known.
+    `node` is its number in the tape, `place` the location of its operation. `saved` names the saved tensor, `version`
+    is its version when saved and `version_now` the current one. `silent` means that torch does not notice. `cure` tells
+    where to put `.clone()`, None without a line.
     """
 
     node: int
@@ -77,10 +77,10 @@ class Broken:
 
 @dataclass(frozen=True)
 class Mutations:
-    """In-place changes that break backward, in its order; the first that is not silent is what raises.
+    """In-place changes that break backward, in backward order; the first that is not silent raises.
 
-    `error` is what torch did raise when the backward pass of this very graph was run afterwards, "" if nothing: a write
-    through a view can spoil what torch keeps out of sight (inside a CopySlices node), and then `broken` is empty.
+    `error` is torch's error from the backward pass of this graph, "" if none: a write through a view can invalidate
+    tensors that are saved inside a CopySlices node, and then `broken` is empty.
     """
 
     tape: Tape
@@ -107,9 +107,9 @@ class _Seen:
 
 
 def find_broken(batch: TrainingBatch) -> Mutations:
-    """Run the forward pass and the loss, and say which nodes an in-place change has spoiled, before backward is run.
+    """Run the forward pass and the loss, and find the nodes that an in-place change has broken.
 
-    Raises what `TrainingBatch.hold` raises: some in-place operations are refused at once.
+    Raises what `TrainingBatch.hold` raises: torch rejects some in-place operations immediately.
     """
     watcher = WriteWatcher(batch.model, batch.source)
     try:
@@ -124,9 +124,9 @@ def find_broken(batch: TrainingBatch) -> Mutations:
 
 
 class WriteWatcher:
-    """A context around any lines that use torch; `broken(nodes)` tells, before backward is run.
+    """A context around any code that uses torch; `broken(nodes)` returns the broken nodes, before backward is run.
 
-    With a `source` lines are those of its text, else those of the files that the lines stand in.
+    Line numbers refer to the text of `source`, else to the files that run.
     """
 
     def __init__(self, model: Module | None = None, source: Source | None = None) -> None:
@@ -156,11 +156,11 @@ class WriteWatcher:
         self.places.__exit__(*error)
 
     def forget(self) -> None:
-        """Let go of the blocks that were watched."""
+        """Release the watched storages."""
         self._writes, self._data_aliases = [], WeakIdKeyDictionary()
 
     def call(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> Any:
-        """Run one of torch's functions, and know while it runs who asked."""
+        """Run one of torch's functions, recording its caller for the kernels it runs."""
         name = getattr(func, "__name__", "")
         if not self.places.origins.listening:
             return func(*args, **kwargs)
@@ -179,7 +179,7 @@ class WriteWatcher:
             self.places.note(started, _sequence(), place)
 
     def wrote(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> None:
-        """One of torch's kernels is about to run; note what it writes to."""
+        """Record the writes of a kernel that is about to run."""
         if not self.places.origins.listening:
             return
         for tensor in written_by(func, args, kwargs):
@@ -196,8 +196,7 @@ class WriteWatcher:
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
     def broken(self, nodes: Sequence[Any]) -> list[Broken]:
-        """Those of autograd's nodes that backward would fail at, or go wrong at; their places in `nodes` are their
-        numbers."""
+        """Find the nodes at which backward fails or goes wrong; they are numbered by position in `nodes`."""
         by_block: dict[int, list[_Seen]] = {}
         for write in self._writes:
             by_block.setdefault(write.block.cdata, []).append(write)
@@ -250,10 +249,11 @@ def _sentence(node: str, place: Place, saved: str, version: int | None, now: int
 
 
 def _kept(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
-    """(name, tensor, version when saved, version now) of what a node keeps; None where torch sees no difference."""
+    """Yield (name, tensor, version when saved, version now) of a node's saved tensors; None where torch sees no
+    difference."""
     for attribute, items in raw_saved(node):
         if any(raw.unpack_hook is not None for _, raw in items):
-            continue  # asking would run the hook, which computes anew under checkpoint
+            continue  # unpacking would run the hook, which recomputes under checkpoint
         tensors = [(name, raw.data) for name, raw in items if isinstance(raw.data, torch.Tensor)]
         tensors = [(name, tensor) for name, tensor in tensors if not tensor.is_inference()]
         expected: tuple[int, int] | None = None
@@ -265,24 +265,24 @@ def _kept(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
         for name, tensor in tensors:
             if expected is not None and tensor._version == expected[0]:
                 yield name, tensor, expected[1], expected[0]
-                expected = None  # torch tells of the first of several
+                expected = None  # torch reports only the first of several
             else:
                 yield name, tensor, None, tensor._version
 
 
 def _blocks(tensor: torch.Tensor) -> list[int]:
-    """The memory blocks of a tensor: several of a sparse one."""
+    """Return the storages of a tensor: several for a sparse one."""
     return [part.untyped_storage()._cdata for part in parts_of(tensor)]
 
 
 def _after(write: _Seen, node: Any) -> bool:
-    """Whether something was written after a node had kept its tensors, and not by the node's own operation."""
+    """Return whether a write happened after a node had saved its tensors, and not by the node's own operation."""
     number = node._sequence_nr()
     return number != LEAF_SEQUENCE and number < write.started and write.inside is not node
 
 
 def written_by(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """The tensors that an operation says it writes to."""
+    """Yield the tensors that an operation's schema declares as written."""
     for place, name in _written_arguments(func):
         value = args[place] if place < len(args) else kwargs.get(name)
         for tensor in value if isinstance(value, (list, tuple)) else (value,):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.autograd.playback.playback import Playback
     from app.source.generated import Source
 
-# These put an Inf where somebody wants one: the mask of an attention is made with them.
+# Operations that create Infs on purpose, as for the mask of an attention.
 _DELIBERATE = ("full", "fill", "masked_fill", "new_full", "full_like", "scalar_tensor", "where", "triu", "tril")
 _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize")  # memory as it is
 
@@ -32,9 +32,9 @@ _UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_st
 class NonFinite:
     """`direction` is "forward" or "backward", `op` torch's name of the operation or of the backward node.
 
-    `value` is "NaN" or "Inf". `made_here` is False where it came in from outside: with the data, a weight, the vector
-    that backward starts from. `layer` is a module path, `node` the drawing's node, `line` a line of the generated text,
-    `tape_node` the number on the tape (backward alone). `in_loss` says that the net had answered already.
+    `value` is "NaN" or "Inf". `made_here` is False if it was an input: in the data, a weight, or the initial vector of
+    backward. `layer` is a module path, `node` the drawing's node, `line` a line of the generated text, `tape_node` the
+    number on the tape (backward only). `in_loss` means that it occurred after the net's forward.
     """
 
     direction: str
@@ -48,7 +48,7 @@ class NonFinite:
     in_loss: bool = False
 
     def told(self) -> str:
-        """One sentence."""
+        """Describe it in one sentence."""
         where = "the loss" if self.in_loss else self.layer or "the net's own code"
         line = f", line {self.line}" if self.line is not None else ""
         verb = "made the first" if self.made_here else "is the first that was given a"
@@ -64,7 +64,7 @@ def first_backward(playback: Playback) -> NonFinite | None:
     node = tape.nodes[record.node]
     given = [stats for stats in record.arriving if stats and stats.nonfinite]
     left = [edge.stats for edge in record.leaving if edge.stats and edge.stats.nonfinite]
-    # With an Inf among the numbers the sum can be NaN, so `mean` does not tell; `absmax` is NaN where there is a NaN.
+    # With an Inf among the values the sum can be NaN, so `mean` is no evidence; `absmax` is NaN if there is a NaN.
     nan = any(stats.absmax != stats.absmax for stats in given or left)
     return NonFinite(
         "backward", node.name, "NaN" if nan else "Inf", not given, node.layer, node.node, node.line, node.id,
@@ -73,12 +73,12 @@ def first_backward(playback: Playback) -> NonFinite | None:
 
 
 class ForwardWatch:
-    """A context in which a forward pass runs; `found` is then the first operation that made a NaN or an Inf.
+    """A context for a forward pass; `found` is the first operation that produced a NaN or an Inf.
 
-    An operation made a NaN if none of its inputs had one, and an Inf if all of them were finite. Infs that are put
-    there on purpose (the mask of an attention) do not count. `found` may have been dropped on the way (`torch.where`,
-    a constant that is not read): `reached` tells what is still in a tensor. Every operation is waited for: this is for
-    looking, not for training. Only the thread that entered it is watched.
+    An operation produced a NaN if none of its inputs had one, and an Inf if all of them were finite. Deliberate Infs
+    (the mask of an attention) do not count. `found` may have been dropped on the way (`torch.where`, an unused
+    constant): `reached` returns the origin of what is still in a tensor. Every operation is synchronised, so this is
+    for diagnosis, not for training. Only the entering thread is watched.
     """
 
     def __init__(self, source: Source | None = None, model: nn.Module | None = None) -> None:
@@ -106,7 +106,8 @@ class ForwardWatch:
         return None
 
     def saw(self, func: Any, kinds: tuple[bool, bool], before: NonFinite | None, answered: Any) -> None:
-        """An operation ran; `kinds` says whether what it was given had a NaN, an Inf, and `before` what made that."""
+        """Record the result of an operation; `kinds` tells whether its inputs had a NaN, an Inf, and `before` is their
+        origin."""
         nan, inf = _kinds(answered)
         name = func._schema.name.rpartition("::")[2].lstrip("_").removesuffix("_")
         if name in _UNWRITTEN or not (nan or inf):
@@ -137,7 +138,7 @@ class ForwardWatch:
         return NonFinite("forward", op, value, made_here, layer, node, line, in_loss=known and not inside)
 
     def _place(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
-        """(module path, line of the generated text, whether it is in the net) of what is being run."""
+        """Return (module path, line of the generated text, whether it is inside the net) of the running code."""
         line, innermost, outermost = None, None, None
         while frame is not None:
             if self._source is not None and line is None and frame.f_code.co_filename == self._source.filename:
@@ -158,7 +159,7 @@ class _Watching(TorchDispatchMode):
         self._watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Asked before it runs: an operation in place changes what it was given.
+        # Checked before the call, since an in-place operation overwrites its input.
         given = (args, kwargs)
         kinds = _kinds(given)
         before = self._watch.reached(given) if any(kinds) else None
@@ -173,7 +174,7 @@ def all_finite(value: Any) -> bool:
 
 
 def _kinds(value: Any) -> tuple[bool, bool]:
-    """Whether there is a NaN, an Inf among the numbers of all tensors in `value`."""
+    """Return whether any tensor in `value` has a NaN, and an Inf."""
     nan = inf = False
     for tensor in _floating(value):
         if not bool(tensor.isfinite().all()):

@@ -14,10 +14,10 @@ from app.autograd.sparse import parts_of
 
 
 class Peak(TorchDispatchMode):
-    """A context; afterwards `bytes` is the most that was alive at once of what operations made in it.
+    """A context that measures peak memory: `bytes` is the most allocated at once by operations in it.
 
-    Forward and backward are counted alike: activations, gradients, and what lies between. What was there before (the
-    tensors in `before`: parameters, a batch) does not count, and neither does what a kernel takes for itself.
+    Counts activations, gradients and temporaries. Existing tensors (`before`: parameters, a batch) do not count, and
+    neither does a kernel's workspace.
     """
 
     def __init__(self, before: Iterable[torch.Tensor]) -> None:
@@ -42,7 +42,7 @@ class Peak(TorchDispatchMode):
             return
         self._alive[key] = (StorageWeakRef(storage), storage.nbytes())
         self._now += storage.nbytes()
-        if self._now > self.bytes:  # what is gone is still in the sum, so look before believing it
+        if self._now > self.bytes:  # freed tensors are still in the sum, so sweep before accepting a new peak
             self._sweep()
             self.bytes = max(self.bytes, self._now)
 

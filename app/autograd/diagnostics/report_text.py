@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def of_findings(found: Iterable[Finding]) -> Iterator[str]:
-    """For each finding a line with its place, then its words, the line of code and its cure."""
+    """Format findings as lines: place and sentence, the edit of the line of code, and the cure."""
     for one in found:
         where = f"{one.place} ({one.file})" if one.file else one.place
         yield f"{one.severity}: {where}: {one.sentence}"
@@ -24,7 +24,7 @@ def of_findings(found: Iterable[Finding]) -> Iterator[str]:
 
 
 def of_gradcheck(report: GradcheckReport) -> Iterator[str]:
-    """The verdict, and a line for each input that was looked at."""
+    """Format the verdict, and a line for each checked input."""
     yield from report.sentences
     for given in report.inputs:
         verdict = "fine" if given.fine else "WRONG"

@@ -29,7 +29,7 @@ LOOKED_FOR = (
 
 @dataclass(frozen=True)
 class Link:
-    """One step on the way from a parameter to a cut: autograd's node, and where its operation was asked for."""
+    """One step on the path from a parameter to a cut: the autograd node, and the location of its operation."""
 
     node: str
     place: Place
@@ -37,13 +37,13 @@ class Link:
 
 @dataclass(frozen=True)
 class Cut:
-    """A place where the path of a gradient ends.
+    """A location where a gradient path ends.
 
-    `kind` is "detach", "data", "item", "numpy", "no_grad", "inference_mode", "argmax", "comparison", "dtype" (a result
-    of whole numbers or truth values), "custom" or "checkpoint" (inside a custom Function that returns no gradient, or
-    inside a reentrant checkpoint) or "no derivative". `in_place` says that a tensor was written to. `dtype` is that of
-    the result. `parameters` are the first names of those whose path ends here; `reaches_end` says that the loss was
-    computed from the result.
+    `kind` is "detach", "data", "item", "numpy", "no_grad", "inference_mode", "argmax", "comparison", "dtype" (an
+    integer or bool result), "custom" or "checkpoint" (inside a custom Function that returns no gradient, or inside a
+    reentrant checkpoint) or "no derivative". `in_place` means that a tensor was written to. `dtype` is that of the
+    result. `parameters` are those whose path ends here, by first name; `reaches_end` means that the loss depends on the
+    result.
     """
 
     kind: str
@@ -60,11 +60,11 @@ class Cut:
 class GradAnswer:
     """Explanation of the `.grad` of one parameter.
 
-    `state` is "none" (`.grad` stays None), "zero" (all its elements are 0), "cancelled" (rounding alone, for a norm
-    takes it away), "flows", "not finite", or "unknown" where backward itself fails. `kind` is that of the cut, or
-    "frozen", "unused" (no operation took it), "not in the loss", "zero", "cancelled", "" where it flows. `place` is
-    where that happens; `chain` are autograd's nodes from the parameter up to it; `tape_node` is the node of the tape
-    that stops it. `norm` is the Euclidean norm that was measured. `others` are further cuts of the same parameter.
+    `state` is "none" (`.grad` stays None), "zero" (all its elements are 0), "cancelled" (only rounding errors remain
+    after a norm layer), "flows", "not finite", or "unknown" if backward fails. `kind` is that of the cut, or "frozen",
+    "unused" (by any operation), "not in the loss", "zero", "cancelled", "" if it flows. `place` is its location;
+    `chain` are the autograd nodes from the parameter up to it; `tape_node` is the node of the tape that stops it.
+    `norm` is the measured Euclidean norm. `others` are further cuts of the same parameter.
     """
 
     parameter: str
@@ -83,8 +83,8 @@ class GradAnswer:
 class GradientPaths:
     """Gradient paths of one forward and backward pass. `answers` has parameters by each of their names.
 
-    `requires` maps the drawing's nodes, `layer_requires` the modules' paths, to whether what they compute requires a
-    gradient. `tape` is None where nothing required one. `error` is what torch raised in backward, "" if nothing.
+    `requires` maps the drawing's nodes, `layer_requires` the modules' paths, to whether their output requires grad.
+    `tape` is None if nothing did. `error` is torch's error in backward, "" if none.
     """
 
     answers: FrozenMap[str, GradAnswer]
@@ -95,7 +95,7 @@ class GradientPaths:
     error: str = ""
 
     def why_no_grad(self, parameter: str) -> GradAnswer:
-        """The answer for a parameter, by any of its names. Raises KeyError for a name that the net does not have."""
+        """Return the answer for a parameter, by any of its names. Raises KeyError for an unknown name."""
         return self.answers[parameter]
 
     @property
@@ -129,7 +129,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """Layer and line, for people: "conv1, line 12"; the line alone where there is no layer."""
+        """Layer and line: "conv1, line 12"; the line alone without a layer."""
         line = "" if self.line is None else f"line {self.line}"
         return ", ".join(filter(None, (self.title, line)))
 
@@ -153,8 +153,8 @@ class Findings:
 
 @dataclass(frozen=True)
 class StepCost:
-    """One forward and backward pass: bytes held for backward alone when forward is done, the most that was alive at
-    once (activations, gradients and what lies between), and its seconds in each round."""
+    """Cost of one forward and backward pass: bytes saved for backward after forward, peak bytes (activations, gradients
+    and temporaries), and seconds per round."""
 
     held: int
     peak: int
@@ -168,12 +168,12 @@ class StepCost:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One block checkpointed. `plain` is the step without it, `again` with it.
+    """Effect of checkpointing one block. `plain` is the step without it, `again` with it.
 
-    `freed` are bytes less at the peak (below 0 where it costs some), `held_less` bytes less held when forward is done.
-    `slower` are the seconds that a step takes longer: the median of the differences of each round, which lie between
-    the two of `spread`. `difference` is the largest relative difference of any gradient;
-    `equal` says that all are the same to the last bit. `remark` warns of what else changes.
+    `freed` is the reduction of the peak in bytes (negative if it grows), `held_less` that of the bytes held after
+    forward. `slower` are the additional seconds per step: the median difference over rounds, within `spread`.
+    `difference` is the largest relative difference of any gradient; `equal` means bitwise equal. `remark` warns of
+    other changes.
     """
 
     path: str
@@ -202,8 +202,8 @@ class WhatIf:
 
     @property
     def measurable(self) -> bool:
-        """True if a step took longer in every round, of enough of them. A checkpoint computes more and never less, so
-        rounds in which it was faster say how much else the machine had to do."""
+        """True if a step was slower in every round, of at least FEWEST. A checkpoint only adds work, so rounds in which
+        it was faster show the noise of the machine."""
         return len(self._apart) >= FEWEST and self.spread[0] > 0
 
     @property
@@ -236,10 +236,10 @@ class WhatIf:
 
 
 def by_module(tape: Tape) -> Tape:
-    """The tape with the layers of each module told apart, also where the drawing has one node for a whole block."""
+    """Split the tape by module, even if the drawing has one node for a whole block."""
     return replace(tape, nodes=tuple(with_values(node, node=None) if node.layer else node for node in tape.nodes))
 
 
 def first_nodes(tape: Tape) -> dict[str, int]:
-    """For each rung of the ladder, by its key, the node of it that runs first in backward."""
+    """Map each rung's key to its first node in backward order."""
     return {group.key: min(group.nodes, key=tape.steps.__getitem__) for group in group_by_layer(by_module(tape))}

@@ -1,4 +1,4 @@
-"""Watch a backward pass for gradients of exactly zero, and find the node behind which they begin."""
+"""Watch a backward pass for gradients of exactly zero, and find the node where they begin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from app.autograd.gradient_norms import values_of
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 
-# A sum of rounding errors, compared with the gradient of the weight beside it. Single precision keeps 7 digits.
+# Relative bound below which a gradient is mere rounding, compared with that of the weight. Single precision has 7
+# digits.
 _CANCELLED = 1e-4
 
-# What turns a gradient into zero, by torch's name of the node, and what helps.
+# Causes of zero gradients by torch's node name, and their remedies.
 _STOPS = (
     (r"^(Relu|Threshold)Backward", "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch",
      "Lower the learning rate, start from other weights, or put LeakyReLU in its place, which lets a little through."),
@@ -51,10 +52,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Measured:
-    """The gradients of one backward pass. `norms` has the Euclidean norm by parameter's name, None where there is none.
+    """The gradients of one backward pass. `norms` has the Euclidean norm by parameter's name, None without a gradient.
 
-    `arrived[i]` says whether anything but zero arrived at node `i`, `left[i]` the same of what it passed on, by slot.
-    `error` is what torch raised, "" if the pass went through.
+    `arrived[i]` tells whether a nonzero gradient arrived at node `i`, `left[i]` whether it passed one on, by slot.
+    `error` is torch's error, "" if none.
     """
 
     norms: dict[str, float | None]
@@ -115,9 +116,9 @@ def _explained(tape: Tape, edge: TapeEdge) -> tuple[str, str]:
 
 
 def cancelling_norm(tape: Tape, measured: Measured, parameter: str) -> TapeNode | None:
-    """The batch norm that takes the mean of what a bias was added to, so that the bias changes nothing.
+    """Return the batch norm that subtracts a bias along with the mean, so that the bias has no effect.
 
-    Only where the gradient that was measured is rounding, against that of the weight beside it.
+    Only if the measured gradient is mere rounding, compared with that of its weight.
     """
     leaf = next((node for node in tape.nodes if parameter in node.parameters), None)
     makers = tape.incoming.get(leaf.id, ()) if leaf else ()
@@ -137,7 +138,7 @@ def _adds_bias(tape: Tape, node: int, slot: int) -> bool:
 
 
 def _norm_above(tape: Tape, node: int) -> TapeNode | None:
-    """The batch norm that alone takes what `node` computed, past views of it."""
+    """Return the batch norm that is the only consumer of `node`, directly or through views."""
     while True:
         users = {edge.source for edge in tape.incoming.get(node, ())}
         if len(users) != 1:
@@ -151,7 +152,7 @@ def _norm_above(tape: Tape, node: int) -> TapeNode | None:
 
 
 def _names_below(tape: Tape, node: int) -> list[str]:
-    """The parameters that a node takes, past the transpose of one."""
+    """List the parameters that a node takes, directly or transposed."""
     found: list[str] = []
     for edge in tape.outgoing.get(node, ()):
         target = tape.nodes[edge.target]

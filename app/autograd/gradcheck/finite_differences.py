@@ -23,12 +23,12 @@ from app.util import rng
 # The step and the tolerances of torch.autograd.gradcheck: |analytic - numeric| <= ATOL + RTOL * |numeric|.
 EPS, ATOL, RTOL = 1e-6, 1e-5, 1e-3
 TABLE = tuple(10.0**-power for power in range(1, 11))
-# A gradient so much smaller than the largest one is compared with this part of it: a bias that a norm takes away has
-# rounding alone.
+# Gradients smaller than this fraction of the largest are compared with the fraction: a bias before a norm has mere
+# rounding.
 _SMALL = 1e-3
-# Outputs that are derived one by one; what comes behind them is summed up with the last one.
+# Outputs that are differentiated one by one; later ones are summed with the last of them.
 _MOST_OUTPUTS = 8
-# How many digits' worth of rounding a difference of two sums may show.
+# Rounding that a difference of two sums may show.
 _ROUNDING = 20 * torch.finfo(torch.float64).eps
 # A difference above it that ATOL alone allows is worth a sentence: rounding and truncation are seldom so large.
 _FLOOR = 1e-9
@@ -36,10 +36,10 @@ _FLOOR = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """`run(own, given)` on copies of the modules `owned` (None and plain callables go as they are) and of the tensors
-    in `given`, with the modules in train or eval mode. `names` are those of the tensors in `given`: "" for "input 0",
-    None for one that is not looked at. `state` is that of the CPU's generator to begin each call with, where the
-    function was seen in the middle of a net that had drawn before."""
+    """A function to check: `run(own, given)` on copies of the modules `owned` (None and plain callables are passed as
+    they are) and of the tensors in `given`, in train or eval mode. `names` are those of the tensors in `given`: "" for
+    "input 0", None for one that is not checked. `state` is the CPU generator's state for each call, if the function ran
+    in the middle of a net that had drawn numbers."""
 
     owned: tuple[Any, ...]
     run: Callable[[Any, Any], Any]
@@ -50,14 +50,14 @@ class Function:
 
 
 class Cancelled(Exception):
-    """The one who asked does not want to know any more."""
+    """The check was cancelled by its caller."""
 
 
 class Copy:
-    """The function in one precision: `leaves` are the tensors it is looked at by, by name. Counts its `evaluations`.
+    """The function in one precision: `leaves` are the checked tensors, by name. Counts its `evaluations`.
 
-    Of each leaf its real numbers are looked at (`stored`): the stored values of a sparse one, real and imaginary parts
-    of a complex one.
+    Of each leaf the real numbers are checked (`stored`): the stored values of a sparse one, real and imaginary parts of
+    a complex one.
     """
 
     def __init__(self, function: Function, dtype: torch.dtype, seed: int, cancelled: Callable[[], bool]) -> None:
@@ -83,7 +83,7 @@ class Copy:
                 yield from ((name, p) for name, p in module.named_parameters() if p.requires_grad)
 
     def outputs(self) -> list[Tensor]:
-        """The function once; each call draws the same random numbers. Raises Cancelled."""
+        """Call the function; each call draws the same random numbers. Raises Cancelled."""
         if self._cancelled():
             raise Cancelled
         self.evaluations += 1
@@ -93,7 +93,7 @@ class Copy:
         with rng.borrowed(self._seed):
             if self._state is not None:
                 torch.set_rng_state(self._state)
-            # A copy, so that an operation in place has something to write to.
+            # A copy, since in-place operations overwrite it.
             given = tree_map(lambda value: value.clone() if isinstance(value, Tensor) else value, self._given)
             with Wide() if self.dtype is torch.float64 else nullcontext():
                 result = self._run(self._own, given)
@@ -102,7 +102,7 @@ class Copy:
         return [leaf if leaf.layout is torch.strided else leaf.to_dense() for leaf in found if leaf.is_floating_point()]
 
     def _derived(self) -> list[Tensor]:
-        """The outputs that have a derivative, as torch marks them; all of them where none has."""
+        """Return the differentiable outputs; all of them if torch marks none."""
         outputs = self.outputs()
         if len(self._differentiable) != len(outputs):
             marked = tuple(out.requires_grad for out in outputs)
@@ -110,9 +110,9 @@ class Copy:
         return list(itertools.compress(outputs, self._differentiable))
 
     def values(self) -> tuple[list[Tensor], list[float]]:
-        """Each output times fixed random weights, summed; and the sums of the absolute values.
+        """Return each output's weighted sum with fixed random weights, and the sums of absolute values.
 
-        One number for each output, since backward may be right for all of them together and wrong for one alone.
+        One number per output, since errors of single outputs may cancel in a sum.
         """
         outputs = self._derived()
         if not self._weights:
@@ -146,13 +146,13 @@ class Copy:
         return {name: torch.stack(grads) for name, grads in found.items()}
 
     def at(self, steps: Mapping[str, Tensor], eps: float, look: Callable[[], Any]) -> Any:
-        """`look()` with `eps` times a step added to each leaf named; the leaves are put back."""
+        """Run `look()` with `eps` times a step added to each named leaf; the leaves are restored."""
         values = {name: stored(self.leaves[name]) for name in steps}
         before = {name: value.clone() for name, value in values.items()}
         try:
             for name, step in steps.items():
                 values[name].add_(step, alpha=eps)
-            return look()  # with gradients on, for some nets compute in another way without
+            return look()  # with gradients enabled, as some nets compute differently without
         finally:
             for name, value in before.items():
                 values[name].copy_(value)
@@ -165,7 +165,7 @@ class Copy:
                 for up, down, size in zip(above, below, sizes, strict=True)]  # fmt: skip
 
     def sides(self, places: Places, steps: Mapping[str, Tensor], eps: float) -> Watch:
-        """On which sides of their kinks the operations are, one step away."""
+        """Record on which sides of their kinks the operations are, one step away."""
         watch = Watch(places)
         with watch:
             self.at(steps, eps, self.outputs)
@@ -174,9 +174,9 @@ class Copy:
 
 @torch.no_grad()
 def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
-    """The real numbers that a tensor stores, as a view: of a sparse one its values, of a complex one both parts.
+    """Return the real numbers that a tensor stores, as a view: a sparse one's values, a complex one's parts.
 
-    With `like` the numbers of a gradient, dense or sparse, at the places where the tensor `like` has values.
+    With `like` the numbers of a gradient, dense or sparse, at the indices where the tensor `like` has values.
     """
     found = tensor.detach()
     if like is None:
@@ -191,7 +191,7 @@ def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
 def check(
     what: str, function: Function, places: Places, seed: int, budget: int, cancelled: Callable[[], bool], note: str
 ) -> GradcheckReport:  # fmt: skip
-    """The whole comparison. Raises what the function raises."""
+    """Run the whole comparison. Raises what the function raises."""
     double, single = (Copy(function, dtype, seed, cancelled) for dtype in (torch.float64, torch.float32))
     inputs: list[CheckedInput] = []
     table: list[EpsRow] = []
@@ -238,7 +238,7 @@ def _table(double: Copy, single: Copy, analytic: Mapping[str, Tensor], rough: Ma
 
 def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor], budget: int, places: Places,
             base: Watch) -> Iterator[CheckedInput]:  # fmt: skip
-    """Each input in turn; all share what may be evaluated, and small ones leave the rest to those that follow."""
+    """Check each input in turn; they share the evaluation budget, and small ones leave the rest to the others."""
     generator = torch.Generator().manual_seed(3)
     pairs, waiting = budget // 2, len(double.leaves)
     largest = max((_largest(grad) for grad in analytic.values()), default=0.0)
@@ -259,7 +259,7 @@ def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Te
             worst = found if worst is None or _rank(found) > _rank(worst) else worst
         if not whole and share:
             step = _direction(leaf, generator)
-            step /= torch.linalg.vector_norm(step)  # so that what is allowed for one element is allowed for it
+            step /= torch.linalg.vector_norm(step)  # unit length, so that the tolerance of one element applies
             expected = (grad * step).reshape(len(grad), -1).sum(1).tolist()
             direction = _compared(double, name, (), expected, {name: step}, scale, places, base)
         pairs -= len(chosen) + (direction is not None)
@@ -269,7 +269,7 @@ def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Te
 
 def _compared(double: Copy, name: str, index: tuple[int, ...], expected: Sequence[float], steps: Mapping[str, Tensor],
               scale: float, places: Places, base: Watch) -> Element:  # fmt: skip
-    """The output that differs most; `expected` has backward's derivative of each."""
+    """Compare all outputs and return the worst; `expected` has backward's derivative of each."""
     several = len(expected) > 1
     found = [
         _element(name, index, place if several else None, analytic, *numeric, scale)
@@ -289,14 +289,14 @@ def _element(name: str, index: tuple[int, ...], output: int | None, analytic: fl
              scale: float) -> Element:  # fmt: skip
     difference = abs(analytic - numeric)
     error = difference / (ATOL + RTOL * abs(numeric) + rounding)
-    if not math.isfinite(difference):  # Inf beside the same Inf is right, and NaN never is
+    if not math.isfinite(difference):  # equal Infs agree, NaN never does
         error = 0.0 if analytic == numeric else math.inf
     tiny = difference > RTOL * abs(numeric) + 10 * rounding + _FLOOR
     return Element(name, index, analytic, numeric, error, _relative(analytic, numeric, scale), None, tiny, output)
 
 
 def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Where the element of this number is. (`torch.unravel_index` loads sympy, which takes a second.)"""
+    """Unravel a flat index. (`torch.unravel_index` imports sympy, which takes a second.)"""
     found: list[int] = []
     for size in reversed(shape):
         place, at = divmod(place, size)
@@ -309,7 +309,7 @@ def _rank(element: Element) -> tuple[bool, float]:
 
 
 def _chosen(grad: Tensor, count: int, generator: torch.Generator) -> list[int]:
-    """The element with the largest gradient, and others at random."""
+    """Choose the element with the largest gradient, and others at random."""
     if not count:
         return []
     others = torch.randint(grad.numel(), (count - 1,), generator=generator).tolist()

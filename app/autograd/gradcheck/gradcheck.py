@@ -1,7 +1,7 @@
 """Gradcheck of a net, a layer, a custom Function or a backward node: backward against finite differences.
 
-Everything runs on copies, in double precision and once in single; nothing of the net is touched. Large tensors are
-looked at along random directions and at chosen elements, so that the cost stays bounded.
+Everything runs on copies, in double precision and once in single; the net is not modified. Large tensors are checked
+along random directions and at sampled elements, so that the cost stays bounded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Cancelled = Callable[[], bool]
 
 
 def check_net(batch: TrainingBatch, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False) -> GradcheckReport:
-    """The whole net with its loss: by each of its parameters, and by its inputs."""
+    """Check the whole net with its loss, with respect to each parameter and its inputs."""
     model, loss = batch.model, batch.loss
 
     def run(own: Any, given: Any) -> Any:
@@ -48,7 +48,7 @@ def check_layer(
     batch: TrainingBatch, path: str, *, call: int = 1, budget: int = BUDGET, cancelled: Cancelled = lambda: False,
     note: str = "",
 ) -> GradcheckReport:  # fmt: skip
-    """The module at `path` on what arrived at its `call`-th call. Raises CaptureError if it was not called."""
+    """Check the module at `path` with the inputs of its `call`-th call. Raises CaptureError if it was not called."""
     given = call_of_layer(batch, path, call)
     function = Function((batch.model.get_submodule(path),), lambda own, g: own[0](*g[0], **g[1]),
                         (given.args, given.kwargs), batch.train, state=given.state)  # fmt: skip
@@ -71,10 +71,10 @@ def check_function(
 def check_node(
     batch: TrainingBatch, tape: Tape, node: TapeNode, *, budget: int = BUDGET, cancelled: Cancelled = lambda: False
 ) -> GradcheckReport:  # fmt: skip
-    """The operation that made a node of the tape, run again on what it was given.
+    """Check the operation that created a node of the tape, run again on its inputs.
 
-    Where that cannot be seen (inside torch's own code), the innermost layer that made the node is checked, and `note`
-    says so. Raises CaptureError for a leaf, which computes nothing, and where neither is to be had.
+    If it was not observed (inside torch's own code), the innermost layer around it is checked, and `note` says so.
+    Raises CaptureError for a leaf, which computes nothing, and if there is neither.
     """
     if node.is_leaf:
         raise CaptureError(f"{node.name} only adds to .grad: there is nothing to check.")
@@ -94,7 +94,7 @@ def check_node(
 def _again(call: Call) -> Callable[[Any, Any], Any]:
     def run(_own: Any, given: Any) -> Any:
         result = call.function(*given[0], **given[1])
-        return given[0][0] if result is None else result  # __setitem__ answers by what it wrote to
+        return given[0][0] if result is None else result  # __setitem__ returns None and modifies its first argument
 
     return run
 

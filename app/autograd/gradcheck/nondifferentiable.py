@@ -45,7 +45,7 @@ class Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in KINKED and args and isinstance(args[0], Tensor):
-            with torch._C.DisableTorchFunction():  # an operation in place leaves nothing of what it was given
+            with torch._C.DisableTorchFunction():  # in-place operations overwrite their input
                 before = (args[0].detach().clone(), *args[1:])
         result = func(*args, **kwargs)
         if name in KINKED or name in RANDOM:
@@ -59,7 +59,7 @@ class Watch(TorchFunctionMode):
 
 
 def _is_off(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether a dropout of this call keeps everything."""
+    """Return whether a dropout call drops nothing."""
     if "dropout" not in name:
         return False
     training = kwargs.get("training", args[2] if len(args) > 2 else True)
@@ -67,7 +67,7 @@ def _is_off(name: str, args: Any, kwargs: Any) -> bool:
 
 
 def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
-    """A tensor that changes when a kink is crossed, and how many inputs lie exactly on one."""
+    """Return a tensor that changes when a kink is crossed, and how many inputs lie exactly on one."""
     x = args[0]
     if name in _POOLS:
         given = {key: value for key, value in kwargs.items() if key != "return_indices"}
@@ -79,7 +79,7 @@ def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
         return torch.sign(x - other), int((x == other).sum())
     if name in _WITH_BOUNDS:
         return result.detach() == x, 0
-    if name in _QUOTIENTS:  # its kinks are where another whole quotient begins
+    if name in _QUOTIENTS:  # kinks where the integer quotient changes
         divisor = args[1] if len(args) > 1 else kwargs.get("other", 1)
         return ((x - result.detach()) / divisor).round(), int((result.detach() == 0).sum())
     if name in _STEPS:
@@ -94,7 +94,7 @@ def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
 
 def _pool_ties(name: str, x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False) -> int:  # fmt: skip
-    """How many windows of a pooling have their maximum more than once; 0 where nobody looks (3d, ceil_mode)."""
+    """Count the pooling windows with a tied maximum; 0 if not checked (3d, ceil_mode)."""
     if name == "max_pool3d" or ceil_mode:
         return 0
     flat = name == "max_pool1d"
@@ -116,7 +116,7 @@ def _pair(value: Any, flat: bool, edge: int) -> tuple[int, int]:
 
 
 def crossed(before: list[tuple[Place, Tensor, int]], after: list[tuple[Place, Tensor, int]]) -> Place | None:
-    """The first operation that was on another side of a kink; None if all were on the same."""
+    """Return the first operation on another side of a kink; None if all are on the same."""
     for (place, one, _), (_, other, _) in zip(before, after, strict=False):
         if one.shape != other.shape or not torch.equal(one, other):
             return place

@@ -19,10 +19,10 @@ _DRAWN_INTO = frozenset(("normal_", "uniform_", "exponential_"))
 
 
 class Wide(TorchFunctionMode):
-    """Tensors that the function makes itself (`torch.zeros`) and casts (`.float()`) are double too, on this thread.
+    """Makes factories (`torch.zeros`) and casts (`.float()`) on this thread produce double precision.
 
-    A cast is changed before it is made, for digits that are lost would look like a wrong gradient. Random numbers are
-    drawn in single precision as in the plain pass: torch draws others in double.
+    A cast is replaced before it runs, since lost digits would look like a wrong gradient. Random numbers are drawn in
+    single precision as in the plain pass: torch draws different ones in double.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -50,7 +50,7 @@ def _is_narrow(value: Any) -> bool:
 
 
 def in_precision(part: Any, dtype: torch.dtype, train: bool) -> Any:
-    """A copy of a module or of a loss in a precision and a mode; anything else as it is."""
+    """Copy a module or a loss to a precision and a mode; return anything else unchanged."""
     if isinstance(part, nn.Module):
         return copy.deepcopy(part)._apply(lambda tensor: cast(tensor, dtype)).train(train)
     if isinstance(part, ReadyLoss):
@@ -65,7 +65,7 @@ def modules_in(part: Any) -> list[nn.Module]:
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """A copy of a tensor in a precision, complex ones in that of their parts; what is no tensor as it is."""
+    """Copy a tensor to a precision, complex ones to the matching one; return other values unchanged."""
     if not isinstance(value, Tensor):
         return value
     complex_ = torch.complex128 if dtype is torch.float64 else torch.complex64

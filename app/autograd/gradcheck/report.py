@@ -19,7 +19,8 @@ class Kink:
 
     @property
     def sentence(self) -> str:
-        """For people, such as "relu at line 3 is not differentiable here: 2 of its inputs are exactly at the kink."."""
+        """Explanation, such as "relu at line 3 is not differentiable here: 2 of its inputs are exactly at the kink.".
+        """
         if self.ties:
             why = f"{self.ties} of its inputs {'is' if self.ties == 1 else 'are'} exactly at the kink"
         else:
@@ -29,13 +30,13 @@ class Kink:
 
 @dataclass(frozen=True)
 class Element:
-    """One element of one input: backward's derivative beside that of finite differences in double precision.
+    """One element of one input: derivatives by backward and by finite differences, in double precision.
 
-    `error` is |analytic - numeric| over what is allowed for it, as in `torch.autograd.gradcheck` (1e-5, 1e-3 of the
-    numeric one) and rounding: up to 1 is fine. `relative` is the difference over the largest gradient of the input.
-    `kink` says why the two need not agree, None where they must. `tiny` says that they differ by more than rounding and
-    by more than 1e-3, and the 1e-5 alone allow it. `output` is the one that was derived, where there are several.
-    `index` is empty for a derivative along a random direction of the whole input, of length 1.
+    `error` is |analytic - numeric| over its tolerance, as in `torch.autograd.gradcheck` (1e-5 plus 1e-3 of the numeric
+    one) and rounding: up to 1 is fine. `relative` is the difference over the largest gradient of the input. `kink`
+    explains why the two need not agree, None if they must. `tiny` means that they differ by more than rounding and by
+    more than 1e-3, and only the absolute tolerance allows it. `output` is the index of the differentiated output, if
+    there are several. `index` is empty for a derivative along a random direction of the whole input, of length 1.
     """
 
     input: str
@@ -60,9 +61,9 @@ class Element:
 
 @dataclass(frozen=True)
 class CheckedInput:
-    """`checked` of the `elements` of one input were looked at one by one, and all of them along a random direction:
-    `direction` is that comparison, None where every element was looked at. `worst` is the element with the largest
-    error. `single` is the largest relative difference of backward's float32 gradient from its float64 one."""
+    """Result for one input: `checked` of its `elements` were compared one by one, and all of them along a random
+    direction: `direction` is that comparison, None if every element was compared. `worst` is the element with the
+    largest error. `single` is the largest relative difference between backward's float32 and float64 gradients."""
 
     name: str
     shape: tuple[int, ...]
@@ -95,10 +96,10 @@ class EpsRow:
 class GradcheckReport:
     """`what` was checked ("layer conv1", "custom Function MulConstant", "the whole net").
 
-    `random` are operations that draw anew at each call; while the check ran each call drew the same. `changes` says
-    that the function gave other values for the same input even so. `kinks` are operations that are not differentiable
-    at this very point. `evaluations` counts forward passes. With `cancelled` only what was done until then is told.
-    `note` says what was checked in place of what was asked for, "" if that very thing was.
+    `random` are operations that draw random numbers; the check reseeds each call. `changes` means that results differ
+    for the same input even so. `kinks` are operations that are not differentiable at this point. `evaluations` counts
+    forward passes. With `cancelled` the report is partial. `note` tells what was checked instead of the requested
+    target, "" if that was possible.
     """
 
     what: str
@@ -122,12 +123,12 @@ class GradcheckReport:
         return bool(self.inputs) and all(given.fine for given in self.inputs) and not self.changes
 
     def best(self, dtype: str) -> EpsRow | None:
-        """The row of a precision with the smallest difference."""
+        """Return the row of a precision with the smallest difference."""
         return min((row for row in self.table if row.dtype == dtype), key=lambda row: row.relative, default=None)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The verdict, and what there is to say about it."""
+        """The verdict, with remarks."""
         return tuple(_sentences(self))
 
 
@@ -158,7 +159,7 @@ def _sentences(report: GradcheckReport) -> list[str]:
 
 
 def _on_tiny(report: GradcheckReport) -> list[str]:
-    """That a check passed by the absolute tolerance alone."""
+    """Note if the check passed only by the absolute tolerance."""
     tiny = [one for given in report.inputs for one in (given.worst, given.direction)
             if one is not None and one.tiny and one.fine and one.kink is None]  # fmt: skip
     if not tiny or not report.passed:

@@ -17,9 +17,9 @@ _KINDS = {"activation": "held"}
 def to_drawing(
     tape: Tape, unfolded: frozenset[str] | None = None, *, grouped: bool = True, blocks: bool = False
 ) -> Drawing:
-    """The picture with the groups of these keys open (None: those that are small); `grouped=False` draws no groups.
+    """Draw the tape with the groups of these keys open (None: the small ones); `grouped=False` draws no groups.
 
-    `blocks` has groups within groups, as the modules lie.
+    `blocks` nests groups like the modules.
     """
     groups = group_by_block(tape) if blocks else group_by_layer(tape)
     if not grouped:
@@ -30,7 +30,7 @@ def to_drawing(
 
 
 def draw(tape: Tape, folded: Folded, *, grouped: bool = True) -> Drawing:
-    """The picture of a folded tape; boxes come in forward order."""
+    """Draw a folded tape; boxes come in forward order."""
     boxes: list[tuple[int, Box]] = []
     frames: list[Group] = []
     group_of: dict[str, str] = {}
@@ -67,7 +67,7 @@ def _rank(ranked: tuple[int, Box]) -> int:
 
 
 def summary(tape: Tape) -> str:
-    """The line above the picture, such as "84 nodes · loss 2.31 · 53.2 MiB held for backward"."""
+    """Format the line above the picture, such as "84 nodes · loss 2.31 · 53.2 MiB held for backward"."""
     count = len(tape.nodes)
     parts = [f"{counted(count, 'node')}"]
     if tape.loss is not None:
@@ -110,7 +110,7 @@ def _chip(name: str, count: int, kind: str) -> Chip:
 
 
 def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:
-    """The largest tensors held for backward first; more than fit are counted."""
+    """Return chips for the largest saved tensors, and a count of the rest."""
     chips = [_chip(s.name, s.bytes, s.kind) for s in shown_first(saved)]
     if len(saved) > CHIPS:
         chips.append(Chip(f"+{len(saved) - CHIPS} more", "more"))
@@ -118,16 +118,16 @@ def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:
 
 
 def shown_first(saved: tuple[Saved, ...]) -> tuple[Saved, ...]:
-    """The saved tensors that a box has chips of, in their order."""
+    """Return the saved tensors that get a chip, in order."""
     if len(saved) < 2:
         return saved
     return tuple(sorted(saved, key=lambda s: (s.kind != "activation", -s.bytes))[:CHIPS])
 
 
 def _hanging(tape: Tape, group: LayerGroup) -> dict[int, int]:
-    """Node -> the node it hangs under: parameters, and what only prepares one (the transpose of a weight).
+    """Map parameters, and nodes that only prepare one (the transpose of a weight), to the node they hang under.
 
-    Everything else is on a gradient's way through the net and stands in the row.
+    All others are on the gradient's path through the net and are drawn in the row.
     """
     members = set(group.own)
     under: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""Category of a backward node by its name, where no drawing gives one.
+"""Category of a backward node by name, for nodes without a drawing.
 
-First the class of the module that made it is asked, then torch's name of the node. Both are open sets, so words in the
-names decide; what matches nothing is a "block".
+The class of its module decides first, then torch's name of the node. Both are open sets, so patterns are matched;
+without a match it is a "block".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NODES = (
 
 @lru_cache(maxsize=4096)
 def module_category(class_name: str) -> str | None:
-    """The category of a module's class.
+    """Return the category of a module's class.
 
     >>> module_category("Conv2d"), module_category("LeakyReLU"), module_category("LSTM"), module_category("Mine")
     ('conv', 'act', 'seq', None)
@@ -49,7 +49,7 @@ def module_category(class_name: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def node_category(name: str) -> str:
-    """The category of a backward node.
+    """Return the category of a backward node.
 
     >>> node_category("ConvolutionBackward0"), node_category("TBackward0"), node_category("MyFunctionBackward")
     ('conv', 'shape', 'block')

@@ -11,10 +11,10 @@ from app.diagram.diagram import Drawing
 
 
 class Drawn:
-    """The boxes, groups and arrows of a drawing a node and its edges belong to.
+    """Maps nodes and edges of the tape to boxes, groups and arrows of a drawing.
 
-    `counts` are the nodes that a box or an open group stands for, `edges` the (source, slot) of each arrow, by its
-    number, `freed_at` the nodes whose chips lose their memory when a node has run.
+    `counts` are the numbers of nodes in a box or an open group, `edges` the (source, slot) pairs of each arrow, by
+    number, `freed_at` the nodes with chips whose memory is freed when a node has run.
     """
 
     def __init__(self, tape: Tape, folded: Folded, drawing: Drawing | None) -> None:
@@ -41,16 +41,16 @@ class Drawn:
                 self.freed_at[storage.freed_by] += storage.holders
 
     def keys(self, node: int) -> tuple[str, ...]:
-        """The box of a node, and the open groups around it."""
+        """Return the box of a node, and the open groups around it."""
         box = self.place[node]
         return (box, *self._above[self._frame_of.get(box)])
 
     def arrow(self, source: int, target: int) -> int | None:
-        """The number of the arrow that an edge between two nodes is part of; None inside a box."""
+        """Return the number of the arrow that contains an edge; None inside a box."""
         return self._numbers.get((self.place[source], self.place[target]))
 
     def chips(self, box: str) -> tuple[int | None, ...]:
-        """For each saved tensor that a box has a chip of: the step that lets go of its memory, None if none does."""
+        """Return for each chip of a box the step that frees its memory, None if none does."""
         if not box.isdecimal():
             return ()
         tape = self.tape
@@ -58,5 +58,5 @@ class Drawn:
         return tuple(tape.steps[one.freed_by] if one.kind == "activation" else None for one in storages)
 
     def freed(self, box: str, position: int) -> frozenset[int]:
-        """The chips of a box whose memory is gone once `position` nodes have run."""
+        """Return the chips of a box whose memory is freed once `position` nodes have run."""
         return frozenset(place for place, step in enumerate(self.chips(box)) if step is not None and step < position)

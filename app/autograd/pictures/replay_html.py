@@ -1,8 +1,7 @@
 """Write a recorded backward pass as one self-contained HTML file that replays it.
 
-The page holds the picture, what every step told as JSON, and one script. All words of a net, its names above all, are
-text there and nothing else: they are escaped in the picture, and the script that is ours is the only one that the
-page's own policy lets run.
+The page contains the picture, every step as JSON, and one script. Names in a net are untrusted: they are escaped in the
+picture, and the page's content security policy allows only our script.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from app.diagram.layout import Layout
 from app.util import resources
 from app.util.formatting import shape_text
 
-MOST_BOXES = 1_500  # of a view that nobody has asked for
+MOST_BOXES = 1_500  # of a view that is not the current one
 View = tuple[Folded, Drawing]
 
 _MARK = re.compile("@([A-Z_]+)@")
@@ -43,9 +42,9 @@ def replay_html(
     failed: str = "",
     layout: Layout | None = None,
 ) -> str:
-    """The page. `drawing` is that of `folded`, as `drawing.draw` makes it; `failed` says why the pass ended early.
+    """Return the page. `drawing` is that of `folded`, by `diagram.draw`; `failed` tells why the pass ended early.
 
-    It opens as the drawing stands, and can be folded and unfolded level by level.
+    It opens in the state of the drawing, and can be folded and unfolded level by level.
     """
     views, shown = _views(tape, folded, drawing)
     style, script = _styles(), _file("page.js")
@@ -66,9 +65,9 @@ def replay_html(
 
 
 def _views(tape: Tape, folded: Folded, drawing: Drawing) -> tuple[list[View], int]:
-    """The graph folded, unfolded level by level, and as it stands, from few boxes to many; and the place of that one.
+    """Return views of the graph, folded to unfolded level by level, and the index of the current one.
 
-    A graph that is drawn without its groups has the one view, and one of very many boxes is drawn as it stands alone.
+    A graph without groups has one view only, and one with very many boxes has the current view only.
     """
     groups = folded.groups
     if not groups or (folded.unfolded and not drawing.groups):
@@ -106,8 +105,8 @@ def replay_data(tape: Tape, views: list[View], shown: int, passed: PassResult) -
 
 
 def _view(tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult) -> dict[str, Any]:
-    """`parts` are the drawing's boxes and then its groups, `arrows` its arrows with the step and the norm of each of
-    their edges, `steps` which of these each step changes."""
+    """Serialize a view: `parts` are the drawing's boxes and then its groups, `arrows` have step and norm of each of
+    their edges, `steps` lists which of these each step changes."""
     drawn = Drawn(tape, folded, drawing)
     names = [*(box.id for box in drawing.boxes), *(group.id for group in drawing.groups)]
     keys = {name: place for place, name in enumerate(names)}
@@ -132,7 +131,7 @@ def _changes(tape: Tape, drawn: Drawn, keys: dict[str, int], node: int) -> dict[
 
 
 def played_json(passed: PassResult, failed: str = "") -> dict[str, Any]:
-    """A pass as a file of JSON tells it: the order, norms by node and edge, bytes held and released by step."""
+    """Serialize a pass: order, norms by node and edge, bytes held and released by step."""
     return {
         "order": list(passed.order),
         "node_norms": {str(node): number(norm) for node, norm in passed.node_norms.items()},
@@ -146,7 +145,7 @@ def played_json(passed: PassResult, failed: str = "") -> dict[str, Any]:
 
 
 def number(value: float | None) -> float | str | None:
-    """A number as JSON can hold it.
+    """Return a number as JSON can represent it.
 
     >>> number(0.5), number(None), number(float("nan")), number(-math.inf)
     (0.5, None, 'nan', '-inf')
@@ -207,13 +206,13 @@ def _to(tape: Tape, number_: int) -> str:
 
 
 def _json(data: dict[str, Any]) -> str:
-    """JSON that ends no element of a page, whatever it says."""
+    """Serialize to JSON that cannot close an HTML element."""
     found = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return re.sub("[<>&\u2028\u2029]", lambda mark: _ENDS[mark[0]], found)
 
 
 def _styles() -> str:
-    """The page's style, with the colours of both themes."""
+    """Return the page's style, with the colours of both themes."""
     light, dark = _colours("light"), _colours("dark")
     ways = "".join(f".c-{name}{{--cat:var(--c-{name})}}" for name in CATEGORIES)
     return (

@@ -17,8 +17,8 @@ from app.diagram.layout import Layout, Sizes, arrange, estimated_sizes
 from app.diagram.layout.tree_layout import Rect
 
 CATEGORIES = ("io", "conv", "linear", "act", "norm", "shape", "drop", "merge", "seq", "block", "loss")
-NUMBER = 46.0  # px that a norm takes beside an arrow
-UNNAMED = "\N{NO-BREAK SPACE}"  # the label of an arrow that is given room for its norm alone
+NUMBER = 46.0  # px for a norm next to an arrow
+UNNAMED = "\N{NO-BREAK SPACE}"  # label of an arrow that only reserves room for a norm
 CHIP, LINE, MARGIN = 15.0, 17.0, 22.0
 
 Point = tuple[float, float]
@@ -34,12 +34,12 @@ def laid_out(drawing: Drawing) -> Layout:
 
 
 def to_svg(drawing: Drawing, layout: Layout | None = None, off: bool = False) -> str:
-    """The picture as one `svg` element; `off`: not seen at first. Without a layout it is laid out here."""
+    """Render as one `svg` element; `off`: hidden at first. Computes the layout if none is given."""
     return "\n".join(_lines(drawing, layout or laid_out(drawing), off))
 
 
 def text(words: str) -> str:
-    """Words as they may stand in the page, in an attribute as well.
+    """Escape text for the page, attributes included.
 
     >>> text('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'
@@ -78,7 +78,7 @@ def _box(key: int, box: Box, rect: Rect) -> Iterator[str]:
     yield f'<g class="box {box.shape if box.shape in ("op", "leaf", "folded", "call") else "op"} ' \
           f'{_category(box.category)}" data-key="{key}" tabindex="-1">'  # fmt: skip
     yield f"<title>{text(said)}</title>{_rect(rect, radius, 'base')}{_rect(rect, radius, 'body')}"
-    # What is too long for its box is cut there.
+    # Clips text that is too long for its box.
     yield f'<svg x="{rect.x:.1f}" y="{rect.y:.1f}" width="{rect.width:.1f}" height="{rect.height:.1f}">'
     y = 16.0
     yield f'<text class="name" x="9" y="{y:g}">{text(box.title)}</text>'
@@ -95,7 +95,7 @@ def _box(key: int, box: Box, rect: Rect) -> Iterator[str]:
 
 
 def _with_chips(box: Box, size: tuple[float, float]) -> tuple[float, float]:
-    """A box that has room for its name and the badge, its chips side by side, and the bar of how far it is."""
+    """Return the size of a box with room for its name, badge, chips and progress bar."""
     width = max(size[0], len(box.title) * 7.4 + 26, sum(_chip_width(chip) + 4 for chip in box.chips) + 14)
     return width, size[1] + (3 if box.chips else 4 if box.shape == "folded" else 0)
 
@@ -121,7 +121,7 @@ def _rect(rect: Rect, radius: int, name: str) -> str:
 
 
 def _tick(rect: Rect) -> str:
-    """A badge on the upper right corner, seen once all has run."""
+    """Draw a badge on the upper right corner, shown once all has run."""
     x, y = rect.x + rect.width - 4, rect.y + 3
     return f'<g class="tick"><circle cx="{x:.1f}" cy="{y:.1f}" r="6.5"/>' \
            f'<path d="M{x - 3:.1f} {y:.1f}l2.2 2.4 3.8-4.6"/></g>'  # fmt: skip
@@ -141,7 +141,7 @@ def _arrow(number: int, arrow: Arrow, route: Sequence[Point], label: Point | Non
 
 
 def _hangs(route: Sequence[Point]) -> bool:
-    """An arrow of two points that is higher than wide leaves and arrives upright."""
+    """Return whether an arrow of two points is steep, so that it leaves and arrives vertically."""
     return len(route) == 2 and abs(route[1][1] - route[0][1]) > abs(route[1][0] - route[0][0])
 
 
@@ -161,7 +161,7 @@ def _path(route: Sequence[Point]) -> str:
 
 
 def _head(route: Sequence[Point], size: float = 8.0) -> str:
-    """A triangle at the end, in the direction in which the last piece arrives."""
+    """Draw an arrowhead in the direction of the last segment."""
     (ax, ay), (bx, by) = route[-2], route[-1]
     dx, dy = (0.0, by - ay) if _hangs(route) or abs(ax - bx) < 0.5 else (bx - ax, 0.0)
     length = math.hypot(dx, dy) or 1.0
@@ -172,7 +172,7 @@ def _head(route: Sequence[Point], size: float = 8.0) -> str:
 
 
 def _middle(route: Sequence[Point]) -> Point:
-    """The middle of the longest piece."""
+    """Return the midpoint of the longest segment."""
     pieces = list(zip(route, route[1:], strict=False))
     (ax, ay), (bx, by) = max(pieces, key=lambda piece: math.dist(*piece))
     return (ax + bx) / 2, (ay + by) / 2

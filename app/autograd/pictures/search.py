@@ -9,10 +9,10 @@ from app.util.formatting import shape_text
 
 
 def find(tape: Tape, words: str) -> tuple[int, ...]:
-    """Ids of the nodes that every word occurs in, in forward order; capitals do not matter.
+    """Find the nodes that contain every word, case-insensitively; returns ids in forward order.
 
-    Looked at are the node's name, its layer (as it is called and as a module path), its parameters, and the tensors
-    that it saved with their shapes (`result`, `64×32`, `float32`).
+    Searches the node's name, its layer (title and module path), its parameters, and its saved tensors with their shapes
+    (`result`, `64×32`, `float32`).
     """
     wanted = words.casefold().replace("*", "×").split()
     if not wanted:
@@ -33,9 +33,9 @@ def _text(tape: Tape, node: TapeNode) -> str:
 def between(
     arrows: Iterable[tuple[str, str]], one: frozenset[str], other: frozenset[str]
 ) -> tuple[frozenset[str], bool]:
-    """(everything on any way of arrows from `one` to `other`, False); if there is none, the ways back and True.
+    """Return (all on any path of arrows from `one` to `other`, False); if there is none, the reverse paths and True.
 
-    Nothing where no arrow leads from either to the other. The ends themselves count, those of them that are on a way.
+    Empty if neither direction has a path. Ends that are on a path are included.
     """
     after: dict[str, list[str]] = {}
     before: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
 """Call one autograd node without torch's engine, and validate its gradients as the engine would.
 
-The engine looks through the graph below a node before it runs it, so that a pass of single steps would take time that
-grows with the square of the number of nodes. A call does not; but it runs no hooks and leaves gradients in shapes and
-dtypes that were broadcast or cast, so that is done here. What might come out otherwise is left to the engine.
+The engine traverses the graph below a node before it runs it, so that a pass of single steps would be quadratic in the
+number of nodes. A direct call is not; but it runs no hooks and does not reduce gradients to the original shape and
+dtype, so that is done here. Cases that might differ are left to the engine.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def is_custom(node: Any) -> bool:
 
 
 def can_be_called(node: Any, arriving: list[Tensor | None]) -> bool:
-    """Return True if a call does all that the engine does with this node, tensor hooks apart.
+    """Return True if a direct call is equivalent to the engine for this node, tensor hooks apart.
 
-    It does not for nodes that have hooks of their own, under `detect_anomaly`, for nested tensors and subclasses of
-    tensors, for leaves whose `grad_dtype` is another than their own, and for torch's own Functions (a reentrant
-    checkpoint, a compiled part). A Function of a person is called where all its outputs got a gradient (whether it
-    wants zeros for the others is not told) and where it is clear which of its answers belongs to which edge.
+    It is not for nodes with hooks, under `detect_anomaly`, for nested tensors and tensor subclasses, for leaves whose
+    `grad_dtype` differs from their dtype, and for torch's own Functions (a reentrant checkpoint, a compiled part). A
+    custom Function is called if all its outputs got a gradient (torch does not expose whether it needs zeros for the
+    others) and if its results can be matched to edges.
     """
     if torch.is_anomaly_enabled() or _has_hooks(node):
         return False
@@ -46,9 +46,9 @@ def can_be_called(node: Any, arriving: list[Tensor | None]) -> bool:
 
 
 def after_tensor_hooks(node: Any, arriving: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
-    """Run the hooks of the tensors that the node made, `retain_grad` among them, and return the incoming gradients.
+    """Run the hooks of the node's output tensors, `retain_grad` included, and return the incoming gradients.
 
-    The engine itself runs them when it is asked for no more than what arrives, and then it looks at this node alone.
+    The engine runs them when only incoming gradients are requested, and then visits this node alone.
     """
     given = [place for place, gradient in enumerate(arriving) if gradient is not None]
     roots = [GradientEdge(node, place) for place in given]
@@ -105,7 +105,7 @@ def _made_to_fit(gradient: Tensor, metadata: Any) -> Tensor:
 
 
 def _has_hooks(node: Any) -> bool:
-    """Whether a person's hooks wait before or after the node. A new one is handed the place where all of them are."""
+    """Return whether the node has user hooks. A new hook's handle exposes the dictionary of all."""
     for register in (node.register_prehook, node.register_hook):
         handle = register(_nothing)
         hooks = handle.hooks_dict_ref()
@@ -120,8 +120,8 @@ def _nothing(*_gradients: Any) -> None:
 
 
 def _is_clear(node: Any) -> bool:
-    """A Function answers for each argument of its forward, while edges are of tensors alone; those that need a gradient
-    can be told, and the others where they are all tensors or all none."""
+    """Return whether a Function's results, one per forward argument, can be matched to its edges, which exist for
+    tensors only: by `needs_input_grad`, or if all arguments or none are tensors."""
     kind, needs, edges = node._forward_cls, node.needs_input_grad, node.next_functions
     if kind.__module__.partition(".")[0] == "torch" or getattr(kind, "boxed_grads_call", False):
         return False
@@ -130,7 +130,7 @@ def _is_clear(node: Any) -> bool:
 
 
 def _by_slot(node: Any, answers: list[Any]) -> list[Any]:
-    """The answers of a Function that belong to edges; none at all if they are not what it should answer."""
+    """Select the results of a Function that belong to edges; empty if they are invalid."""
     needs, edges = node.needs_input_grad, node.next_functions
     answers, beyond = answers[: len(needs)], answers[len(needs) :]
     if len(answers) < len(needs) or any(answer is not None for answer in beyond):
@@ -167,9 +167,9 @@ class _Inside(torch.autograd.Function):
 
 
 def inside_engine(run: Callable[[], _T]) -> _T:
-    """Call `run` within a backward pass of its own, in which a checkpoint recomputes only once.
+    """Call `run` within a dummy backward pass, in which a checkpoint recomputes only once.
 
-    That pass is two nodes long; one of them is counted as made meanwhile.
+    That pass has two nodes; one of them increments the sequence number.
     """
     found: list[_T] = []
     graded = torch.is_grad_enabled()

@@ -1,4 +1,4 @@
-"""Play the whole backward pass of a kept graph and return every step."""
+"""Play the whole backward pass of a live graph and return every step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from app.autograd.playback.steps import PassResult
 
 
 def play_through(graph: LiveGraph, ones: bool = False) -> tuple[PassResult, str]:
-    """Every step of its backward pass, and why it ended before the last one, "" if it did not.
+    """Play the backward pass; return its steps, and why it ended early, "" if it did not.
 
-    It starts with the graph's own vectors; without any at a single number, or with `ones` from ones. The graph is
-    let go of afterwards. Raises ValueError where there is nothing to start with.
+    It starts with the graph's seeds; without any at a scalar, or with `ones` from ones. The graph is released
+    afterwards. Raises ValueError if there is nothing to start with.
     """
     seeds = [1.0 if end.requires_grad else None for end in graph.ends] if ones and graph.seeds is None else None
     try:

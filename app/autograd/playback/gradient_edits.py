@@ -30,7 +30,7 @@ class GradEdit:
 
 
 def edited(gradient: Tensor, edit: GradEdit) -> Tensor:
-    """A new tensor; `gradient` stays what it is. Sparse gradients become dense for noise and ones."""
+    """Apply an edit to a copy of `gradient`. Sparse gradients become dense for noise and ones."""
     if edit.kind == "scale":
         return gradient * edit.amount
     if edit.kind == "zero":

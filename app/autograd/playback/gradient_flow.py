@@ -19,21 +19,21 @@ from app.autograd.tape import Tape
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The edge that brought it, as (source, slot); the seed and an edited gradient come by none.
+# The edge that a gradient came by, as (source, slot); NO_EDGE for the seed and edited gradients.
 Edge = tuple[int, int]
 Slot = tuple[int, int]  # (node, output number)
 NO_EDGE: Edge = (-1, -1)
 
-# Where more edges meet than this (a weight that is used at every step of a sequence) only the sum is kept.
+# Above this fan-in (a weight that is used at every step of a sequence) only the sum is stored.
 MOST_PARTS = 8
 
 
 @dataclass
 class Arrived:
-    """The gradients that have come to one output of a node, in the order in which they came.
+    """The gradients that have arrived at one output of a node, in order of arrival.
 
-    `parts` are kept apart unless `summed`, where only the `total` is. Sums are made in the engine's order, so that
-    their bits are the engine's.
+    `parts` are stored separately unless `summed`, when only the `total` is. Sums follow the engine's order, so that
+    they are bitwise equal to the engine's.
     """
 
     summed: bool = False
@@ -64,16 +64,16 @@ class Arrived:
         return self.total
 
     def part(self, edge: Edge) -> Tensor | None:
-        """Return the gradient of one edge, if it is kept."""
+        """Return the gradient of one edge, if it is stored."""
         return next((gradient for known, gradient in self.parts if known == edge), None)
 
     def only(self, gradient: Tensor | None) -> Edge:
-        """The edge that alone brought this very tensor; `NO_EDGE` if there is none."""
+        """Return the edge that alone provided this tensor; `NO_EDGE` if there is none."""
         return self.parts[0][0] if len(self.parts) == 1 and self.parts[0][1] is gradient else NO_EDGE
 
     @property
     def bytes(self) -> int:
-        """About what is kept here; memory that several share is counted for each."""
+        """Approximate size of the stored gradients; shared memory counts for each."""
         kept = [part for _, part in self.parts] or ([self.total] if self.total is not None else [])
         return sum(tensor_bytes(part) for part in kept)
 
@@ -85,9 +85,9 @@ class Arrived:
 
 
 class Flow:
-    """Incoming gradients of all nodes, and used ones that are kept to inspect them and to step back.
+    """Incoming gradients of all nodes, pending and used; used ones allow inspection and stepping back.
 
-    `floor` is the position before which nothing can be undone: what was there was summed or let go of.
+    `floor` is the earliest position that can be restored: earlier gradients were summed or released.
     """
 
     def __init__(self, tape: Tape, keep: int) -> None:
@@ -108,11 +108,11 @@ class Flow:
 
     @property
     def kept(self) -> int:
-        """About the bytes of all gradients that are kept here."""
+        """Approximate bytes of all stored gradients."""
         return self._kept
 
     def arrive(self, slot: Slot, edge: Edge, gradient: Tensor, position: int) -> None:
-        """A gradient sent by the node that runs at `position`."""
+        """Add a gradient sent by the node that runs at `position`."""
         if self._add(slot, edge, gradient).summed:
             self.floor = position + 1
 
@@ -136,7 +136,7 @@ class Flow:
                 self._kept += arrived.bytes - before
 
     def replace(self, slot: Slot, gradient: Tensor) -> Arrived | None:
-        """Put a gradient in the place of what has arrived; what was there is answered."""
+        """Replace the accumulated gradient; return the previous one."""
         before = self.slots.get(slot)
         after = Arrived(summed=before.summed if before else False)
         after.add(NO_EDGE, gradient)
@@ -150,7 +150,7 @@ class Flow:
             self.slots[slot] = arrived
 
     def trim(self, position: int) -> None:
-        """Let go of the oldest gradients that have been used, once too much is kept."""
+        """Release the oldest used gradients while too many bytes are stored."""
         while self._kept > self.keep and self._trimmed < position:
             number = self.tape.order[self._trimmed]
             for output_nr in self._outputs.get(number, ()):
@@ -160,7 +160,7 @@ class Flow:
 
 
 def tensor_bytes(tensor: Tensor) -> int:
-    """The memory behind a tensor: that of an expanded one is small."""
+    """Return the memory behind a tensor: that of an expanded one is small."""
     if tensor.layout is torch.strided:
         return tensor.untyped_storage().nbytes()
     return sum(part.nbytes for part in parts_of(tensor))

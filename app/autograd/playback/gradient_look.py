@@ -10,8 +10,8 @@ from app.telemetry.histogram import Histogram
 
 @dataclass(frozen=True)
 class Picture:
-    """`data` is `height` rows of `width` bytes: 128 is 0, 1 and 255 are minus and plus the look's `absmax`, and 0 is a
-    value that is NaN or infinite. Of larger gradients every n-th row and column is shown: `every` says which."""
+    """`height` rows of `width` bytes: 128 is 0, 1 and 255 are minus and plus the gradient's `absmax`, and 0 is NaN or
+    infinite. Larger gradients are subsampled: `every` are the strides of rows and columns."""
 
     height: int
     width: int
@@ -21,11 +21,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class GradientLook:
-    """`rows` are numbers as text from the start of the last two dimensions, `where` says of which part of the tensor.
+    """`rows` are numbers as text from the start of the last two dimensions, at the index `where`.
 
     `histogram` is of the finite values; `nan`, `positive_inf` and `negative_inf` count the others. `pictures` are one
-    for each channel of the sample at `at` (4 dimensions), or one (2 and 3 dimensions, and 1 as a single row).
-    `leading` are the sizes of the dimensions that `at` chooses in.
+    for each channel of the sample at `at` (4 dimensions), or one (2 and 3 dimensions, and 1 as a single row). `leading`
+    are the sizes of the dimensions that `at` chooses in.
     """
 
     stats: GradStats

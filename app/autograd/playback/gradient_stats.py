@@ -1,4 +1,4 @@
-"""Describe one gradient as plain data; the tensor itself is not kept."""
+"""Describe one gradient as plain data, without holding the tensor."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LONGEST_SIDE = 512
 
 @torch.no_grad()
 def look_at(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> GradientLook:
-    """Look at a gradient of any shape. `at` are indices into the leading dimensions: all but the last two, and of
-    pictures with channels all but the last three; what is missing or too large is taken as 0 or the last."""
+    """Describe a gradient of any shape. `at` are indices into the leading dimensions: all but the last two, and of
+    pictures with channels all but the last three; missing ones are 0, and they are clipped to the size."""
     (stats,) = measure([gradient], scale)
     assert stats is not None
     dense = gradient.detach()
@@ -49,7 +49,7 @@ def look_at(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> G
 
 
 def _where(ndim: int, chosen: tuple[int, ...]) -> str:
-    """The part that the rows show, as an index."""
+    """Return the index of the part that the rows show."""
     if ndim == 0:
         return ""
     indices = [*map(str, chosen), *["0"] * (ndim - len(chosen) - 2)]

@@ -1,4 +1,4 @@
-"""A graph kept after its forward pass, so that its backward pass can be played."""
+"""A live graph: kept after its forward pass, so that its backward pass can be played."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class LiveGraph:
-    """The autograd nodes behind a `Tape`, with what they were made from.
+    """The autograd nodes behind a `Tape`, with their model, inputs and outputs.
 
-    `nodes[i]` is torch's node of `tape.nodes[i]`. `ends` are the tensors that backward starts from: the loss, or the
-    net's outputs that require a gradient or not, as they came. Holding this object holds every activation: whoever has
-    it calls `release()` as soon as it is done (or uses it in a `with`), after which it is empty.
+    `nodes[i]` is torch's node of `tape.nodes[i]`. `ends` are the tensors that backward starts from: the loss, or all of
+    the net's outputs, whether they require grad or not. It keeps every activation alive until `release()`, which the
+    owner has to call (or use it in a `with`).
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class LiveGraph:
         self.inputs = inputs
         self.target = target
         self.undo = ExitStack()
-        # The vectors that backward starts with, one for each end, where somebody chose them.
+        # The vectors that backward starts with, one for each end, if specified.
         self.seeds: list[Tensor | None] | None = None
 
     @property

@@ -15,7 +15,7 @@ from app.util import gc_pause
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive steps of one layer: from `first` to before `end`. `released` are the bytes that they let go of."""
+    """Consecutive steps of one layer: from `first` to before `end`. `released` are the bytes that they free."""
 
     key: str
     title: str
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def _once(tape: Tape, name: str, make: Callable[[Tape], T]) -> T:
-    """What is worked out of a tape is kept with it, as its own cached properties are."""
+    """Cache a value derived from a tape on the tape, like its cached properties."""
     known = vars(tape)
     if name not in known:
         known[name] = make(tape)
@@ -37,14 +37,14 @@ def _once(tape: Tape, name: str, make: Callable[[Tape], T]) -> T:
 
 
 def prepare(tape: Tape) -> Tape:
-    """Work everything here out, where nobody waits for it; returns the tape."""
+    """Compute everything here ahead of use, on a worker; returns the tape."""
     with gc_pause.put_off():
         stretches(tape), held_by_step(tape), categories(tape)
     return tape
 
 
 def released_by_step(tape: Tape) -> list[int]:
-    """Bytes of activations that each step of the order is the last to need."""
+    """Return the bytes of activations that each step is the last to need."""
     return _once(tape, "_released_by_step", _released_by_step)
 
 
@@ -57,7 +57,7 @@ def _released_by_step(tape: Tape) -> list[int]:
 
 
 def held_by_step(tape: Tape) -> list[int]:
-    """Bytes of activations that are held before each step and, last, after all of them."""
+    """Return the bytes of activations held before each step and, last, after all of them."""
     return _once(tape, "_held_by_step", _held_by_step)
 
 
@@ -66,7 +66,7 @@ def _held_by_step(tape: Tape) -> list[int]:
 
 
 def stretches(tape: Tape) -> tuple[Stretch, ...]:
-    """The order cut where another layer takes its turn; a layer that is come back to has several stretches."""
+    """Split the order into runs of one layer; a layer that runs again has several."""
     return _once(tape, "_stretches", _stretches)
 
 
@@ -87,7 +87,7 @@ def _stretches(tape: Tape) -> tuple[Stretch, ...]:
 
 
 def categories(tape: Tape) -> list[str]:
-    """The category of each step: its layer's, or in a block its operation's own; a leaf has that of who uses it."""
+    """Return the category of each step: its layer's, or in a block its operation's; a leaf has its user's."""
     return _once(tape, "_step_categories", _categories)
 
 

@@ -1,7 +1,7 @@
-"""Run one autograd node alone: by calling it where that is the same, else through torch's engine.
+"""Run one autograd node alone: by a direct call if that is equivalent, else through torch's engine.
 
-The engine is started with the node for its root, and a hook of ours that comes last takes what the node computed and
-stops the engine there, before the hooks of the next nodes see gradients that are not yet summed.
+The engine starts with the node as root, and our hook, the last one, takes the result and stops the engine before the
+hooks of the next nodes see gradients that are not yet summed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 
 class _Taken(BaseException):
-    """What stops the engine; no `except Exception` of a person's code shall catch it."""
+    """Stops the engine; a BaseException, so that user code with `except Exception` does not catch it."""
 
 
 @dataclass(frozen=True)
 class Called:
-    """`received` is what reached the node after hooks, by output number; `computed` is what it gave, by slot: summed
-    down to shapes that were broadcast and cast, as the engine does it in the node's turn. `aside` counts the nodes that
-    were made for running it."""
+    """Result of a node. `received` are its incoming gradients after hooks, by output number; `computed` its results, by
+    slot, reduced to the shapes and dtypes of its inputs. `aside` counts the nodes that were created to run it."""
 
     received: list[Tensor | None]
     computed: list[Tensor | None]
@@ -40,18 +39,18 @@ class Called:
 
 
 def call(node: Any, arriving: list[Tensor | None], create_graph: bool = False, recomputes: bool = False) -> Called:
-    """Run `node` on the gradients that arrive, by output number. Its graph is kept, and no `.grad` of a leaf touched.
+    """Run `node` on its incoming gradients, by output number. Retains its graph and modifies no leaf's `.grad`.
 
-    `recomputes` says that it may compute a part of the forward again. The caller sets the grad mode to `create_graph`.
-    Raises what the node raises: RuntimeError for a saved tensor that was changed in place, or whatever a person's
-    Function or hook does.
+    `recomputes` means that it may recompute a part of the forward. The caller sets the grad mode to `create_graph`.
+    Raises what the node raises: RuntimeError for a saved tensor that was changed in place, or any error of a custom
+    Function or hook.
     """
     if is_accumulate(node):
         return _leaf(node, arriving, create_graph)
     if all(gradient is None for gradient in arriving):
         if not is_custom(node):
             return Called(arriving, [None] * len(node.next_functions), 0.0)
-        arriving = [zeros_like(node._input_metadata[0]), *arriving[1:]]  # a Function is given zeros instead of None
+        arriving = [zeros_like(node._input_metadata[0]), *arriving[1:]]  # a Function gets zeros instead of None
     if can_be_called(node, arriving):
         received = after_tensor_hooks(node, arriving, create_graph)
         wait = _waiter([gradient for gradient in received if gradient is not None])
@@ -99,7 +98,7 @@ def _run(node: Any, arriving: list[Tensor | None], create_graph: bool) -> None:
     roots = [GradientEdge(node, place) for place in given]
     gradients = [arriving[place] for place in given]
     if is_custom(node):
-        # A reentrant checkpoint refuses to run for chosen inputs; nothing below the node is reached anyway.
+        # A reentrant checkpoint rejects selected inputs; nothing below the node is reached anyway.
         torch.autograd.backward(roots, gradients, retain_graph=True, create_graph=create_graph)
         return
     targets = [GradientEdge(child, place) for child, place in node.next_functions if child is not None]
@@ -107,7 +106,7 @@ def _run(node: Any, arriving: list[Tensor | None], create_graph: bool) -> None:
 
 
 def _leaf(node: Any, arriving: list[Tensor | None], create_graph: bool) -> Called:
-    """What a leaf's `.grad` would be given: the hooks of the leaf run, adding it up does not."""
+    """Return the gradient for a leaf's `.grad`, after the leaf's hooks, without accumulating it."""
     if arriving[0] is None:
         return Called([None], [], 0.0)
     edge = GradientEdge(node, 0)
@@ -122,7 +121,7 @@ def zeros_like(metadata: Any) -> Tensor:
 
 
 def added(one: Tensor, other: Tensor) -> Tensor:
-    """The sum of what has arrived and what comes, as the engine adds them: a sparse one is added to the dense one."""
+    """Add gradients as the engine does: a sparse one is added to the dense one."""
     return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
 
 
@@ -132,10 +131,10 @@ def may_draw(node: Any) -> bool:
 
 
 def forget_recomputed(node: Any) -> None:
-    """Let go of what a checkpoint computed again for this step.
+    """Free what a checkpoint recomputed for this step.
 
-    Its frame keeps that for the rest of one backward pass; here every step is a pass of its own, and what is kept of
-    all of them would add up to far more than the checkpoint saved.
+    Its frame holds that for the rest of a backward pass; here every step is a pass of its own, and all of them would
+    add up to more than the checkpoint saved.
     """
     for frame in {id(frame): frame for _, raw in _raws(node) for frame in _frames(raw.unpack_hook)}.values():
         for name in ("recomputed", "recomp_counter", "is_recomputed"):
@@ -158,7 +157,7 @@ def _frames(hook: Any) -> Iterator[Any]:
 
 @contextmanager
 def own_grads(parameters: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
-    """Collect what is added to the parameters' `.grad` within, and restore them afterwards."""
+    """Collect the gradients accumulated into the parameters within, and restore `.grad` afterwards."""
     kept = {name: parameter.grad for name, parameter in parameters.items()}
     found: dict[str, Tensor] = {}
     for parameter in parameters.values():
@@ -172,7 +171,7 @@ def own_grads(parameters: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
 
 
 def _waiter(gradients: list[Tensor]) -> Any:
-    """Waits until the device has finished, where one computes on while Python goes on."""
+    """Return a function that synchronises the device, if it is asynchronous."""
     device = gradients[0].device
     if device.type == "cuda":
         return lambda: torch.cuda.synchronize(device)

@@ -26,12 +26,12 @@ from app.util import rng
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Bytes of gradients that are kept for stepping back. Beyond them the pass is played again from its start.
+# Bytes of gradients stored for stepping back. Beyond them the pass is replayed from its start.
 KEEP = 1 << 30
 
 
 class StepFailed(RuntimeError):
-    """A node raised. `node` and `position` say which, `layer` and `line` where it comes from."""
+    """A node raised. `node` and `position` identify it, `layer` and `line` locate its origin."""
 
     def __init__(self, message: str, position: int, node: int, layer: str, line: int | None) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class StepFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class _Edited:
-    """An edit made at `position`; `before` is what stood there, `after` the gradient that replaced it."""
+    """An edit made at `position`; `before` is the previous state of the slot, `after` the gradient that replaced it."""
 
     position: int
     slot: Slot
@@ -49,16 +49,15 @@ class _Edited:
 
 
 class Playback:
-    """torch's backward over a kept graph, one node at a time. `position` nodes have run; used by one thread at a time.
+    """torch's backward over a live graph, one node at a time. `position` nodes have run; used by one thread at a time.
 
-    The gradients of leaves stay here (`gradients`); no parameter's `.grad` is touched, and hooks of tensors and nodes
-    run as in a real backward (of parameters too, but for those that run after a gradient is accumulated).
-    `seeds` are the vectors that backward starts with, one for each of `graph.ends`: a tensor of its shape, a number
-    for all its elements, or None (1 for a single element, else nothing); without them the graph's own are taken.
-    `scale` is what a gradient scaler would multiply the loss with. With `create_graph` the gradients themselves can be
-    differentiated.
+    Gradients of leaves are collected here (`gradients`); no parameter's `.grad` is modified, and hooks of tensors and
+    nodes run as in a real backward (of parameters too, except post-accumulate hooks). `seeds` are the vectors that
+    backward starts with, one for each of `graph.ends`: a tensor of its shape, a number for all its elements, or None (1
+    for a single element, else nothing); the graph's own by default. `scale` is the loss scale of a gradient scaler.
+    With `create_graph` the gradients themselves can be differentiated.
 
-    Whoever makes one calls `release()`; it lets go of the graph as well.
+    The owner has to call `release()`, which releases the graph as well.
     """
 
     def __init__(
@@ -98,12 +97,12 @@ class Playback:
 
     @property
     def held(self) -> int:
-        """Bytes of activations that a real backward would still hold here."""
+        """Bytes of activations that a real backward would still hold at this position."""
         return self.curve[self.position]
 
     @property
     def kept(self) -> int:
-        """About how many bytes this playback itself keeps alive: all activations, and the gradients that were made."""
+        """Approximate bytes that this playback keeps alive: all activations, and the computed gradients."""
         return 0 if self.graph.released else self.tape.held + self._flow.kept
 
     @property
@@ -135,7 +134,7 @@ class Playback:
     # -- going ---------------------------------------------------------------------------------------------------------
 
     def step(self) -> StepRecord | None:
-        """Run the next node; None at the end. Raises StepFailed, and then stands where it stood."""
+        """Run the next node; None at the end. Raises StepFailed, leaving the position unchanged."""
         if self.next_node is None:
             return None
         record = self._advance()
@@ -163,9 +162,9 @@ class Playback:
         return self.seek(self.tape.steps[node])
 
     def run(self, until: Breaks | None = None, on_step: Callable[[StepRecord], object] | None = None) -> Stop:
-        """Play on to the end, to a break or to a `cancel()`. The node that is to run first stops nothing.
+        """Play until the end, a break or a `cancel()`. A break at the next node is ignored.
 
-        `on_step` is told of each step; where it answers False, that is a cancel.
+        `on_step` is called after each step; returning False cancels.
         """
         until = until or Breaks()
         before, first = stops_at(self.tape, until), True
@@ -191,21 +190,23 @@ class Playback:
             reason = "cancelled" if self.next_node is not None else reason
         return Stop(reason, self.position, self.next_node)
 
-    # -- looking and changing ------------------------------------------------------------------------------------------
+    # -- inspecting and editing ---------------------------------------------------------------------------------------
 
     def gradient(self, node: int, output_nr: int = 0) -> Tensor | None:
-        """Return the gradient accumulated before an output of a node; None if nothing has arrived or it is not kept."""
+        """Return the gradient accumulated before an output of a node; None if nothing has arrived or it is not stored.
+        """
         arrived = self._flow.slots.get((node, output_nr))
         return arrived.sum() if arrived else None
 
     def edge_gradient(self, source: int, slot: int) -> Tensor | None:
-        """Return the gradient of one edge; None if nothing came, or only the sum is kept."""
+        """Return the gradient of one edge; None if there is none, or only the sum is stored."""
         edge = next((edge for edge in self.tape.outgoing.get(source, ()) if edge.slot == slot), None)
         arrived = self._flow.slots.get((edge.target, edge.output_nr)) if edge else None
         return arrived.part((source, slot)) if arrived else None
 
     def look(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> GradientLook | None:
-        """Numbers, histogram and picture of an arriving gradient. `at` chooses leading indices, such as the sample."""
+        """Return numbers, histogram and picture of an incoming gradient. `at` are leading indices, such as the sample.
+        """
         gradient = self.gradient(node, output_nr)
         return None if gradient is None else look_at(gradient, at, self.scale)
 
@@ -225,9 +226,9 @@ class Playback:
         return tuple(arriving), sums
 
     def edit(self, node: int, output_nr: int, change: GradEdit | Tensor) -> GradStats:
-        """Replace what has arrived before an output of a node that has not run; what arrives later is added to it.
+        """Replace the gradient accumulated so far at an output of a node that has not run; later ones are added to it.
 
-        Raises ValueError where nothing has arrived, the node has run, or a tensor of another shape is given.
+        Raises ValueError if nothing has arrived, the node has run, or the tensor has another shape.
         """
         if self.tape.steps[node] < self.position:
             raise ValueError(f"Node {node} has run already. Step back to before it to edit its gradient.")
@@ -315,7 +316,7 @@ class Playback:
         edges = self.tape.outgoing.get(number, ())
         inside = self._inside.get(number, {})
         pairs = list(zip(arriving, called.received, strict=True))
-        # What one edge brought was measured when it left.
+        # A gradient from a single edge was measured when it left.
         told = [self._told.get(each.only(got)) if each else None for each, (_, got) in zip(slots, pairs, strict=True)]
         new = [None if known else got for known, got in zip(told, called.received, strict=True)]
         stats = measure([*new, *(called.computed[edge.slot] for edge in edges), *inside.values()], self.scale)
@@ -348,7 +349,7 @@ class Playback:
             self._flow.seed(slot, seed)
 
     def _go_back(self, target: int) -> None:
-        """Stand at `target`, which lies before. Beyond what is kept the pass is played again, edits and all."""
+        """Step back to `target`; replay the pass with its edits if gradients needed for that were released."""
         while self.position > max(target, self._flow.floor):
             self._undo_step()
         if self.position == target:
@@ -380,7 +381,7 @@ class Playback:
 
 
 def _found(record: StepRecord, until: Breaks) -> Stop | None:
-    """Whether this step brought what is waited for."""
+    """Return the break that this step's gradients trigger, if any."""
     after = record.position + 1
     if until.non_finite:
         every = (*record.arriving, *(edge.stats for edge in record.leaving))

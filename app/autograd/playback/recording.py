@@ -25,8 +25,8 @@ from app.util.frozen import FrozenMap
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Nodes that hand on all elements as they are, in another shape: what leaves has the norm of what arrived. Most pooling
-# does so too, with zeros between, see `_spreads`.
+# Nodes that only rearrange elements, so their outgoing norm equals the incoming one. Most pooling does too, see
+# `_spreads`.
 _REARRANGING = frozenset(
     f"{name}Backward0"
     for name in ("T", "View", "UnsafeView", "ReshapeAlias", "Alias", "Transpose", "Permute", "Squeeze", "Unsqueeze")
@@ -77,7 +77,7 @@ class Recorder:
         self._sequences = tuple(node._sequence_nr() for node in nodes)
         self._norms: list[Tensor] = []
         self._what: list[tuple[int, int]] = []  # (source, slot), or (node, -1) for what arrived
-        self._sums = set(self._roots)  # where more arrives than one edge brings
+        self._sums = set(self._roots)  # nodes where gradients of several edges are summed
         self._handing_on = {
             place
             for place, name in enumerate(self._names)
@@ -86,7 +86,7 @@ class Recorder:
         self._hooks = self._put_on(nodes)
 
     def _put_on(self, nodes: list[Any]) -> list[Any]:
-        """What one edge alone brings is known from that edge, so most leaves need no hook."""
+        """Register hooks; most leaves need none, as a single incoming edge determines their norm."""
         met: set[int] = set(self._roots)
         sums, handing_on = self._sums, self._handing_on
         slots: dict[int, list[int]] = {}
@@ -104,7 +104,7 @@ class Recorder:
         ]
 
     def finish(self) -> Recorded:
-        """Take the hooks off and fetch what was measured; waits for the device."""
+        """Remove the hooks and fetch the measurements; synchronises the device."""
         self.close()
         nodes: dict[int, float] = {}
         edges: dict[tuple[int, int], float] = {}
@@ -113,8 +113,8 @@ class Recorder:
                 edges[key] = value
             else:
                 nodes[key[0]] = math.hypot(nodes.get(key[0], 0.0), value)
-        # A source comes before its targets here: `walk` numbers and follows them from the ends on, but where several
-        # edges meet, and there the norm was measured.
+        # Sources come before their targets here: `walk` numbers nodes from the ends on, except where several edges
+        # meet, and there the norm was measured.
         sums, handing_on = self._sums, self._handing_on
         for edge in self._edges:
             source = edge.source
@@ -150,7 +150,7 @@ class Recorder:
 
 
 def _spreads(node: Any) -> bool:
-    """Whether pooling takes each place at most once, so that its backward pass adds nothing up."""
+    """Return whether pooling windows do not overlap, so that backward sums nothing."""
     kernel, stride = node._saved_kernel_size, node._saved_stride
     apart = all(step >= size for step, size in zip(stride or kernel, kernel, strict=True))
     return apart and all(gap == 1 for gap in node._saved_dilation)
@@ -159,7 +159,8 @@ def _spreads(node: Any) -> bool:
 def _measuring(
     what: list[tuple[int, int]], norms: list[Tensor], place: int, slots: list[int], sums: bool
 ) -> Callable[[tuple[Tensor | None, ...], tuple[Tensor | None, ...]], None]:
-    """The hook: note the norms of what leaves node `place` by `slots`, and where it `sums` of what arrived."""
+    """Create the hook: record the norms of gradients leaving node `place` by `slots`, and with `sums` of the incoming
+    one."""
     leaving = [((place, slot), slot) for slot in slots]
     arriving = place, -1
 
@@ -187,7 +188,7 @@ def _measuring(
 
 
 def _norm(gradient: Tensor) -> Tensor:
-    """Straight for what nearly all are: asking more takes as long as the norm of a small tensor."""
+    """Compute the norm; float32 strided gradients skip the checks, which cost as much as a small norm."""
     plain = gradient.dtype is torch.float32 and gradient.layout is torch.strided
     return torch.linalg.vector_norm(gradient) if plain else norm_of(values_of(gradient))
 

@@ -48,10 +48,10 @@ def chosen_vectors(options: CaptureOptions) -> Callable[[Sequence[Tensor]], list
 
 
 def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
-    """A vector for the vector-Jacobian product of output `place`: ones, random numbers, or 1 at `index` of the last
-    dimension and 0 elsewhere. None for an output that no gradient goes back from.
+    """Return the vector for the vector-Jacobian product of output `place`: ones, random numbers, or 1 at `index` of the
+    last dimension and 0 elsewhere. None for an output that does not require grad.
 
-    Raises ValueError for an index that the last dimension does not have.
+    Raises ValueError for an index out of range.
     """
     if not end.requires_grad:
         return None

@@ -1,6 +1,6 @@
-"""The steps of a played backward pass, as frozen plain data that holds no tensor and no autograd node.
+"""The steps of a played backward pass, as frozen plain data without tensors or autograd nodes.
 
-Of what there can be tens of thousands is a `msgspec.Struct`, as in `app.autograd.tape`.
+Classes with tens of thousands of instances are `msgspec.Struct`s, as in `app.autograd.tape`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class GradStats(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EdgeGrad(msgspec.Struct, frozen=True, array_like=True):
-    """The gradient that leaves node `source` by `slot`: summed down to a shape that was broadcast and cast, which is
-    part of the node's turn, and not yet added to what other edges bring. `stats` is None where there is no gradient."""
+    """The gradient that leaves node `source` by `slot`, reduced to the input's shape and dtype, before it is added to
+    those of other edges. `stats` is None without a gradient."""
 
     source: int
     slot: int
@@ -47,8 +47,8 @@ class EdgeGrad(msgspec.Struct, frozen=True, array_like=True):
 class Share(msgspec.Struct, frozen=True, array_like=True):
     """Contribution of one edge to a sum. `source` and `slot` are -1 for the given seed or an edited gradient.
 
-    `projection` is the signed part of the sum that points its way: those of a sum add up to 1, and a negative one works
-    against the others. It is None where the sum is 0 or not finite.
+    `projection` is its signed fraction of the sum, by projection: those of a sum add up to 1, and a negative one
+    opposes the others. None if the sum is 0 or not finite.
     """
 
     source: int
@@ -70,15 +70,14 @@ class FanIn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One node's turn. `position` is its place in the order, from 0.
+    """One node's run. `position` is its index in the order.
 
-    `arriving` is by output number, as the node received it: after all sums, edits and hooks. `leaving` has an entry for
-    each edge, in slot order. `seconds` is the node's own time; each node of a checkpoint computes the checkpoint again
-    here, while in a real backward the first one does so for all. `released` are the bytes of activations that backward
-    lets go of with this node, `held` those it still holds after it. `made` counts the nodes that the step itself made
-    (with `create_graph`). `edited` are the output numbers that a person edited, `hooked` those whose gradient a
-    tensor's hook or a node's prehook replaced. `inside` are the gradients of parameters that the node wrote by itself,
-    by name: a reentrant checkpoint does.
+    `arriving` are the incoming gradients by output number, after all sums, edits and hooks. `leaving` has an entry for
+    each edge, in slot order. `seconds` is the node's own time; each node of a checkpoint recomputes it here, while in a
+    real backward only the first one does. `released` are the bytes of activations freed after this node, `held` those
+    held after it. `made` counts the nodes that the step created (with `create_graph`). `edited` are the output numbers
+    that the user edited, `hooked` those whose gradient a tensor hook or a node's prehook replaced. `inside` are
+    parameter gradients that the node accumulated itself, by name, as a reentrant checkpoint does.
     """
 
     position: int
@@ -96,17 +95,17 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def norm(self) -> float | None:
-        """The norm of all that arrived; None where nothing did."""
+        """The norm of all incoming gradients; None without any."""
         return whole_norm(self.arriving)
 
     def worst(self) -> float:
-        """The largest unscaled norm that arrives or leaves; NaN if one of them is."""
+        """Return the largest unscaled norm that arrives or leaves; NaN if one of them is."""
         norms = [stats.unscaled for stats in (*self.arriving, *(edge.stats for edge in self.leaving)) if stats]
         return max(norms, key=lambda norm: (norm != norm, norm), default=0.0)
 
 
 def whole_norm(parts: Iterable[GradStats | None]) -> float | None:
-    """The norm of several gradients together; None if there is none of them."""
+    """Return the joint norm of several gradients; None without any."""
     norms = [part.norm for part in parts if part is not None]
     return sum(norm * norm for norm in norms) ** 0.5 if len(norms) > 1 else next(iter(norms), None)
 
@@ -138,7 +137,7 @@ class PassResult:
 
 @dataclass(frozen=True)
 class Breaks:
-    """Break conditions. A node or layer stops before it runs; a norm or a value after the step that brought it.
+    """Break conditions. A node or layer breaks before it runs; a norm or a value after the step that produced it.
 
     `layers` are group keys ("node:n1", "layer:fc1", "loss"), module paths (all below them count) or drawing nodes.
     """
@@ -178,7 +177,7 @@ def stops_at(tape: Tape, breaks: Breaks) -> dict[int, str]:
 
 
 def _names(tape: Tape, place: int, key: str) -> set[str]:
-    """All that the layer of a node may be called."""
+    """Return all names of a node's layer that a break may refer to."""
     node = tape.nodes[place]
     names = {key}
     if node.in_loss:

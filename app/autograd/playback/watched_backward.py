@@ -1,7 +1,7 @@
 """Record every step of a real backward pass while torch runs it, as a `Playback` would report it.
 
-Hooks sit on the nodes of this one graph and hand on what they are given, so the pass itself stays what it is: nothing
-runs twice, and what the hooks of its author print is printed once.
+Hooks on the nodes of this graph pass gradients through unchanged: nothing runs twice, and the user's own hooks run
+once.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class PassWatch:
             self.stopped = f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
-        """Take the hooks off, and let go of the gradients."""
+        """Remove the hooks, and release the gradients."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
         self._flow.clear()
 
     def result(self) -> PassResult | None:
-        """The steps in the tape's order; None where torch ran none of them, or only some that lie apart."""
+        """Return the steps in the tape's order; None if torch ran none of them, or not a contiguous prefix."""
         ran = tuple(record.node for record in self._records)
         return PassResult(tuple(self._records)) if ran and ran == self._tape.order[: len(ran)] else None
 
     def words(self) -> str:
-        """Say why steps are missing, "" if none are."""
+        """Explain why steps are missing, "" if none are."""
         ran, every = len(self._records), len(self._tape.order)
         if self.stopped or ran == every:
             return self.stopped
@@ -72,7 +72,7 @@ class PassWatch:
         try:
             with torch.no_grad():
                 self._records.append(self._record(number, leaving, arriving, seconds))
-        except Exception as error:  # a kind of tensor that is not known here: the pass goes on, unwatched
+        except Exception as error:  # an unsupported kind of tensor: the pass continues unrecorded
             self.stopped = f"A gradient of {self._tape.nodes[number].name} cannot be measured: {error}"
 
     def _record(

@@ -14,19 +14,19 @@ from app.autograd import gradient_norms
 from app.autograd.snippets.snippet import NamedTensor
 from app.autograd.walk import short_name
 
-FEW = 8  # values that are written out, and members of a list that are looked at
+FEW = 8  # values that are shown, and members of a list that are inspected
 MOST = 400  # rows
 
 
 @dataclass
 class Names:
-    """Tensors and modules by name, in the order in which the names were first bound; a name stands before its parts."""
+    """Tensors and modules by name, in the order of first binding; a name comes before its members."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     modules: dict[str, nn.Module] = field(default_factory=dict)
 
     def add(self, scope: Mapping[str, Any]) -> None:
-        """Look at what the names of a scope stand for, one list or tuple deep."""
+        """Add the tensors and modules bound in a scope, including members of lists and tuples."""
         for name, value in scope.items():
             if name.startswith("__"):
                 continue
@@ -45,7 +45,7 @@ class Names:
             self.modules.setdefault(name, value)
 
     def parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Parameters of all modules, tied ones by all their names."""
+        """Yield the parameters of all modules, tied ones by all their names."""
         for prefix, module in self.modules.items():
             yield from module.named_parameters(prefix, remove_duplicate=False)
 
@@ -54,7 +54,7 @@ class Names:
             yield from module.named_buffers(prefix)
 
     def paths(self) -> dict[nn.Module, str]:
-        """The path by which each module is reached, such as `model.layer1.0`."""
+        """Return the path of each module, such as `model.layer1.0`."""
         found: dict[nn.Module, str] = {}
         for prefix, module in self.modules.items():
             for path, part in module.named_modules(prefix=prefix):
@@ -62,7 +62,7 @@ class Names:
         return found
 
     def of_tensors(self) -> dict[int, tuple[str, ...]]:
-        """`id` of a tensor -> its names; parameters of modules by their paths, behind names of their own."""
+        """Map the `id` of a tensor to its names; parameters of modules by path, after names of their own."""
         return _gathered((id(tensor), name) for name, tensor in (*self.tensors.items(), *self.parameters()))
 
     def of_results(self) -> dict[Any, tuple[str, ...]]:
@@ -71,7 +71,7 @@ class Names:
         return _gathered((node, name) for node, name in made if node is not None)
 
     def rows(self) -> tuple[NamedTensor, ...]:
-        """Every tensor with what autograd knows of it; parameters of modules last."""
+        """Return a row for every tensor; parameters of modules last."""
         every = {**dict(self.parameters()), **self.tensors}
         order = [*self.tensors, *(name for name in every if name not in self.tensors)]
         return tuple(row_of(name, every[name]) for name in order[:MOST])
@@ -85,7 +85,7 @@ def _gathered(pairs: Iterable[tuple[Any, str]]) -> dict[Any, tuple[str, ...]]:
 
 
 def row_of(name: str, tensor: Tensor) -> NamedTensor:
-    """A tensor as plain data; of one that cannot be read (a lazy parameter, one within vmap) what is known of it."""
+    """Describe a tensor as plain data, partly if it cannot be read (a lazy parameter, one within vmap)."""
     try:
         return _row(name, tensor)
     except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
@@ -94,7 +94,7 @@ def row_of(name: str, tensor: Tensor) -> NamedTensor:
 
 
 def _row(name: str, tensor: Tensor) -> NamedTensor:
-    # Asking a tensor that is no leaf for its .grad makes torch warn, unless it was told to keep it.
+    # Accessing .grad of a non-leaf makes torch warn, unless it retains grad.
     grad = tensor.grad if tensor.is_leaf or tensor.retains_grad else None
     norm = None
     if grad is not None:
@@ -115,7 +115,7 @@ def _row(name: str, tensor: Tensor) -> NamedTensor:
 
 
 def values_of(tensor: Tensor) -> str:
-    """The first values, `[1.5, 2, …]`; "" for one that cannot be read so.
+    """Format the first values, `[1.5, 2, …]`; "" if they cannot be read.
 
     >>> values_of(torch.tensor([[1.0, 2.5]])), values_of(torch.tensor(3)), values_of(torch.arange(20))
     ('[1, 2.5]', '3', '[0, 1, 2, 3, 4, 5, 6, 7, …]')

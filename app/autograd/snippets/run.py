@@ -33,22 +33,22 @@ from app.autograd.walk import walk
 from app.util.torchvision_import import mend_torchvision
 
 SEED = 0
-LAST = "_"  # the name under which the value of a last expression is kept, as at Python's prompt
+LAST = "_"  # name bound to the value of a last expression, as at Python's prompt
 MOST_GRAPHS = 24
 DEAF = "Lines and layers are not known: torch.compile compiles nothing while they are noted."
 NOT_SEEN = (
     "A backward pass freed this graph before it could be watched: name the tensor that backward() starts from, or give "
     "it retain_graph=True."
 )
-LISTENING = {str(snippet_tape.__file__), str(layers.__file__)}  # frames of ours between a line and torch
+LISTENING = {str(snippet_tape.__file__), str(layers.__file__)}  # our own frames between a line and torch
 NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "bad_alloc", "out of memory")
 
 
 def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], None]) -> SnippetAnswer:
-    """Run the text from its first line; `execute(tree, filename, scope)` compiles and runs it.
+    """Run a snippet; `execute(tree, filename, scope)` compiles and runs it.
 
-    What it prints goes to this process's stdout and stderr. torch's generator starts from 0, so that the same text
-    gives the same numbers. Nothing that the text raises comes through.
+    Output goes to this process's stdout and stderr. torch's generator is seeded with 0 for reproducibility. Never
+    raises what the snippet raises.
     """
     session = _Session(snippet)
     began = perf_counter()
@@ -59,7 +59,7 @@ def run(snippet: Snippet, execute: Callable[[ast.Module, str, dict[str, Any]], N
 
 @contextlib.contextmanager
 def _as_main(module: types.ModuleType, folder: str) -> Iterator[None]:
-    """Where dataclasses and torch look a class's module up, and where the imports of the text are looked for."""
+    """Install the module in `sys.modules`, where dataclasses and torch look it up, and the folder in `sys.path`."""
     before, path = sys.modules.get(module.__name__), list(sys.path)
     sys.modules[module.__name__] = module
     if folder:
@@ -74,7 +74,7 @@ def _as_main(module: types.ModuleType, folder: str) -> Iterator[None]:
 
 
 class _Session:
-    """One text as it runs, and what it leaves."""
+    """One snippet while it runs, and its results."""
 
     def __init__(self, snippet: Snippet) -> None:
         self._snippet = snippet
@@ -107,7 +107,7 @@ class _Session:
                     self._call()
             if self._last and self._scope.get(LAST) is not None:
                 print(repr(self._scope[LAST]))
-        except BaseException as error:  # whatever a person's own text raises is told to that person
+        except BaseException as error:  # any error of the snippet is part of its answer
             return self._error(error)
         return None
 
@@ -121,7 +121,7 @@ class _Session:
         ast.fix_missing_locations(tree)
 
     def _call(self) -> None:
-        """Call the function that is asked for, and what it gives back if that is a module or a function."""
+        """Call the requested function, and its result if that is a module or a function."""
         name, function = self._snippet.function, self._scope.get(self._snippet.function)
         if not callable(function):
             raise LookupError(f"{self._snippet.name} has no function {name}")
@@ -152,7 +152,7 @@ class _Session:
         return names
 
     def _error(self, error: BaseException) -> SnippetError:
-        """What was raised, with the innermost line of the text and the traceback from its first line on."""
+        """Describe an error with the innermost line of the snippet and the traceback from its first frame on."""
         name, kind = self._source.filename, type(error).__name__
         words = str(error) or (f"the snippet calls {kind}" if isinstance(error, SystemExit) else "")
         if isinstance(error, SyntaxError) and error.filename == name:
@@ -166,7 +166,7 @@ class _Session:
         chain.stack = traceback.StackSummary.from_list(told)
         return SnippetError(kind, words, line, "".join(chain.format()))
 
-    # -- what it leaves -----------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def answer(self, error: SnippetError | None, seconds: float) -> SnippetAnswer:
         names = self._names()
@@ -178,7 +178,7 @@ class _Session:
         for name, tensor in ends.items():
             try:
                 graph = self._graph(name, tensor, names)
-            except Exception as problem:  # a kind of tensor that is not known here: the rest is told all the same
+            except Exception as problem:  # an unsupported kind of tensor: the other graphs are still reported
                 unread = unread or f"The graph of {name} cannot be read: {problem}."
                 continue
             nodes += len(graph.tape.nodes)
@@ -199,9 +199,9 @@ class _Session:
         )  # fmt: skip
 
     def _played(self, graphs: list[Graph], ends: dict[str, Tensor]) -> list[Graph]:
-        """The graphs with the backward pass that the text had torch run, or with one that is run now.
+        """Add to the graphs the backward pass that the snippet ran, or play one now.
 
-        Hooks of the text's own run in that as well; what they print does not count.
+        The snippet's hooks run in that as well; their output is discarded.
         """
         until, found = process_time() + PATIENCE, []
         for graph in graphs:
@@ -224,12 +224,12 @@ class _Session:
         live = LiveGraph(graph.tape, walk([tensor])[0], [tensor], nn.Module(), (), None)
         try:
             played, stopped = play_through(live, ones=True)
-        except Exception as error:  # hooks and Functions of a person's own raise what they like
+        except Exception as error:  # user hooks and Functions may raise anything
             return replace(graph, stopped=f"Backward cannot be played: {type(error).__name__}: {error}")
         return replace(graph, played=played, stopped=stopped)
 
     def _looked_into(self) -> tuple[list[str], int]:
-        """What the detectives and the gradient check say of what the function is or gave back."""
+        """Run the diagnostics and the gradient check on the function or its result."""
         snippet, made = self._snippet, self._made
         if not snippet.findings and snippet.gradcheck is None:
             return [], 0
@@ -249,13 +249,13 @@ class _Session:
             for ask in asked:
                 more, count = ask()
                 lines, found = lines + more, found + count
-        except Exception as error:  # the person's own code runs there, and may raise what it likes
+        except Exception as error:  # user code runs there and may raise anything
             return [*lines, f"error: {error or type(error).__name__}"], found + 1
         return lines, found
 
     def _ends(self, names: Names, last: Any) -> dict[str, Tensor]:
-        """Tensors with a graph, by name: the result of a function, a last expression, `loss`, the one that a backward
-        pass began at last, then the newest first."""
+        """Return tensors with a graph, by name: the result of a function, a last expression, `loss`, the root of the
+        last backward pass, then the newest first."""
         found = {name: one for name, one in self._results.items() if one.grad_fn is not None}
         for tensor in tree_leaves(last):
             if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
@@ -299,7 +299,7 @@ def _ending(error: SnippetError | None) -> Ending:
 
 
 def _why_no_graph(names: Names) -> str:
-    """Why nothing has a grad_fn."""
+    """Explain why no tensor has a grad_fn."""
     every = [*names.tensors.values(), *(parameter for _, parameter in names.parameters())]
     if not every:
         return "No name of the snippet stands for a tensor."
@@ -309,7 +309,7 @@ def _why_no_graph(names: Names) -> str:
 
 
 def _compiles(text: str) -> bool:
-    """Whether a text asks for torch.compile.
+    """Return whether a text uses torch.compile.
 
     >>> _compiles("net = torch.compile(net)"), _compiles("import re; re.compile('x')")
     (True, False)
@@ -323,7 +323,7 @@ def _drawn(shape: tuple[int, ...], dtype: str) -> Tensor:
 
 
 def _wants_nothing(function: Any) -> bool:
-    """Whether it can be called without an argument."""
+    """Return whether it can be called without arguments."""
     import inspect
 
     try:
@@ -336,7 +336,7 @@ def _wants_nothing(function: Any) -> bool:
 
 @contextlib.contextmanager
 def _locals_of(code: Any, found: dict[str, Any]) -> Iterator[None]:
-    """Keep what the names of a function stand for when it returns."""
+    """Capture the local variables of a function when it returns."""
 
     def look(frame: Any, event: str, _argument: Any) -> None:
         if event == "return" and frame.f_code is code:

@@ -1,7 +1,7 @@
 """Snippets and their results, as plain data; and the bundled snippets.
 
-Nothing here runs a line: that happens in a process of its own (`app.engine.snippet_process`), on a person's
-command alone.
+Nothing here runs code: that happens in a process of its own (`app.engine.programs.snippet`), only on the user's
+command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ending = Literal["done", "failed", "time", "memory", "stopped", "died"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a snippet: seconds by the clock from its first line on, bytes beside what torch itself takes."""
+    """Limits of a snippet: seconds of wall time from its first line on, bytes in addition to torch's own."""
 
     seconds: float = 30.0
     memory: int = 2 << 30
@@ -29,14 +29,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Snippet:
-    """Code to run. `name` is what tracebacks call the text.
+    """Code to run. `name` is its file name in tracebacks.
 
-    With `function` the text is a file of which that function is called, with `inputs` (shapes and dtypes) drawn at
-    random; one that gives back a module or another function has that called with them. `folder` is where the imports
-    of the text are looked for first, "" for nowhere.
+    With `function` the text is a file whose function is called with random `inputs` (shapes and dtypes); if it returns
+    a module or a function, that is called with them instead. `folder` is searched first for imports, "" for none.
 
     With `play` the backward pass of the first graph is played. `findings` and `gradcheck` (a layer, "" for all, None
-    for no check) look into the net that the function gives back.
+    for no check) run diagnostics on the net that the function returns.
     """
 
     text: str
@@ -51,10 +50,10 @@ class Snippet:
 
 @dataclass(frozen=True)
 class NamedTensor:
-    """A tensor that a name of the snippet stood for at its end.
+    """A tensor bound to a name when the snippet ended.
 
-    `grad_fn` is torch's name of the node that made it, "" for none. `grad` are the values of `.grad` as text, "" where
-    it is None. `version` is None where torch counts none (inference tensors).
+    `grad_fn` is torch's name of its node, "" for none. `grad` are the values of `.grad` as text, "" for None. `version`
+    is None for tensors without a version counter (inference tensors).
     """
 
     name: str
@@ -72,10 +71,10 @@ class NamedTensor:
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph below one tensor. `freed_at` is the line whose backward freed it, 0 if no line is known for that.
+    """The graph of one tensor. `freed_at` is the line whose backward freed it, 0 if the line is unknown.
 
-    Of a graph that was freed the tape shows how it was before, where that was seen. `played` is its backward pass where
-    that was asked for and can be played, `stopped` why that ended before its last step.
+    The tape of a freed graph shows its state before, if observed. `played` is its backward pass if requested and
+    possible, `stopped` why that ended before its last step.
     """
 
     name: str
@@ -99,8 +98,8 @@ class SnippetError:
 class SnippetAnswer:
     """Result of a snippet: its named tensors, the graphs below them (the chosen one first), what it printed.
 
-    `ended` says how; `words` says it as a sentence, and why there is no graph where there is none. `told` are the lines
-    of the detectives and the gradient check, `found` how many errors and warnings they tell of.
+    `ended` is how it ended; `words` describes that, or why there is no graph. `told` are the lines of the diagnostics
+    and the gradient check, `found` counts their errors and warnings.
     """
 
     ended: Ending = "done"
@@ -119,11 +118,11 @@ class SnippetAnswer:
         return self.graphs[0] if self.graphs else None
 
     def graph_of(self, name: str) -> Graph | None:
-        """The graph below the tensor of this name."""
+        """Return the graph of the tensor of this name."""
         return next((graph for graph in self.graphs if graph.name == name), None)
 
     def tensor(self, name: str) -> NamedTensor:
-        """The tensor of this name. Raises KeyError."""
+        """Return the tensor of this name. Raises KeyError."""
         found = next((tensor for tensor in self.tensors if tensor.name == name), None)
         if found is None:
             raise KeyError(name)
@@ -132,7 +131,7 @@ class SnippetAnswer:
 
 @dataclass(frozen=True)
 class Ready:
-    """A snippet that comes with the program: what it is called, and what it shows in a sentence or two."""
+    """A bundled snippet: its title, and what it shows in a sentence or two."""
 
     key: str
     title: str
@@ -142,12 +141,12 @@ class Ready:
 
 @cache
 def ready() -> tuple[Ready, ...]:
-    """The snippets that come with the program, in the order that they are to be read in."""
+    """Return the bundled snippets, in reading order."""
     return tuple(_read(file) for file in sorted(resources.path("snippets").glob("*.py")))
 
 
 def ready_snippet(key: str) -> Ready:
-    """The ready snippet of this key. Raises KeyError."""
+    """Return the bundled snippet of this key. Raises KeyError."""
     found = next((one for one in ready() if one.key == key), None)
     if found is None:
         raise KeyError(key)
@@ -155,7 +154,7 @@ def ready_snippet(key: str) -> Ready:
 
 
 def _read(file: Path) -> Ready:
-    """`10-spreading.py`: its docstring is the title and the words, what follows is the text."""
+    """Parse `10-spreading.py`: its docstring is title and description, the rest is the code."""
     whole = file.read_text("utf-8")
     tree = ast.parse(whole)
     title, _, words = (ast.get_docstring(tree) or file.stem).partition("\n")

@@ -26,10 +26,10 @@ from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, wal
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
 
-LONGEST = 34  # letters of a line that name a group
-KEPT = 64  # graphs as they were before a backward pass
-PATIENCE = 3.0  # seconds of work that looking at them may take
-MOST_NODES = 20_000  # of a graph that is looked at there
+LONGEST = 34  # characters of a line that name a group
+KEPT = 64  # graphs recorded before a backward pass
+PATIENCE = 3.0  # seconds that recording them may take
+MOST_NODES = 20_000  # of a graph that is recorded there
 MOST_PLAYED = 2_000  # of one whose backward pass is measured step by step
 _BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 _BETWEEN = {str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)} | {__file__}
@@ -71,12 +71,12 @@ class Before:
 
 
 class SnippetRecorder(OriginRecorder):
-    """A context in which a snippet runs. `names()` looks up what its names stand for at the moment.
+    """A context in which a snippet runs. `names()` returns its current bindings.
 
-    Modules are not known before it runs, so every call of any module is heard of; their paths are looked up when a
-    tape is made. Right before a line of the snippet starts a backward pass, the graph is looked at as it is then.
+    Modules are unknown before it runs, so all module calls are recorded; their paths are resolved when a tape is
+    created. The graph is recorded right before a line of the snippet starts a backward pass.
 
-    With `deaf` nothing is heard of, and lines and layers stay unknown: beside a listener torch.compile does nothing.
+    With `deaf` nothing is recorded, and lines and layers stay unknown: torch.compile is inactive under a function mode.
     With `watch` each step of such a pass is measured while torch runs it.
     """
 
@@ -119,9 +119,9 @@ class SnippetRecorder(OriginRecorder):
         return replace(found, layer=self._paths.get(found.layer, "")) if found.layer else found
 
     def starts_backward(self, tensors: Sequence[Any], frame: FrameType | None) -> PassWatch | None:
-        """A backward pass from these tensors is about to start; keep the graph as it is, if a line asked for it.
+        """Record the graph before a backward pass from these tensors, if a line of the snippet started it.
 
-        What is answered watches the pass, and is to be closed behind it.
+        Returns a watch of the pass, which the caller has to close.
         """
         while frame is not None and frame.f_code.co_filename in _BETWEEN:
             frame = frame.f_back
@@ -143,7 +143,7 @@ class SnippetRecorder(OriginRecorder):
             tape, freed = self.tape_of(tensor)
             if watches and not freed and len(tape.nodes) <= MOST_PLAYED:
                 watch = PassWatch(walk([tensor], shapes=False)[0], tape)
-        except Exception as error:  # what cannot be read must not end the snippet; it is told when it is read again
+        except Exception as error:  # must not end the snippet; reported when the graph is read again
             self.unread.append(str(error))
         else:
             if not freed:
@@ -151,7 +151,7 @@ class SnippetRecorder(OriginRecorder):
         return watch
 
     def before_backward(self, tensor: torch.Tensor) -> Before | None:
-        """The graph below a tensor as it was before the newest backward pass that went through it."""
+        """Return the graph of a tensor before the last backward pass through it."""
         assert tensor.grad_fn is not None
         number = tensor.grad_fn._sequence_nr() - self._started
         for one in reversed(self._earlier):
@@ -162,7 +162,7 @@ class SnippetRecorder(OriginRecorder):
         return None
 
     def tape_of(self, tensor: torch.Tensor, names: Names | None = None) -> tuple[Tape, bool]:
-        """The graph below a tensor that has a grad_fn, and whether a backward pass has freed some of it."""
+        """Return the graph of a tensor with a grad_fn, and whether a backward pass has freed part of it."""
         names = self._look() if names is None else names
         self._learn_paths(names)
         self._known.clear()
@@ -198,9 +198,9 @@ class SnippetRecorder(OriginRecorder):
         return tape, any(map(is_freed, nodes))
 
     def _caller(self, node: Any) -> int | None:
-        """The line that applied a Function of the snippet's own; its operations ran within that, at lines of forward.
+        """Return the line that applied a custom Function of the snippet, whose forward has lines of its own.
 
-        None for every other node.
+        None for other nodes.
         """
         forward = getattr(getattr(type(node), "_forward_cls", None), "forward", None)
         code = getattr(forward, "__code__", None)
@@ -221,7 +221,7 @@ class SnippetRecorder(OriginRecorder):
 
 
 def _number(tensor: torch.Tensor) -> float | None:
-    """The value of a tensor of one element; None for any other, and for one without values."""
+    """Return the value of a one-element tensor; None for others, and for one without values."""
     if tensor.is_meta or tensor.is_complex() or tensor.numel() != 1:
         return None
     return float(tensor.detach())
@@ -236,7 +236,7 @@ def _has_storage(tensor: torch.Tensor) -> bool:
 
 
 class _Numbers(dict):
-    """A name for every module that is asked about."""
+    """Assigns a name to every module on first access."""
 
     def __missing__(self, module: torch.nn.Module) -> str:
         self[module] = name = f"#{len(self)}"
@@ -259,7 +259,7 @@ def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
 
 
 def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], FrozenMap[str, Label]]:
-    """Nodes that no module made, each marked with its line; a line that is come back to is marked anew each time."""
+    """Label nodes outside modules by their line; a line that runs again is labelled anew."""
     lines = text.splitlines()
     runs: dict[int, int] = {}
     labels: dict[str, Label] = {}
@@ -278,7 +278,7 @@ def _by_line(records: list[TapeNode], text: str) -> tuple[list[TapeNode], Frozen
 
 
 def _title(lines: list[str], line: int, run: int) -> str:
-    """What is written there, cut where it is long, and how often it was come to."""
+    """Return the abbreviated code of a line, with the number of its run."""
     words = lines[line - 1].strip() if line <= len(lines) else f"line {line}"
     words = words.partition("  #")[0].rstrip()
     words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
