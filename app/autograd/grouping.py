@@ -162,9 +162,9 @@ def _category(label: Label | None, first: TapeNode, nodes: list[TapeNode], kind:
 
 
 def opened(groups: Iterable[LayerGroup]) -> frozenset[str]:
-    """The groups that stand open at first: the small ones, unless they would make a picture too large to read.
+    """Return the groups that start open: the small ones, unless the picture would be too large to read.
 
-    Groups with others in them start closed; the small ones in these are open once those are.
+    Groups with subgroups start closed; small ones inside are open once their parents are.
     """
     groups = tuple(groups)
     containers = {group.parent for group in groups}
@@ -188,7 +188,7 @@ def shallower(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> frozens
 
 
 def _depths(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> dict[str, int]:
-    """How deep each group that is seen, open or closed, lies in others."""
+    """Return the nesting depth of each visible group, open or closed."""
     depths: dict[str | None, int] = {None: -1}
     shown: dict[str, int] = {}
     for group in groups:
@@ -201,9 +201,9 @@ def _depths(groups: Iterable[LayerGroup], unfolded: frozenset[str]) -> dict[str,
 
 
 def fold(tape: Tape, groups: tuple[LayerGroup, ...], unfolded: frozenset[str]) -> Folded:
-    """The graph with every group that is not in `unfolded` drawn as one thing and its inner edges left out.
+    """Collapse every group that is not in `unfolded` to one item, dropping its inner edges.
 
-    `groups` has parents before their children; what is in a closed one is not seen, open or closed.
+    `groups` has parents before their children; the contents of a closed one are hidden, open or closed.
     """
     place = [str(node.id) for node in tape.nodes]
     for group in reversed(groups):  # parents come later in this order, so a closed parent overrides

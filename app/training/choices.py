@@ -1,6 +1,6 @@
-"""The losses, optimizers and schedulers that there are, and what a field of their forms is; torch is not needed for it.
+"""Names of losses, optimizers and schedulers, and the fields of their forms; without torch.
 
-`registry` makes and checks them.
+`registry` creates and validates them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.util.frozen import FrozenMap
 CLASS_IDS = "class ids"
 ONE_HOT = "one-hot"
 
-# What a loss is compared with, for data with classes: the ids (int64), or a 1 for the class and 0 elsewhere (float32).
+# What a loss takes as target for class labels: the ids (int64), or one-hot rows (float32).
 LOSSES: FrozenMap[str, str] = FrozenMap(
     CrossEntropyLoss=CLASS_IDS,
     NLLLoss=CLASS_IDS,
@@ -29,7 +29,7 @@ LOSSES: FrozenMap[str, str] = FrozenMap(
     PoissonNLLLoss=ONE_HOT,
 )
 
-# SparseAdam wants sparse gradients (Embedding with sparse=True) and Muon matrices alone; LBFGS runs a closure.
+# SparseAdam needs sparse gradients (Embedding with sparse=True) and Muon matrices; LBFGS runs a closure.
 OPTIMIZERS: tuple[str, ...] = (
     "Adam", "AdamW", "SGD", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "Adafactor", "Rprop", "ASGD",
     "LBFGS", "Muon", "SparseAdam",

@@ -20,7 +20,7 @@ class Columns:
         return self._count
 
     def __getitem__(self, name: str) -> Array:
-        """The column as a read-only view, shape (rows,)."""
+        """Return the column as a read-only view, shape (rows,)."""
         return self.matrix()[self.names.index(name)]
 
     def append(self, *row: float | None) -> None:
@@ -45,7 +45,7 @@ class Columns:
 
     def cut(self, count: int) -> None:
         """Keep the first `count` rows."""
-        # In an array of its own: what is appended next must not show in views that were handed out.
+        # In a new array: later appends must not show in views that were returned.
         self._data = np.concatenate([self._data[:, :count], np.empty((len(self.names), 256))], axis=1)
         self._count = count
 

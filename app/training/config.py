@@ -20,10 +20,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class StartWeights:
-    """What a run starts from: a `.safetensors` file whose keys are those of the net, and the hash that it must have.
+    """Initial weights of a run: a `.safetensors` file with keys of the net, and its expected hash.
 
-    `keys` are those that are taken, all of the file if there are none named; the rest of the net is drawn with the
-    seed. `name` is what a person knows the weights by, such as the file that they were read from.
+    `keys` are those to load, all of the file if empty; other weights are initialised with the seed. `name` is shown to
+    the user, such as the original file.
     """
 
     path: str
@@ -34,9 +34,9 @@ class StartWeights:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A class of `torch.optim.lr_scheduler`; `per` "step" or "epoch" says when it is asked for the next rate.
+    """A class of `torch.optim.lr_scheduler`, stepped `per` "step" or "epoch".
 
-    `warmup` is how many of those steps or epochs the rate first rises in a line to its own value.
+    `warmup` is the number of steps or epochs of a linear warm-up.
     """
 
     choice: Choice
@@ -46,7 +46,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of the optimizer: the parameters below the module or of the name `path`, with options of their own."""
+    """A parameter group: the parameters below the module or of the name `path`, with their own options."""
 
     path: str
     options: FrozenMap[str, Any] = field(default_factory=FrozenMap)
@@ -54,9 +54,9 @@ class Group:
 
 @dataclass(frozen=True)
 class OutputLoss:
-    """What one output of a net is compared with, by which loss, and how much that counts in the sum.
+    """Target, loss and weight of one output in the sum of losses.
 
-    `target` is the name of one of the data's targets, "" for the first, or INPUT for what went into the net.
+    `target` is the name of one of the data's targets, "" for the first, or INPUT for the net's input.
     """
 
     output: str
@@ -67,23 +67,22 @@ class OutputLoss:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """`device` is "auto", "cpu", "cuda:0", "mps" ...; "auto" takes the fastest that is present.
+    """Settings of a run. `device` is "auto", "cpu", "cuda:0", "mps" ...; "auto" selects the fastest.
 
-    Weights are drawn with `seed`, and then those of `start` are put in their place.
+    Weights are initialised with `seed`, then those of `start` are loaded.
 
     The optimizer takes a step every `accumulate` batches, on the mean of their gradients; before it gradients are
     clipped to `clip_value` each, then to `clip_norm` together. With `no_decay`, parameters of one dimension (biases,
-    scales of norms) go without weight decay. `amp` is "", "bfloat16" or "float16", the latter with a scaler of the
-    loss. `ema` is the decay of a running mean of the weights, which is validated and kept in their place; None for
-    none. `mixup` is the alpha of the Beta distribution that pairs of samples, and what they are compared with, are
-    mixed by; 0 for none. The forward of the modules in `recompute` is run anew in backward, so that their activations
-    are not kept (gradient checkpointing). A run ends after `epochs`, and before that after `max_steps` batches,
-    `max_minutes`, or `patience` epochs without a smaller validation loss; None and 0 are no limit. With `one_batch` the
-    first batch of the data is all that it sees. `not_finite` is "stop" or "skip": what happens at a batch whose loss is
-    nan or infinite. `save_every` is the number of batches between two checkpoints; 0 keeps those of the best and of the
-    last epoch. `metrics` are keys of `app.training.metrics.SCORES`, measured on the validation samples after every
-    epoch beside loss and accuracy. With `losses`, one for each of several outputs, the loss is their sum, each times
-    its weight, and `loss` is not used; accuracy and metrics are those of the first.
+    scales of norms) have no weight decay. `amp` is "", "bfloat16" or "float16", the latter with a gradient scaler.
+    `ema` is the decay of an exponential moving average of the weights, which is validated and saved instead of them;
+    None for none. `mixup` is the alpha of the Beta distribution for mixing pairs of samples and their targets; 0 for
+    none. The modules in `recompute` are recomputed in backward instead of storing activations (gradient checkpointing).
+    A run ends after `epochs`, `max_steps` batches, `max_minutes`, or `patience` epochs without a smaller validation
+    loss; None and 0 are no limit. With `one_batch` it trains on the first batch only (overfit test). `not_finite` is
+    "stop" or "skip", for a batch whose loss is nan or infinite. `save_every` is the number of batches between two
+    checkpoints; with 0 only the best and the last epoch's are saved. `metrics` are keys of
+    `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With `losses`, one per output,
+    the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first.
     """
 
     epochs: int = 20
@@ -120,5 +119,5 @@ class TrainingConfig:
 
     @property
     def loss_name(self) -> str:
-        """The loss as a person knows it; of several outputs those of all."""
+        """Display name of the loss; of several outputs those of all."""
         return " + ".join(row.loss.name for row in self.losses) or self.loss.name

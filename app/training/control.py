@@ -35,7 +35,7 @@ class NoWeights(RuntimeError):
 
 @dataclass(frozen=True)
 class Result:
-    """What is left of a run, however it ended: the weights on the CPU, or None if no model was made."""
+    """What remains of a run: how it ended, and its weights on the CPU, or None if no model was created."""
 
     ending: Ending
     epoch: int
@@ -44,7 +44,7 @@ class Result:
 
 
 class Control:
-    """One per run. Every method returns at once, except `weights` on a run that goes on."""
+    """Thread-safe control of one run. Methods return immediately, except `weights` during a run."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -56,9 +56,9 @@ class Control:
         self._answer: Answer | None = None
         self._loop_thread: int | None = None
         self._result: Result | None = None
-        # Read by the loop at every step without the lock: whether there is anything to look at.
+        # Read by the loop at every step without the lock: whether there are requests.
         self.attention = False
-        # Where to pause by itself; may be set at any time, and counts from the next measurement on.
+        # Conditions to pause at; may be set at any time, effective from the next measurement.
         self.watch = WatchPoints()
 
     @property
@@ -114,7 +114,7 @@ class Control:
                 return future
             self._calls.append((function, future))
             self._changed()
-        # Whoever holds the suspended generator may ask as well, and would wait for itself.
+        # The thread that holds the suspended generator would wait for itself.
         if self._loop_thread == threading.get_ident():
             self.run_calls()
         return future
@@ -122,14 +122,14 @@ class Control:
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         """Return a copy of the state_dict on the CPU: of the live model between two steps, or of a finished run.
 
-        Raises NoWeights if there never was a model, TimeoutError if the step under way takes longer than `timeout`.
+        Raises NoWeights if no model was created, TimeoutError if the current step takes longer than `timeout`.
         """
         if self._result is None:
             future = self.call(lambda live: live.weights())
             try:
                 return future.result(timeout)
             except RunEnded:
-                # It ended between the question and the call.
+                # It ended between the check and the call.
                 pass
         assert self._result is not None
         if self._result.state_dict is None:

@@ -38,7 +38,7 @@ _MEMORY_WORDS = re.compile(r"out of memory|can't allocate memory|not enough memo
 def failure(
     error: BaseException, source: Source, batch_size: int, epoch: int, step: int, *, kept: bool = True
 ) -> Failed:
-    """The event for `error`, raised after `step` whole steps; their weights are `kept`, or this was a trial."""
+    """Build the event for `error`, raised after `step` whole steps; their weights are `kept`, or this was a trial."""
     kind = _kind(error)
     node = error.node if isinstance(error, NotFinite) else node_of(error.__traceback__, source)
     if isinstance(error, OutputError):

@@ -1,7 +1,7 @@
 """Events of a run as frozen values, and their JSON lines as printed by the command line and the exported script.
 
-`step` counts from 1 over the whole run, `epoch` from 1. `seconds` is the host's clock since the first step, less the
-pauses; on an accelerator it is the moment when a step was handed over, which evens out at every flush.
+`step` counts from 1 over the whole run, `epoch` from 1. `seconds` is host time since the first step, without pauses; on
+an accelerator it is the time when a step was launched, which is accurate at every flush.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Started:
     """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms.
 
-    `changed` warns of what differs from what the run was carried out on up to the checkpoint that it goes on from.
+    `changed` warns of differences to the environment of the run up to its checkpoint.
     """
 
     device: str
@@ -37,7 +37,7 @@ class Started:
     validation_count: int
     resumed_at: int = 0  # the step that a checkpoint was taken after
     changed: str = ""
-    # What carries it out; "" and 0 where that is not told. `threads` is how many one operation is shared out to.
+    # The environment; "" and 0 if unknown. `threads` is the number of threads per operation.
     torch: str = field(default="", compare=False)
     device_name: str = field(default="", compare=False)
     threads: int = field(default=0, compare=False)
@@ -93,10 +93,9 @@ class GradientNorms:
 
 @dataclass(frozen=True, slots=True)
 class LayerFigures:
-    """A close look at a step. `weights` are the norms of the layers' weights before it, `ratios` the norm of the change
-    by the optimizer's step over that. `dead` is the share of units, by `cutting` layers such as ReLU, that were 0 for
-    the whole batch; none where the forward is compiled, and so cannot be looked into.
-    """
+    """A close look at a step. `weights` are the norms of the layers' weights before it, `ratios` the norm of the
+    optimizer's update over that. `dead` is the fraction of units, by `cutting` layers such as ReLU, that were 0 for the
+    whole batch; empty if the forward is compiled."""
 
     step: int
     layers: tuple[str, ...]
@@ -108,9 +107,8 @@ class LayerFigures:
 
 @dataclass(frozen=True, slots=True)
 class GainFigures:
-    """What a look at a step saw of the gradient on its way back: for each layer, in forward order, the norm of what
-    arrived at it and of what left it for other layers; `reached` the norm of what reached the last layer. See
-    `telemetry.gains.Gains`.
+    """Backward gradients at a sampled step: for each layer, in forward order, the norm of the gradient at its output
+    and of the one it passed to other layers; `reached` is the norm at the last layer. See `telemetry.gradient_gains`.
     """
 
     step: int
@@ -166,11 +164,10 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class EpochDone:
-    """Losses are means over samples. Training figures are taken while the weights move, in train mode.
+    """Losses are means over samples. Training figures are measured during the epoch's updates, in train mode.
 
-    The validation figures are None if no sample was held out, accuracies where the data have no classes. `metrics`
-    are the others that the run asks for, of the validation samples, by their name; among them the losses of several
-    outputs, as `loss_<output>`.
+    Validation figures are None without validation samples, accuracies without classes. `metrics` are further ones of
+    the validation samples, by name; among them the losses of several outputs, as `loss_<output>`.
     """
 
     epoch: int
@@ -185,7 +182,7 @@ class EpochDone:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """Bytes. `scope` "device": what torch allocated, reserved, and its peak; "process": the resident memory alone."""
+    """Memory in bytes. `scope` "device": allocated, reserved and peak by torch; "process": resident memory only."""
 
     step: int
     seconds: float
@@ -248,7 +245,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """`note` says why a run was done before its last epoch, `looking` is the share of the time that measuring took."""
+    """End of a run. `note` tells why it ended early, `looking` is the fraction of time spent on telemetry."""
 
     reason: Literal["done", "stopped"]
     epoch: int

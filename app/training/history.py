@@ -36,13 +36,13 @@ MAIN = "the main group"  # of parameters: those that lie in no group of the proj
 
 
 class History:
-    """The columns of one run. `add` takes the events as they come; views read what they draw.
+    """The columns of one run. `add` consumes its events; views read the columns that they draw.
 
-    `gradients` holds one column a layer (a matrix of layers by samples), `gradient_steps` the step of each sample;
-    `seen` has what else was seen of the layers, `looking` what measuring has cost so far.
+    `gradients` has one column per layer (a matrix of layers by samples), `gradient_steps` the step of each sample;
+    `seen` has further measurements of layers, `looking` the cost of telemetry so far.
     """
 
-    # `scores` holds the metrics of the validation samples beside their accuracy, a row an epoch, a column each.
+    # `scores` has the metrics of the validation samples besides accuracy, a row per epoch, a column each.
 
     def __init__(self) -> None:
         self.clear()
@@ -129,12 +129,14 @@ class History:
 
     @property
     def main_group(self) -> str:
-        """The path of the parameter group whose rate `steps` has; "" where it is what lies in none of the project's."""
+        """The path of the parameter group whose rate `steps` has; "" for the parameters outside the project's groups.
+        """
         names = self.group_rates.names[1:]
         return names[0].removeprefix("rate_") if names else ""
 
     def newest_rates(self) -> dict[str, float]:
-        """The rate of each parameter group at the newest step, the main one first; nothing before there is a step."""
+        """Return the rate of each parameter group at the newest step, the main one first; empty before the first step.
+        """
         if not len(self.steps):
             return {}
         main, last = self.main_group, slice(-1, None)
@@ -179,7 +181,7 @@ class History:
         seconds = self.steps["seconds"]
         if len(seconds) < 2:
             return None
-        # Steps that were read together, as those in the file of a run that is watched, tell no speed.
+        # Steps that were read in one batch, as from the file of a watched run, imply no speed.
         together = int(np.searchsorted(seconds, seconds[0], "right")) - 1
         first = max(int(np.searchsorted(seconds, seconds[-1] - window)), together)
         span = seconds[-1] - seconds[first]
@@ -197,7 +199,7 @@ class History:
         figures = ("loss", *parts, "rate", *rates, "train_loss", "train_accuracy", "val_loss", "val_accuracy")
         scores = tuple(f"val_{name}" for name in self.metrics)
         header = ("event", "epoch", "step", *figures, *scores, "seconds")
-        writer = csv.DictWriter(out, header, lineterminator="\r\n")  # what is in it decides what is put in quotes
+        writer = csv.DictWriter(out, header, lineterminator="\r\n")  # quotes fields only where needed
         writer.writeheader()
         epochs = _rows(self.epochs, "epoch")
         told = {row["epoch"]: row for row in _rows(self.scores, "epoch")}

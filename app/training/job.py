@@ -108,7 +108,7 @@ def _check_loss(job: Job) -> None:
 
 
 def _check_metrics(job: Job) -> None:
-    if job.training.losses:  # what the first of them compares with is known with the data
+    if job.training.losses:  # the target of the first loss is known with the data
         return
     spec = spec_of(job.data)
     for name in job.training.metrics:

@@ -1,6 +1,6 @@
-"""Learning rates of an optimizer by parameter group of the project, and changing one of them during a run.
+"""Learning rates by parameter group of the project, and changes of them during a run.
 
-A group of the project may be two of the optimizer's: what has no weight decay is a group of its own there, at the same
+A group of the project may be two of the optimizer's: parameters without weight decay form another group, at the same
 rate.
 """
 
@@ -70,8 +70,8 @@ class LearningRates:
     def set(self, rate: float, name: str = "") -> str:
         """Set the rate of one group, "" is the main one; its schedule continues in proportion. Returns its name.
 
-        From a rate of 0 there is no proportion: the schedule goes on as it would have. Raises ValueError for a group
-        that there is not.
+        From a rate of 0 there is no proportion: the schedule continues unscaled. Raises ValueError for an unknown
+        group.
         """
         name = name or self.names[0]
         if name not in self._places:

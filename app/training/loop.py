@@ -1,8 +1,8 @@
 """The training loop as a generator of events.
 
 Its arithmetic is that of the exported `train.py`, operation for operation, so the losses are equal bit for bit on the
-CPU with the same torch and the same number of threads. Whatever watches a run must keep it so: nothing here draws
-from torch's generators, and visitors put them back (`app.util.rng`, `app.training.monitoring.live_model`).
+CPU with the same torch and the same number of threads. Telemetry must not change that: nothing here draws from torch's
+generators, and visitors restore them (`app.util.rng`, `app.training.monitoring.live_model`).
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def train(
     folder: Path | None = None,
     resume: Path | None = None,
 ) -> Iterator[Event]:
-    """Run `job`; the last event is Finished or Failed. Exceptions of the job become Failed, none comes through.
+    """Run `job`; the last event is Finished or Failed. Exceptions of the job become Failed events.
 
     Iterate on one thread, where torch's `threads` is set too (OpenMP counts per calling thread); None keeps the
-    process's default. `control` is the hand on the run and keeps the weights when it has ended. Checkpoints go into
-    `folder`, none are taken without; with `resume`, one of them, the run goes on where that was taken.
+    process's default. `control` controls the run and has the weights after its end. Checkpoints are saved to `folder`,
+    if given; with `resume`, one of them, the run continues from there.
     """
     control = control or Control()
     run = _Run(job, control, folder)
@@ -78,9 +78,9 @@ def train(
                     ending = event.reason
                     run.hand_over(ending)
                 yield event
-        except (Exception, SystemExit) as error:  # a layer of a person's own may call sys.exit
+        except (Exception, SystemExit) as error:  # a custom layer may call sys.exit
             failed = failure(error, job.source, job.training.batch_size, run.at.epoch, run.at.step)
-        # Outside the handler: the exception's frames hold tensors, and the reader may take its time.
+        # Outside the handler: the exception's frames hold tensors while the generator is suspended.
         if failed is not None:
             ending = "failed"
             run.hand_over(ending)
@@ -92,7 +92,7 @@ def train(
 
 
 class _Run:
-    """One execution of a job. `at` is where it stands after the last whole step."""
+    """One execution of a job. `at` is its position after the last whole step."""
 
     def __init__(self, job: Job, control: Control, folder: Path | None) -> None:
         self.job, self.control = job, control
@@ -120,7 +120,7 @@ class _Run:
             yield started
             self._origin = perf_counter() - self.at.seconds
             for epoch in range(self.at.done + 1, self.config.epochs + 1):
-                if self.at.step and self._over():  # it goes on from there
+                if self.at.step and self._over():  # already complete when resumed
                     break
                 yield from self._train_epoch(epoch)
                 if self.control.stopping or self._note:
@@ -209,7 +209,7 @@ class _Run:
                 yield from self._attend()
                 if self.control.stopping:
                     if not self.at.batch and self.at.order is not None:
-                        # A run that goes on from here draws the order of this epoch again.
+                        # A resumed run draws the order of this epoch again.
                         self._shuffle.set_state(self.at.order)
                     yield from self._flush()
                     return
@@ -241,7 +241,7 @@ class _Run:
         val_loss, val_accuracy, parts = self._evaluate(gathered)
         if self.control.stopping:
             return
-        if whole:  # else a limit came first, and who goes on from here takes the rest of its batches
+        if whole:  # else a limit came first, and a resumed run continues with the remaining batches
             self.stepper.end_epoch(val_loss)
             self.at.done, self.at.batch = epoch, 0
         better = val_loss is not None and (self.at.best is None or val_loss < self.at.best)
@@ -269,7 +269,7 @@ class _Run:
                 if not math.isfinite(value):
                     watcher.look.forward_done()
                     raise not_finite(self.stepper, self.job.source, value, self.at.step + 1)
-                # LBFGS looks several times; the loss of the batch is the first.
+                # LBFGS calls it several times; the loss of the batch is the first.
                 seen = value if math.isnan(seen) else seen
             if watcher.look.open:
                 watcher.forward_done(loss)
@@ -354,9 +354,7 @@ class _Run:
     # --- Checkpoints
 
     def _save(self, name: str) -> Iterator[Event]:
-        """Save a checkpoint, if there is a folder for them; errors are reported and the run continues. What goes wrong
-        is told, and the run goes on.
-        """
+        """Save a checkpoint, if there is a folder for them; errors become events and the run continues."""
         if self._saver is None or not self.at.step:
             return
         yield from self._flush()
@@ -372,7 +370,7 @@ class _Run:
         return self._saver.close() if self._saver is not None else []
 
     def _restore(self, path: Path) -> None:
-        with GENERATOR:  # whoever has borrowed the generators puts them back as they were before
+        with GENERATOR:  # a borrower of the generators restores them afterwards
             self.at, self._changed = checkpoint.go_on(path, self.job.source.text, self._shuffle, self.stepper)
 
     def _count_correct(self) -> None:

@@ -15,7 +15,7 @@ _READ = {
     "CrossEntropyLoss": SOFTMAX, "NLLLoss": SOFTMAX, "MultiMarginLoss": SOFTMAX, "KLDivLoss": SOFTMAX,
     "BCEWithLogitsLoss": SIGMOID, "MultiLabelSoftMarginLoss": SIGMOID,
 }  # fmt: skip
-MOST_CLASSES = 1000  # more, and what is measured class by class costs more than it tells
+MOST_CLASSES = 1000  # above, metrics by class cost too much
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Score:
 
     @property
     def by_class(self) -> bool:
-        """Whether it is told how many classes there are."""
+        """Whether it needs the number of classes."""
         return self.metric.startswith("Multiclass")
 
     def call(self, classes: str) -> str:
-        """The expression that makes it; `classes` is that of their number, `quiet` a name for what is below."""
+        """Return the expression that creates it; `classes` is their number, `quiet` the name of common arguments."""
         parts = [classes] if self.by_class else []
         parts += [f"{name}={value!r}".replace("'", '"') for name, value in self.arguments.items()]
         return f"{self.metric}({', '.join([*parts, '**quiet'])})"
@@ -119,5 +119,5 @@ def refusal(name: str, kind: str, classes: int) -> str:
 
 
 def reading(loss: str) -> str:
-    """How the loss reads an output as probabilities: "softmax", "sigmoid", or "plain" where it is compared as it is."""
+    """Return how the loss converts an output to probabilities: "softmax", "sigmoid", or "plain" for none."""
     return _READ.get(loss, PLAIN)

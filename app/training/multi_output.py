@@ -1,6 +1,6 @@
-"""The losses of several outputs. The exported `train.py` carries these texts word for word.
+"""Losses of several outputs. The exported `train.py` contains this code verbatim.
 
-torch is imported at the top because they stand alone in that script: import this module lazily.
+torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
 class SeveralLosses(nn.Module):
     """Weighted sum of the losses of several outputs.
 
-    `rows` are the names of an output and of its target, the loss, its weight, the number of classes whose ids the loss
-    wants as rows of 0 and 1 (0: as they are), and whether it wants the last axis of the output second. An output that
-    the net does not give now, as it may in evaluation, is left out. `parts` are the losses of the last batch by output.
-    Of mixed samples `others` are who each was mixed with, and `share` is how much of it is its own. `portions` are
-    what the losses of some outputs count for besides, where a batch is dealt out.
+    `rows` are the names of an output and of its target, the loss, its weight, the number of classes for one-hot targets
+    (0: class ids), and whether the last axis of the output must come second. An output that the net does not return, as
+    it may in evaluation, is left out. `parts` are the losses of the last batch by output. For mixup `others` are the
+    partners of the samples, and `share` is the weight of the first. `portions` are additional weights of some outputs,
+    where a batch is split over processes.
     """
 
-    whole = True  # it takes all that the net gives
+    whole = True  # takes all outputs of the net
 
     def __init__(
         self, forms: Sequence[Mapping[Any, str]], rows: Sequence[tuple[str, str, nn.Module, float, int, bool]]

@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """An output, and what it is compared with: `target` is the name of one of the data's, or INPUT."""
+    """An output with its loss and target: `target` is the name of one of the data's, or INPUT."""
 
     given: OutputLoss
     target: str
@@ -32,12 +32,12 @@ class Row:
 
     @property
     def hot(self) -> int:
-        """How many classes the loss wants a 0 or 1 for each of; 0 where it takes the labels as they are."""
+        """The number of classes if the loss needs one-hot targets; 0 if it takes class ids or values."""
         return self.task.classes if self.task.kind != VALUES and LOSSES[self.given.loss.name] != CLASS_IDS else 0
 
     @property
     def turned(self) -> bool:
-        """Whether classes are to come second, and stand last."""
+        """Whether the class axis, which is last, must come second."""
         return self.task.kind == "tokens" and LOSSES[self.given.loss.name] == CLASS_IDS
 
 
@@ -59,11 +59,11 @@ class SeveralTasks(Task):
         return output
 
     def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
-        """The output and the labels of the first row."""
+        """Return output and labels of the first row."""
         return self.answer(output), _of(labels, self.rows[0].target)
 
     def answer(self, output: Any) -> Any:
-        """The output of the first row. Raises OutputError."""
+        """Return the output of the first row. Raises OutputError."""
         given, name = self.named(output), self.rows[0].given.output
         if name not in given:
             raise OutputError(
@@ -72,7 +72,7 @@ class SeveralTasks(Task):
         return given[name]
 
     def named(self, output: Any) -> dict[str, Any]:
-        """What the net gives by the names of its outputs. Raises OutputError."""
+        """Return the net's outputs by name. Raises OutputError."""
         from app.training.multi_output import named
 
         try:
@@ -93,7 +93,7 @@ class SeveralTasks(Task):
                     raise OutputError(f"{row.given.output}: {error}") from error
 
     def loss_module(self) -> nn.Module:
-        """The losses as a module that takes all that the net gives, and all labels. Raises ChoiceError."""
+        """Create the module that takes all outputs and all labels. Raises ChoiceError."""
         from app.training.multi_output import SeveralLosses
 
         return SeveralLosses(

@@ -1,8 +1,8 @@
 """Registry of losses, optimizers and schedulers, with parameters introspected from their signatures.
 
-The lists are closed: a name is looked up here and never on torch itself. What a class takes, its defaults and its
-words come from torch (`inspect.signature` and the docstring); whether a value is right is asked of torch too, by
-building the thing once on a parameter of one number.
+The lists are closed: a name is looked up here and never on torch itself. Parameters, defaults and descriptions come
+from torch (`inspect.signature` and the docstring); values are validated by torch too, by constructing the object once
+on a single number.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-# Deprecated by torch (size_average, reduce), for CUDA graphs and differentiating through the optimizer, what the loop
-# itself gives (optimizer, last_epoch), and what is a function.
+# Deprecated by torch (size_average, reduce), for CUDA graphs and differentiating through the optimizer, set by the loop
+# (optimizer, last_epoch), and functions.
 _LEFT_OUT = {"self", "params", "size_average", "reduce", "capturable", "differentiable", "optimizer", "last_epoch",
              "scale_fn"}  # fmt: skip
 _TENSORS = {"weight", "pos_weight"}
 _NOT_OF_GROUPS = {"initial_accumulator_value", "ns_steps", "ns_coefficients"}
-# What an annotation does not tell.
+# Choices that an annotation does not list.
 _CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
     ("Muon", "adjust_lr_fn"): ("original", "match_rms_adamw"),
     ("LBFGS", "line_search_fn"): ("strong_wolfe",),
@@ -171,7 +171,7 @@ def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
 
 
 def _tried(choice: Choice) -> tuple[Optimizer, Callable[[], Any] | None]:
-    """The optimizer over one small matrix that has a gradient, and the closure that it wants."""
+    """Create the optimizer over a small matrix with a gradient, and the closure if it needs one."""
     import torch
 
     parameter = torch.zeros(1, 1, requires_grad=True)
@@ -317,7 +317,7 @@ def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Par
     count = 0
     choices: tuple[Any, ...] = _CHOICES.get((owner, name), ())
     if name == "reduction":
-        # "none" leaves one loss a sample, and backward() wants one number.
+        # "none" yields one loss per sample, and backward() needs a scalar.
         choices = ("mean", "sum", "batchmean") if owner == "KLDivLoss" else ("mean", "sum")
         kind, optional = "choice", False
     elif choices:

@@ -1,6 +1,6 @@
 """Training functions that are copied verbatim into the exported `train.py`.
 
-torch is imported at the top because the texts stand alone in that script: import this module lazily.
+torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
 import math
@@ -36,10 +36,10 @@ def recompute(model: nn.Module, paths: Sequence[str]) -> None:
 
 
 def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
-    """Blend each sample with another (mixup, Zhang et al. 2018): return the samples, the partners, and the first's
-    ratio. 2018): the samples, who the other was, and the first's share.
+    """Blend each sample with another (mixup, Zhang et al. 2018): return the samples, the partners, and the weight of
+    the first.
 
-    `inputs` is (N, ...), the others (N,) int64; the share is drawn from Beta(alpha, alpha), one for the batch.
+    `inputs` is (N, ...), the partners (N,) int64; the weight is drawn from Beta(alpha, alpha), one per batch.
     """
     share = float(torch.distributions.Beta(alpha, alpha).sample())
     others = torch.randperm(len(inputs)).to(inputs.device)

@@ -1,6 +1,6 @@
 """One training step: forward, backward, and the optimizer step when it is due.
 
-The order of operations is that of the exported `train.py`; what a project does not ask for is not done.
+The order of operations is that of the exported `train.py`; unused features are skipped.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _NO_PARTS: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class Batch(NamedTuple):
-    """What came of a batch: its loss on the device, detached, how many samples were right, and whether a step came.
+    """Result of a batch: its loss on the device, detached, the number of correct samples, and whether the optimizer
+    stepped.
 
-    `parts` are the losses of several outputs, detached, `rates` is what is to be told of several parameter groups.
+    `parts` are the losses of several outputs, detached, `rates` are the rates of several parameter groups, if changed.
     """
 
     loss: Tensor
@@ -36,7 +37,7 @@ class Batch(NamedTuple):
     rates: Rates | None = None
 
     def events(self, done: StepDone) -> Iterator[Event]:
-        """What a step tells, from where its loss is read off the device."""
+        """Yield the events of a step, once its loss is read from the device."""
         if self.rates is not None:
             yield GroupRates(done.step, self.rates.names, self.rates.values)
         yield done
@@ -71,16 +72,16 @@ class Stepper:
 
             self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
         self.forward: Callable[..., Any] = torch.compile(model) if config.compile else model
-        # Asked at every step, so answered once: a step of a small net takes less than a millisecond.
+        # Cached, as they are read at every step: a step of a small net takes less than a millisecond.
         self._several = hasattr(self.loss, "losses")
         self._clips = config.clip_value is not None or config.clip_norm is not None
         self._checked = False
-        # What the net was given last, and on the CPU its generator's state then; until the loss was looked at.
+        # The last inputs of the net, and on the CPU the generator's state before it; until the loss was checked.
         self.fed: tuple[Tensor, Tensor | None] | None = None
         self._state: Callable[[], Tensor | None] = torch.get_rng_state if self.kind == "cpu" else lambda: None
         self.rates = LearningRates(model, self.optimizer, self.schedule, own)
-        self.set_by_hand: list[str] = []  # the groups whose rate was, since the loop last looked
-        self.waiting = 0  # batches whose gradients the optimizer has not had yet
+        self.set_by_hand: list[str] = []  # groups whose rate the user changed since the loop last checked
+        self.waiting = 0  # batches accumulated since the last optimizer step
 
     @property
     def rate(self) -> float:
@@ -118,7 +119,7 @@ class Stepper:
             return module(inputs)
 
     def measured(self, output: Any, labels: Tensor, others: Tensor | None = None, share: float = 1.0) -> Tensor:
-        """The loss, in the precision of the run; `others` and `share` are of mixed samples, see `recipes.mixed`."""
+        """Compute the loss, in the precision of the run; `others` and `share` are of mixup, see `recipes.mixed`."""
         if not self.config.amp:
             return self._measured(output, labels, others, share)
         import torch
@@ -133,7 +134,7 @@ class Stepper:
             return loss
         from app.training.script_recipes import mixed_loss
 
-        if self._several:  # of several outputs, each of which is mixed for itself
+        if self._several:  # of several outputs, each mixed separately
             loss = self.loss(output, known, others, share)
             return loss
         return mixed_loss(self.loss, output, known, others, share)
@@ -156,10 +157,10 @@ class Stepper:
         look: Callable[[Tensor], None],
         measure: Callable[[], None],
     ) -> Batch:
-        """Train on a batch. `last` of an epoch has the optimizer's step in any case.
+        """Train on a batch. The `last` of an epoch always steps the optimizer.
 
         `look(loss)` is called before backward and may raise, `measure()` between backward and the step. Raises
-        OutputError where the first output cannot be compared with the labels.
+        OutputError if the first output does not match the labels.
         """
         if self.config.optimizer.name == CLOSURE:
             return self._take_closure(inputs, labels, look, measure)
@@ -280,8 +281,8 @@ class Stepper:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a state. Raises torch's error for a state that does not match."""
         for group, kept in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
-            # torch takes the state of another optimizer, and misses what is not in it at the next step. One more
-            # setting on one side alone is another version of torch.
+            # torch accepts the state of another optimizer, and fails at the next step. Additional settings on one side
+            # only indicate another version of torch.
             if group.keys() - kept.keys() - _OF_SCHEDULES and kept.keys() - group.keys() - _OF_SCHEDULES:
                 raise ValueError("its optimizer was another one")
         self.model.load_state_dict(state["model"])

@@ -19,7 +19,7 @@ class OutputError(ValueError):
 
 @dataclass(frozen=True)
 class Task:
-    """What a loss makes of the net's output and of the labels of the data.
+    """How a loss interprets the net's output and the labels of the data.
 
     `kind` "classes": labels are class ids (N,), the output is (N, classes). "values": labels are numbers (N, ...) of
     the output's shape. "tokens": labels are class ids (N, T) and the output is (N, T, classes).
@@ -36,35 +36,35 @@ class Task:
         return self
 
     def answer(self, output: Any) -> Any:
-        """Of all that the net gives, the output that accuracy and metrics are measured on."""
+        """Return the output on which accuracy and metrics are measured."""
         return output
 
     def chief(self, output: Any, labels: Any) -> tuple[Any, Tensor]:
-        """The output and the labels that accuracy and metrics are measured on."""
+        """Return output and labels on which accuracy and metrics are measured."""
         return output, labels
 
     def loss_module(self) -> nn.Module | None:
-        """The loss that a run is to take in the place of its own, if any."""
+        """Return the loss that replaces the run's own, if any."""
         return None
 
     def targets(self, labels: Tensor) -> Tensor:
-        """What the loss compares the output with."""
+        """Convert labels to the loss's target."""
         return labels if self.kind == VALUES else make_targets(self.loss, labels, self.classes)
 
     def ready(self, output: Tensor) -> Tensor:
-        """The output as the loss takes it: classes come second."""
+        """Transpose the output for the loss, if classes must come second."""
         return output.transpose(1, -1) if self.kind == TOKENS and LOSSES[self.loss] == CLASS_IDS else output
 
     def correct(self, output: Tensor, labels: Tensor) -> Tensor | None:
-        """How many labels are right, a number on the device; None where there are no classes."""
+        """Return the number of correct labels, on the device; None without classes."""
         return None if self.kind == VALUES else (output.argmax(-1 if self.kind == TOKENS else 1) == labels).sum()
 
     def share(self, correct: int, samples: int) -> float | None:
-        """The accuracy; None where there are no classes."""
+        """Return the accuracy; None without classes."""
         return None if self.kind == VALUES else correct / (samples * self.labels)
 
     def check(self, output: Any, labels: Tensor) -> None:
-        """Refuse what torch would broadcast or misread without a word. Raises OutputError."""
+        """Reject shapes that torch would broadcast or misinterpret silently. Raises OutputError."""
         if self.kind == CLASSES:
             check_output(output, self.loss, len(labels), self.classes)
             return

@@ -1,9 +1,9 @@
-"""Checkpoints: everything that is needed to resume a run bit for bit, in one file that is complete or absent.
+"""Checkpoints: everything needed to resume a run bit for bit, in one file that is complete or absent.
 
-A checkpoint is a `.pt` file of tensors, numbers and texts alone: `torch.load(path, weights_only=True)` reads it, here
-and anywhere. It carries the SHA-256 of each of its tensors, and of all the rest: reading one verifies it.
-`state_dict()` of model, optimizer, scheduler, scaler and running mean; the generators of torch, CUDA,
-MPS, numpy and random; where in which order of the samples it stood.
+A checkpoint is a `.pt` file of tensors, numbers and strings, readable by `torch.load(path, weights_only=True)`. It
+contains the SHA-256 of each tensor and of the rest, which are verified on load. It has the `state_dict()` of model,
+optimizer, scheduler, scaler and EMA; the generator states of torch, CUDA, MPS, numpy and random; the position in the
+shuffled order of samples.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Damaged(CheckpointError):
 
 @dataclass
 class Position:
-    """Where a run stands: in `epoch`, from 1, after `batch` of its batches; `done` epochs have come to their end.
+    """Position of a run: in `epoch`, from 1, after `batch` of its batches; `done` epochs are complete.
 
-    `order` is the state of the shuffling generator before the order of this epoch was drawn. `total` and `correct`
-    are sums over the samples of this epoch so far, but for `left_out`, whose loss was not finite; `best` is the
-    smallest validation loss, `stale` how many epochs have passed since.
+    `order` is the state of the shuffling generator before the order of this epoch was drawn. `total` and `correct` are
+    sums over the samples of this epoch so far, without `left_out`, whose loss was not finite; `best` is the smallest
+    validation loss, `stale` the number of epochs since.
     """
 
     epoch: int = 0
@@ -116,7 +116,7 @@ def go_on(path: Path, source: str, shuffle: Generator, stepper: Stepper) -> tupl
     at = Position(**state["position"])
     try:
         stepper.restore(state)
-        # In the midst of an epoch its order is drawn anew; after it, the next one's.
+        # Within an epoch its order is drawn again; after it, the next epoch's.
         shuffle.set_state(at.order if at.batch and at.order is not None else state["shuffle"])
         restore_generators(state["generators"])
     except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
@@ -212,7 +212,7 @@ def _named(folder: Path) -> list[Path]:
 
 
 def load_chosen(path: Path) -> dict[str, Any]:
-    """Read a checkpoint chosen by the user. Raises CheckpointError; Damaged says which one beside it is whole."""
+    """Read a checkpoint chosen by the user. Raises CheckpointError; Damaged names an intact one in the same folder."""
     try:
         return load(path)
     except Damaged as error:

@@ -8,7 +8,7 @@ from typing import Any
 NAME = "sha256"  # the key under which a checkpoint has them
 
 
-# Its text stands in exported scripts, too.
+# Copied into exported scripts, too.
 def checksums(state: Any) -> dict[str, str]:
     """Return the SHA-256 of each tensor in nested dicts, lists and tuples, by its path; under "" that of the rest."""
     import torch
@@ -36,7 +36,7 @@ def checksums(state: Any) -> dict[str, str]:
 
 
 def difference(state: dict[str, Any]) -> str:
-    """Describe which part of a state changed since it was written; "" if nothing did, or without checksums."""
+    """Describe which part of a state was corrupted after writing; "" if none, or without checksums."""
     written = state.get(NAME)
     if written is None:
         return ""

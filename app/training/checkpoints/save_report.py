@@ -7,7 +7,7 @@ from app.util.formatting import counted
 
 
 class SaveReport:
-    """Consume the `Saved` events of a run. `failing` says whether the newest checkpoint could not be written."""
+    """Consume the `Saved` events of a run. `failing` is True if the newest checkpoint could not be written."""
 
     def __init__(self) -> None:
         self.failing = False

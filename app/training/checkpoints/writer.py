@@ -1,7 +1,7 @@
 """Background writer of checkpoints: the run waits for copies in memory, not for the disk.
 
-A state is copied between two steps and handed to a thread of its own, which writes it whole or not at all. Of the best
-checkpoints those that were followed by a better one before their turn came are never written.
+A state is copied between two steps and written atomically by a thread. A best checkpoint that is superseded before it
+is written is dropped.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Saver:
         self._closing = False
         self._thread: threading.Thread | None = None
         self._rested = 0.0
-        self.news = False  # whether there is something to be told; read at every step without the lock
+        self.news = False  # whether events are pending; read at every step without the lock
 
     def put(self, name: str, step: int, state: dict[str, Any]) -> None:
         """Copy a state and queue it for writing.
 
-        A newer state of the same name takes the place of one that is not written yet. Where checkpoints by step come
-        faster than the disk takes them, the run waits: every one was asked for.
+        A newer state of the same name replaces a pending one. If checkpoints by step come faster than the disk writes
+        them, the run waits, since every one was requested.
         """
         copy = copied(state)
         with self._condition:
@@ -48,11 +48,11 @@ class Saver:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write, name="checkpoints", daemon=True)
                 self._thread.start()
-            elif not (replaces and self._rests(name)):  # it knows until when that one has to wait
+            elif not (replaces and self._rests(name)):  # the thread knows until when that one has to wait
                 self._condition.notify_all()
 
     def drain(self) -> list[Saved]:
-        """What was written since the last call, and what could not be."""
+        """Return the checkpoints written since the last call, and failures."""
         with self._condition:
             told, self._told, self.news = self._told, [], False
         return told

@@ -1,7 +1,7 @@
 """Evaluate a network sample by sample, and aggregate loss, accuracy, metrics and confusion matrix.
 
-Loss and accuracy are measured as a run measures them after an epoch, operation for operation, so they are the same
-numbers. Nothing of it is noticed by a run that goes on: it has a module of its own, and borrows the generators.
+Loss and accuracy are computed by the operations of a run's validation, so they are the same numbers. A concurrent run
+is unaffected: the evaluator has its own module and restores the generators.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from app.data.samples import Samples
     from app.training.stepper import Stepper
 
-TOP = 5  # of the likeliest classes that are kept of a sample
+TOP = 5  # most likely classes stored per sample
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}  # names of classes that nobody would see
-MOST_CLASSES = 10_000  # whose pairs are counted: 800 MB
-WIDEST = 8  # numbers that are kept of a sample of values
+MOST_CLASSES = 10_000  # limit of the confusion matrix: 800 MB
+WIDEST = 8  # values stored per sample in regression
 
 Watch = Callable[[int, int], None]
 
@@ -73,7 +73,7 @@ class Evaluator:
         self.job, device = job, resolve(job.training.device).id
         if job.training.threads:
             set_cpu_threads(job.training.threads)
-        # Training samples too are looked at as a net is validated: nothing is drawn for them.
+        # Training samples are evaluated without random augmentation, too.
         seen = replace(job.data, train_transforms=job.data.eval_transforms)
         self.data = data or prepared(job, load(seen, job.data_root, reading))
         info = self.data.info
@@ -88,7 +88,7 @@ class Evaluator:
         self.stepper = self._stepper(model)
 
     def _stepper(self, model: Any) -> Stepper:
-        """What gives output and loss as a run does; it takes no steps."""
+        """Build a stepper that computes output and loss as a run does; it takes no steps."""
         import torch
 
         from app.training.stepper import Stepper
@@ -129,9 +129,9 @@ class Evaluator:
     ) -> Evaluation:
         """Evaluate the network on all samples of a split.
 
-        With `augment`, of AUGMENTATIONS, what a picture is called is decided by the mean of the probabilities of the
-        picture and its changed copies (test-time augmentation); the loss stays that of the picture itself.
-        `watch(done, total)` is told of samples. Raises EvaluationError, and Cancelled once `stopping` says so.
+        With `augment`, of AUGMENTATIONS, the predicted class is that of the mean probabilities over the picture and its
+        augmented copies (test-time augmentation); the loss stays that of the picture itself. `watch(done, total)` is
+        called with progress in samples. Raises EvaluationError, and Cancelled once `stopping()` is True.
         """
         samples, began = self.samples(part), perf_counter()
         self._check(augment)
@@ -153,9 +153,7 @@ class Evaluator:
             raise EvaluationError(f"Test-time augmentation needs images with class labels; these samples are {shape}.")
 
     def _batches(self, samples: Samples, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield batches as a run reads them; random generators are left untouched. What is drawn for them leaves no
-        trace in the generators.
-        """
+        """Yield batches as a run reads them, restoring the random generators."""
         from app.training.evaluation.validation import sample_numbers
 
         batches = iter(samples.batches(sample_numbers(count, self.job.training.batch_size, self.device)))
@@ -243,7 +241,7 @@ class _Collected:
         self._keep(true=true[:, :WIDEST], called=called[:, :WIDEST])
 
     def _count_pairs(self, labels: Tensor, called: Tensor, columns: int) -> None:
-        """Rows are what samples are, columns what they are called."""
+        """Update the confusion matrix: rows are labels, columns predictions."""
         import torch
 
         if columns > MOST_CLASSES:

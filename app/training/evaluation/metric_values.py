@@ -1,7 +1,7 @@
 """Metrics over an evaluation, computed by torchmetrics.
 
-torchmetrics is imported when a run or an evaluation first asks for a metric. The exported `train.py` makes the same
-metrics and feeds them the same tensors, so their values are equal bit for bit on the CPU.
+torchmetrics is imported with the first metric in use. The exported `train.py` creates the same metrics and updates them
+with the same tensors, so their values are equal bit for bit on the CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def probabilities(loss: str, output: Tensor) -> Tensor:
 
 
 class Gathered:
-    """Accumulates the chosen metrics over the batches of one evaluation. Made anew for each."""
+    """Accumulates the chosen metrics over the batches of one evaluation; not reusable."""
 
     def __init__(self, names: tuple[str, ...], task: Task) -> None:
         self._scores = tuple(SCORES[name] for name in names)
@@ -58,11 +58,11 @@ class Gathered:
                 metric.update(rows, labels)
 
     def compute(self) -> tuple[tuple[str, float], ...]:
-        """The value of each metric over all that was taken in; nothing if that is nothing."""
+        """Return the value of each metric; nothing before the first batch."""
         from app.training.script_recipes import computed
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a class has no samples, which the support of the classes tells
+            warnings.simplefilter("ignore")  # warnings about classes without samples, which the support column shows
             return tuple(
                 (score.name, computed(metric)) for score, metric in zip(self._scores, self._metrics, strict=False)
             )

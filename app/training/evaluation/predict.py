@@ -88,7 +88,7 @@ def picture(sample: Tensor) -> Picture:
     return pixels
 
 
-# --- Inputs that a person makes
+# --- Predictions for user-made inputs
 
 
 def survey(evaluator: Evaluator, weights: str) -> Survey:

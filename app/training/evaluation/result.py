@@ -82,7 +82,7 @@ class Evaluation:
         return tuple(rows)
 
     def name(self, number: int) -> str:
-        """The class of a number."""
+        """Return the name of a class."""
         return self.classes[number] if 0 <= number < len(self.classes) else str(number)
 
     def summary(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a person sees of a net's answers, and the inputs that a person makes for it: a drawing, a picture, numbers."""
+"""Predictions as shown to the user, and user-made inputs: a drawing, a picture, numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 Picture = NDArray[np.uint8]
 Image = NDArray[np.float32]
-MNIST_BOX = 20 / 28  # of the side: what a digit of MNIST fills
-SMALL = 12  # pixels; below that a digit fills the whole picture, as in scikit-learn's
+MNIST_BOX = 20 / 28  # fraction of the side that a digit of MNIST fills
+SMALL = 12  # pixels; in smaller pictures a digit fills the whole side, as in scikit-learn's
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue, as PIL weighs them (ITU-R 601)
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One sample: `picture` (H, W, 3) bytes, or `text`; what it is and what it is called, in words."""
+    """One sample for display: `picture` (H, W, 3) bytes, or `text`; its label and its prediction as text."""
 
     number: int
     picture: Picture | None
@@ -47,7 +47,8 @@ class Survey:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What the net makes of an input: a number a class (or output), the input as a picture, and layers as pictures."""
+    """The net's output for an input: a value per class (or output), the input as a picture, and activations as
+    pictures."""
 
     values: NDArray[np.float32]
     seen: Picture | None
@@ -62,8 +63,8 @@ def is_picture(shape: Sequence[int]) -> bool:
 def as_digit(ink: Image, side: tuple[int, int]) -> Image:
     """Convert an ink drawing, 0 to 1, (H, W), to an image of (height, width) preprocessed like a digit of a dataset.
 
-    As in MNIST the drawing is scaled to 20/28 of the height, shape kept, and its centre of mass put into the middle.
-    Pictures below 12 pixels are filled to their edge, as scikit-learn's digits are.
+    As in MNIST the drawing is scaled to 20/28 of the height, keeping its aspect ratio, and centred by its centre of
+    mass. Pictures below 12 pixels are filled to the edge, as scikit-learn's digits are.
     """
     height, width = side
     found = np.zeros(side, np.float32)
@@ -91,15 +92,14 @@ def as_digit(ink: Image, side: tuple[int, int]) -> Image:
 
 
 def resized(values: Image, side: tuple[int, int]) -> Image:
-    """Pictures (C, H, W) at another size, smoothed where they shrink: as torch's bilinear interpolation with
-    `antialias`."""
+    """Resize pictures (C, H, W) like torch's bilinear interpolation with `antialias`."""
     down, along = (_weights(have, want) for have, want in zip(values.shape[1:], side, strict=True))
     small: Image = (down @ values @ along.T).astype(np.float32)
     return small
 
 
 def _weights(have: int, want: int) -> NDArray[np.float64]:
-    """How much of each of `have` pixels is in each of `want`: a tent as wide as two of them, its sum 1."""
+    """Return the weight of each of `have` pixels for each of `want`, (want, have): triangle filters that sum to 1."""
     scale = have / want
     wide = max(scale, 1.0)
     centres = scale * (np.arange(want)[:, None] + 0.5)
@@ -108,8 +108,8 @@ def _weights(have: int, want: int) -> NDArray[np.float64]:
 
 
 def as_input(values: Image, survey: Survey) -> Image:
-    """A picture of 0 to 1, (C, H, W), in the net's size, channels and range of numbers: black is the least of the
-    training samples, white the greatest."""
+    """Convert a picture of 0 to 1, (C, H, W), to the net's size, channels and value range: black is the minimum of the
+    training samples, white the maximum."""
     channels, height, width = (1, *survey.shape)[-3:]
     if values.shape[0] != channels:
         grey = np.tensordot(GREY, values, 1)[None] if len(values) == 3 else values

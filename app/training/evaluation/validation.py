@@ -19,7 +19,7 @@ Evaluated = tuple[float | None, float | None, tuple[tuple[str, float], ...]]
 
 
 def sample_numbers(count: int, size: int, device: str) -> tuple[Tensor, ...]:
-    """The numbers of `count` samples in order, in batches of `size`, on a device."""
+    """Return the indices of `count` samples in order, in batches of `size`, on a device."""
     import torch
 
     return torch.arange(count, device=device).split(size) if count else ()
@@ -45,7 +45,7 @@ def evaluate(
     correct: Tensor | None = None
     waiting = iter(batches)
     while True:
-        with GENERATOR:  # a dataset of a person's own may draw
+        with GENERATOR:  # a custom dataset may draw random numbers
             batch = next(waiting, None)
         if batch is None:
             break

@@ -28,7 +28,7 @@ def of_weights(job: Job, state: Mapping[str, Tensor] | None, layer: str, sample:
     """Return the activations with the weights `state`, described by `words`; without, with the initial weights of the
     seed.
 
-    Runs on the CPU. Raises JobError or DataError where net and data do not go together, and what the net raises.
+    Runs on the CPU. Raises JobError or DataError if net and data do not match, and what the net raises.
     """
     from app.data.loaders import load
 

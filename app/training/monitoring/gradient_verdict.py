@@ -9,8 +9,8 @@ import numpy as np
 
 from app.training.columns import Array
 
-RECENT = 8  # measurements that are looked at together
-VANISHED = 1e-4  # of the largest norm of the layers behind it
+RECENT = 8  # measurements that are evaluated together
+VANISHED = 1e-4  # of the largest norm of the later layers
 EXPLODED = 1e3
 
 

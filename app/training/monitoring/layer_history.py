@@ -11,7 +11,7 @@ from app.telemetry.histogram import Histogram
 from app.training.columns import Array, Columns
 from app.training.events import GainFigures, Histograms, LayerFigures
 
-MOST = 128  # histograms of a kind that are kept
+MOST = 128  # histograms stored per kind
 
 
 class LayerTable:
@@ -58,7 +58,7 @@ class LayerTable:
 
 
 def merged(known: tuple[str, ...], layers: tuple[str, ...]) -> tuple[str, ...]:
-    """The layers that are known and the new ones, each of which comes before the one that it came before.
+    """Merge new layers into the known ones, each before its successor.
 
     >>> merged(("cell", "head"), ("cell", "cell#2", "head", "last"))
     ('cell', 'cell#2', 'head', 'last')
@@ -135,9 +135,8 @@ class LayerHistory:
 
 
 def spread(samples: list[tuple[int, Histogram]], bins: int) -> tuple[NDArray[np.float64], float, float]:
-    """Histograms over time on one scale: the share of values in each of `bins` parts, shape (bins, samples), lowest
-    first, and the ends of the scale. The counts of a histogram are spread evenly over its own parts.
-    """
+    """Resample histograms over time to one scale: the fraction of values in each of `bins` bins, shape (bins, samples),
+    lowest first, and the ends of the scale. Counts are spread evenly over their own bin."""
     if not samples:
         return np.empty((bins, 0)), 0.0, 0.0
     low, high = min(h.low for _, h in samples), max(h.high for _, h in samples)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass
 class Live:
-    """What a visitor sees between two steps. `epoch` and `step` are those of the last step taken."""
+    """The state of a run between two steps, for visitors. `epoch` and `step` are those of the last step taken."""
 
     stepper: Stepper
     data: Dataset

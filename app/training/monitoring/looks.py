@@ -1,4 +1,4 @@
-"""What is seen of a running net: a batch, the inside of a layer, the profile of a step."""
+"""Snapshots of a running net as plain values: a batch, activations of a layer, the profile of a step."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BatchPeek:
-    """The first samples of a batch: inputs (n, ...), labels (n, ...), what the net gives for them now (n, ...) and
-    the loss of each (n,); None where that cannot be had, and then `problem` says why. `count` is the whole batch.
-    """
+    """The first samples of a batch: inputs (n, ...), labels (n, ...), the net's current output (n, ...) and the loss of
+    each (n,); None if not available, explained by `problem`. `count` is the batch size."""
 
     count: int
     inputs: Any
@@ -24,7 +23,7 @@ class BatchPeek:
 
 @dataclass(frozen=True)
 class Channels:
-    """Pictures of one layer: (n, height, width) float32, of `count` that there are. `what` says what they are."""
+    """Pictures of one layer: (n, height, width) float32, of `count` in total. `what` describes them."""
 
     pictures: Any
     count: int
@@ -34,9 +33,8 @@ class Channels:
 
 @dataclass(frozen=True)
 class LayerInside:
-    """`channels` is what the layer gives, `filters` its weights, each None where there is no picture of it. `sample` of
-    `count` training samples was looked at, its label is `label`; `weights` says which they are.
-    """
+    """`channels` are the activations of a layer, `filters` its weights, each None without a picture. They are of
+    `sample` of `count` training samples, with label `label`; `weights` describes the weights used."""
 
     layer: str
     sample: int

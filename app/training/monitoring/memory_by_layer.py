@@ -32,7 +32,7 @@ def of_run(live: Live) -> StepBytes:
 def estimate(job: Job, data: DataInfo) -> StepBytes | None:
     """Estimate memory on meta tensors, without running anything.
 
-    None where the net or the optimizer cannot run on them. Raises what a net of a person's own raises.
+    None if the net or the optimizer does not run on them. Raises what a custom layer raises.
     """
     import torch
 

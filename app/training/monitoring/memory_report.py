@@ -12,10 +12,9 @@ from app.telemetry.layer_bytes import StepBytes
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """`step` is measured on a batch of the run, or estimated where `estimated` says so; None where neither can be.
+    """`step` is measured on a batch of the run, or estimated if `estimated`; None if neither is possible.
 
-    `allocator` is of CUDA alone, `gpu` says why where it has nothing, `resident` is of the process that tells it, in
-    bytes.
+    `allocator` exists for CUDA only, `gpu` explains its absence, `resident` is the reporting process's memory in bytes.
     """
 
     device: str

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def not_finite(stepper: Stepper, source: Source, value: float, step: int, later: Tensor | None = None) -> NotFinite:
-    """The error for a loss of `value` at `step`, naming the first thing that is not finite.
+    """Build the error for a loss of `value` at `step`, naming the first non-finite tensor.
 
-    The forward that gave the loss is run again on what the net was given then. Where the step is over, and the
-    weights may be spoilt already, `later` are other samples to run in its place.
+    Reruns the forward with the same inputs. After the step, when the weights may be non-finite already, `later` are
+    other samples to use instead.
     """
     head = f"The loss of step {step} is {value}"
     fed = stepper.fed if later is None else (later, None)
@@ -59,15 +59,15 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
 def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None) -> Origin | None:
     """Return the operation that produced the first non-finite value of a forward pass; None if the output is finite.
 
-    The forward is that of a step, in its precision. `state` is the CPU generator's before it, so that dropout falls as
-    it did. A mask of -inf that a softmax takes away again is none. Buffers, train flags, gradients and generators are
-    left as they were.
+    The forward is that of a step, in its precision. `state` is the CPU generator's state before it, to reproduce the
+    dropout masks. A mask of -inf that a softmax removes does not count. Buffers, train flags, gradients and generators
+    are restored.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     origins: dict[int, Origin] = {}
-    # While the tensors live, their ids are theirs alone.
+    # Keeps the tensors alive, so that their ids stay unique.
     alive: list[Any] = []
     order = itertools.count()
 
@@ -80,7 +80,7 @@ def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Te
                     origins.pop(id(tensor), None)
                 else:
                     own = Origin(bool(tensor.isnan().any()), next(order), str(func.overloadpacket), *_line(source))
-                    # nan tells more than an infinity, which may be a mask; then the earlier tells more.
+                    # nan is more significant than an infinity, which may be a mask; then the earlier one is.
                     origins[id(tensor)] = min(before, default=own)
                 alive.append(tensor)
             return out

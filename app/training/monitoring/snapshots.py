@@ -21,7 +21,7 @@ CHANNELS = 256  # of a layer
 def caught_batch(live: Live) -> BatchPeek | None:
     """Return the batch at which a watch point paused the run; None if none did.
 
-    The net is as it is now, in train mode, and dropout falls anew.
+    Uses the current weights, in train mode; dropout masks are resampled.
     """
     import torch
 
@@ -35,7 +35,7 @@ def caught_batch(live: Live) -> BatchPeek | None:
             given, labels = live.stepper.task.chief(live.stepper.output(live.model, inputs), labels)
             outputs = given.float().cpu().numpy()
             losses = _losses(live, given, labels)
-        except Exception as error:  # a net of a person's own may raise anything, and the batch is shown all the same
+        except Exception as error:  # custom layers may raise anything; the batch is shown nevertheless
             problem = f"{type(error).__name__}: {error}"
     info = live.data.info
     count = len(live.caught[0])
@@ -98,9 +98,8 @@ def of_values(values: Tensor, what: str) -> Channels:
 
 
 def filters(model: nn.Module, path: str, input_shape: tuple[int, ...]) -> Channels | None:
-    """The weights of a layer as pictures: one for each filter and input channel of a convolution, and one for each unit
-    of a Linear that sees a picture of `input_shape` whole. None for a layer that has no such weights.
-    """
+    """Return the weights of a layer as pictures: one per filter and input channel of a convolution, and one per unit of
+    a Linear on a flattened picture of `input_shape`. None for a layer without such weights."""
     import torch
 
     module = model.get_submodule(path)

@@ -9,7 +9,7 @@ from app.training.monitoring.live_model import Live
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import atomic
 
-MOST = 40  # rows; what is left out is in the sums
+MOST = 40  # rows; others are included in the sums
 
 
 def of_run(live: Live, trace: str = "") -> StepProfile:
@@ -40,13 +40,13 @@ def of_run(live: Live, trace: str = "") -> StepProfile:
     if trace:
         try:
             atomic.write(trace, lambda file: profiler.export_chrome_trace(str(file)))
-        except OSError as error:  # of the file that was asked for, not of the one beside it
+        except OSError as error:  # report the requested file, not the temporary one
             raise OSError(error.errno, error.strerror, trace) from error
     return _step_profile(live.device, len(inputs), seconds, profiler.key_averages(), on_cuda)
 
 
 def _step_profile(device: str, batch: int, seconds: float, averages: Any, on_cuda: bool) -> StepProfile:
-    # Kernels have rows of their own, and their time is in those of the operations that launched them as well.
+    # Kernels have rows of their own, and also count for the operations that launched them.
     rows = [
         OpTime(
             each.key, each.count, float(each.self_cpu_time_total),

@@ -11,12 +11,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class WatchPoints:
-    """Where to pause: at a loss that is nan or infinite, at a layer whose gradient norm is above `gradient_norm`, at
-    one of whose units the share `dead` or more were 0 for a whole batch, above `memory` bytes, allocated on the device
-    or resident for the CPU. None: not watched.
+    """Conditions to pause at: a loss that is nan or infinite, a layer's gradient norm above `gradient_norm`, a layer
+    with a fraction of `dead` or more units that were 0 for a whole batch, more than `memory` bytes allocated on the
+    device, or resident for the CPU. None: not watched.
 
-    Nothing is learnt from a batch whose loss is not finite; LBFGS, which has moved the weights by then, stops as it
-    does without. All but the loss are looked at on the steps that are measured anyway. Each place is told once a run.
+    No step is taken on a batch whose loss is not finite; LBFGS, which has changed the weights by then, stops as usual.
+    All but the loss are checked on measured steps only. Each location is reported once per run.
     """
 
     not_finite: bool = False
@@ -41,7 +41,7 @@ def to_text(points: WatchPoints) -> str:
 
 
 def from_text(text: str) -> WatchPoints:
-    """Back again; nothing is watched where the text cannot be read or holds what cannot be watched."""
+    """Parse the conditions; nothing is watched if the text is invalid."""
     try:
         raw = json.loads(text)
         points = WatchPoints(

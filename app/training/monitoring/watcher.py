@@ -40,9 +40,9 @@ MEMORY = (memory.EVERY, 0.002)
 
 
 class Watcher:
-    """Called by the loop around each step; whatever waits on the device is told when the loop flushes.
+    """Telemetry hooks for the loop around each step; results pending on the device are reported at a flush.
 
-    `look_due` and `flush_due` are read at every step: nothing else is done on a step that nothing is measured on.
+    `look_due` and `flush_due` are read at every step: an unmeasured step costs nothing else.
     """
 
     def __init__(self, live: Live, source: Source, control: Control) -> None:
@@ -55,14 +55,14 @@ class Watcher:
         self.look = Look(live.model, source, self.sampler, self._look_meter, hooks=not compiled)
         self._norms: list[tuple[int, Tensor]] = []
         self._fresh: Tensor | None = None
-        self._looked_at: int | None = None  # the step of a look that waits to be fetched
+        self._looked_at: int | None = None  # the step of a measurement that is not fetched yet
         self._told: set[tuple[str, str]] = set()
         self._noticed: set[tuple[str, str]] = set()
         self._points: WatchPoints | None = None
         self._measures = bool(self.sampler.layers)
         self.look_due = self._measures
         self.flush_due = 0.0
-        self.began = (0, 0.0)  # the step and second that the run goes on from
+        self.began = (0, 0.0)  # the step and second where the run starts or resumes
 
     def share(self, seconds: float) -> float:
         """Return the fraction of time spent on telemetry up to a second of the run, 0 to 1."""
@@ -101,7 +101,7 @@ class Watcher:
             self._norms.append((step, self._fresh))
             self._fresh = None
             if self._control.watch.gradient_norm is not None:
-                self.flush_due = 0.0  # the batch is still at hand
+                self.flush_due = 0.0  # the batch is still available
         if self.look.open:
             self.look.forward_done()
             if updated:
@@ -118,10 +118,10 @@ class Watcher:
             self.look.drop()
             self.look_due = True
 
-    # --- Telling
+    # --- Reporting
 
     def drain(self, epoch: int, step: int, seconds: float) -> Iterator[Event]:
-        """What was measured since the last time. Waits for the device where something waits there."""
+        """Yield the measurements since the last call, synchronising the device if some are pending."""
         found: list[tuple[int, Found, str | None]] = []
         points = self._control.watch
         if points is not self._points:

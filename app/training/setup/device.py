@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Device:
-    """`id` is torch's name for it; `memory` is in bytes, None where the device does not tell."""
+    """A device: `id` is torch's name for it; `memory` is in bytes, None if unknown."""
 
     id: str
     name: str
@@ -16,7 +16,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The device that a run takes; `note` says so where it is not the one that was asked for."""
+    """The device of a run; `note` explains a fallback."""
 
     id: str
     note: str | None = None

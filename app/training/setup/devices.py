@@ -23,7 +23,7 @@ def devices() -> tuple[Device, ...]:
 
 
 def device_name(device: str) -> str:
-    """What a device is called: a GPU by CUDA, a CPU by the system. Imports torch for a GPU."""
+    """Return the display name of a device. Imports torch for a GPU."""
     if not device.startswith("cuda"):
         return platform.processor() or "CPU"
     import torch

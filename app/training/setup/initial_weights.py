@@ -51,6 +51,6 @@ def tensors(start: StartWeights) -> dict[str, Tensor]:
         raise StartError(f"{start.path} was changed since its weights were loaded. {CURE}")
     try:
         found = load_file(start.path)
-    except Exception as error:  # its reader raises what it pleases
+    except Exception as error:  # the reader may raise anything
         raise StartError(f"{start.path} cannot be read: {error}. {CURE}") from error
     return {key: found[key] for key in start.keys or held}

@@ -1,4 +1,4 @@
-"""The learning rate over a run before it is run: what torch's schedulers make of it, and values to begin with."""
+"""Preview of the learning rate over a run, computed by torch's schedulers, and default schedules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.training.registry import make_optimizer, make_schedule, optimizer_param
 from app.training.setup.schedule_length import ONCE_A_STEP, Preview, Span
 from app.util.frozen import FrozenMap
 
-MOST = 20_000  # moves of a schedule that are asked for
+MOST = 20_000  # schedule steps that are computed
 
 
 def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule, str]:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mistake:
-    """`layer` is the path of the module that keeps `name`; `text` says what is wrong with that and what to do."""
+    """A mistake in a module: `layer` is the path of the module with the attribute `name`; `text` explains it and the
+    fix."""
 
     layer: str
     name: str
@@ -45,7 +46,7 @@ def _kept(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     import torch
 
     for name, value in vars(module).items():
-        # spectral_norm and weight_norm put a weight there that is computed anew in every forward.
+        # spectral_norm and weight_norm store a weight there that is recomputed in every forward.
         computed = any(hasattr(module, name + end) for end in ("_orig", "_v"))
         if name.startswith("_") or computed or isinstance(value, torch.nn.Parameter):
             continue

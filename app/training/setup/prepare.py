@@ -16,10 +16,11 @@ from app.util.rng import GENERATOR
 
 
 def set_up(job: Job, device: str, watch: Watch = lambda done, total, name: None) -> tuple[Stepper, Dataset]:
-    """Draw the weights with the seed of the job; the generators of torch, Python and NumPy are left where that ends.
+    """Load the data and initialise the net with the job's seed; leaves the generators of torch, Python and NumPy
+    advanced.
 
-    `watch` is told what is read of the data, and may raise. Raises JobError, DataError, and what a net of a person's
-    own raises.
+    `watch` is called with the progress of reading data, and may raise. Raises JobError, DataError, and what a custom
+    layer raises.
     """
     import numpy as np
     import torch

@@ -1,4 +1,4 @@
-"""How long a run and its schedule are, in epochs and in steps of the optimizer, and what the rate is over it."""
+"""Length of a run and of its schedule, in epochs and in optimizer steps, and the rate over it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from app.training.config import Schedule, TrainingConfig
 from app.util.frozen import FrozenMap
 
 ONCE_A_STEP = ("OneCycleLR", "CyclicLR")
-# The parameter that says how long a schedule is.
+# The parameter with a schedule's length.
 LENGTHS = {"CosineAnnealingLR": "T_max", "OneCycleLR": "total_steps", "PolynomialLR": "total_iters"}
 
 
 @dataclass(frozen=True)
 class Span:
-    """How long a run is: its epochs, and how often the optimizer takes a step, None if the data do not tell yet."""
+    """Length of a run: its epochs, and its optimizer steps, None if the data's size is unknown."""
 
     epochs: int
     steps: int | None
 
     def moves(self, per: str) -> int | None:
-        """How often a schedule moves."""
+        """Return the number of schedule steps."""
         return self.epochs if per == "epoch" else self.steps
 
 
@@ -70,7 +70,7 @@ def fitted(schedule: Schedule, length: Span) -> Schedule | None:
 class Preview:
     """The rate of the main parameter group after each move; `per` is what moves it.
 
-    `words` says why there is none, or why it is not all.
+    `words` explains a missing or partial preview.
     """
 
     rates: tuple[float, ...] = ()

@@ -49,7 +49,7 @@ def cpu_threads(count: int | None) -> Iterator[None]:
 def set_cpu_threads(count: int) -> None:
     """Set the CPU threads per operation, for this thread only.
 
-    What torch is told on any thread, every thread that is new to it begins with; so it is told again, by one that goes.
+    torch.set_num_threads also changes the default of new threads; a short-lived thread restores that.
     """
     import torch
 

@@ -29,7 +29,7 @@ def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
 
 
 def summary_text(losses: Sequence[OutputLoss]) -> str:
-    """Which of several losses weigh their classes.
+    """Summarise which of several losses weigh their classes.
 
     >>> summary_text((OutputLoss("a", Choice("NLLLoss")), OutputLoss("b", Choice("MSELoss"))))
     'Class weights apply to the loss of a; not in that of b (MSELoss).'

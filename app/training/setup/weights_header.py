@@ -1,4 +1,4 @@
-"""What a file of start weights holds, read off its head without torch: eight bytes of length, then JSON."""
+"""Header of a safetensors file, read without torch: eight bytes of length, then JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CURE = "Load the weights again (File > Load weights), or start from random ones 
 LONGEST_HEAD = 100_000_000
 REMEMBERED = 32
 _digests: dict[tuple[str, int, int], str] = {}
-# What safetensors calls a dtype, what torch calls it, and its bytes.
+# Names of dtypes in safetensors and in torch, and their size in bytes.
 DTYPES = {
     "BOOL": ("bool", 1), "U8": ("uint8", 1), "I8": ("int8", 1), "I16": ("int16", 2), "I32": ("int32", 4),
     "I64": ("int64", 8), "U16": ("uint16", 2), "U32": ("uint32", 4), "U64": ("uint64", 8), "F16": ("float16", 2),
@@ -101,7 +101,7 @@ def remember(path: str, sha256: str) -> None:
 
 
 def _look(path: str) -> tuple[str, int, int]:
-    """What tells a file from the same one written anew."""
+    """Return a cache key that changes when the file is rewritten."""
     stat = Path(path).stat()
     return path, stat.st_mtime_ns, stat.st_size
 
@@ -170,7 +170,7 @@ def convertible(theirs: str, ours: str) -> bool:
 
 
 def misfit_words(start: StartWeights, told: Mapping[str, str]) -> str:
-    """The sentence on keys that do not fit."""
+    """Describe the keys that do not fit."""
     first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:4])
     more = f" and {len(told) - 4} more" if len(told) > 4 else ""
     name, does = start.name or Path(start.path).name, "does" if len(told) == 1 else "do"

@@ -1,6 +1,6 @@
-"""Dry run: two steps and one validation batch on synthetic data, before any real data are downloaded or read.
+"""Dry run: two steps and one validation batch on synthetic data, without downloading or reading real data.
 
-It says whether net, loss, optimizer and settings go together on the device, how long a step takes and how much memory.
+It checks that net, loss, optimizer and settings work together on the device, and measures time and memory of a step.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def dry_run(job: Job) -> DryRun | Failed:
             _validate(stepper, inputs, labels)
             validation = meter.now() - began
             grown, scope = meter.most()
-    except Exception as error:  # whatever it is, it is told as a run would tell it
+    except Exception as error:  # any error is reported like that of a run
         return failure(error, job.source, job.training.batch_size, 0, step, kept=False)
     shape = info.input_shape
     return DryRun(

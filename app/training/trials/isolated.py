@@ -1,4 +1,4 @@
-"""Isolated trials beside a run: a separate network and optimizer, random generators restored."""
+"""Trials isolated from a concurrent run: a separate network and optimizer, random generators restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def aside(seed: int) -> Iterator[None]:
     """Seed the generators of torch, Python and NumPy with `seed`, and restore them afterwards.
 
-    A run under way waits as long, so this is for one step at a time.
+    A concurrent run is blocked meanwhile, so use it for one step at a time.
     """
     import numpy as np
 

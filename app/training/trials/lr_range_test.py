@@ -1,6 +1,6 @@
 """Learning rate range test (Smith 2015): a few batches with an increasing rate.
 
-It has a net of its own on the project's real data and leaves no trace: neither in a run under way nor in the project.
+It trains a separate net on the project's real data and affects neither a concurrent run nor the project.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PAST = 0.85  # of the smoothed loss
-TOO_HIGH = 4.0  # times the best smoothed loss: there is nothing to learn beyond
-BEGINNING = 5  # batches whose mean is not settled yet
+TOO_HIGH = 4.0  # times the best smoothed loss: divergence
+BEGINNING = 5  # batches until the smoothed loss has settled
 
 
 def rate_test(
@@ -35,8 +35,8 @@ def rate_test(
 ) -> RateTest:
     """Train on `batches` batches, the first with `lowest`, the last with `highest`, evenly on a log scale.
 
-    `tell(done, total)` is called after every batch. Groups keep their proportion; schedule, running mean and
-    accumulation are left out. Raises JobError, DataError, ChoiceError and what torch raises.
+    `tell(done, total)` is called after every batch. Groups keep their proportion; schedule, EMA and accumulation are
+    disabled. Raises JobError, DataError, ChoiceError and what torch raises.
     """
     check_numbers(job)
     if not 0 < lowest < highest or not math.isfinite(highest):
@@ -87,7 +87,7 @@ def rate_test(
 
 
 def _nothing(loss: Tensor) -> None:
-    """Nobody looks."""
+    """No-op in place of a loss callback."""
 
 
 def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:

@@ -1,4 +1,4 @@
-"""What comes of a dry run and of a learning rate range test."""
+"""Results of a dry run and of a learning rate range test."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ LOWEST, HIGHEST, BATCHES = 1e-6, 1.0, 100
 
 @dataclass(frozen=True)
 class DryRun:
-    """What was measured. Seconds are of the first step, which makes the optimizer's state and warms up, and the second.
+    """Measurements of a dry run. Seconds are of the first step, which creates the optimizer's state and warms up, and
+    the second.
 
-    `memory` is in bytes: with `scope` "device" the most that torch had allocated there at once, with "process" how much
-    the process has grown at the most; None where the device does not tell.
+    `memory` is in bytes: with `scope` "device" torch's peak allocation, with "process" the peak growth of the process;
+    None if unknown.
     """
 
     device: str
@@ -28,10 +29,10 @@ class DryRun:
 
 @dataclass(frozen=True)
 class RateTest:
-    """`losses` is the loss of the batch that was taken with each of `rates`, `smoothed` its moving average.
+    """`losses` are the batch losses at each of `rates`, `smoothed` their moving average.
 
-    `suggested` is the rate at which the smoothed loss falls most steeply, None where it does not fall. `ended` says why
-    there are fewer rates than were asked for.
+    `suggested` is the rate at which the smoothed loss falls most steeply, None if it does not fall. `ended` explains an
+    early end.
     """
 
     rates: tuple[float, ...]
