@@ -93,7 +93,7 @@ LONG_FILES: dict[str, str] = {}
 # compiles files of layers, once a person trusts them, and the child process that compiles what a person typed.
 UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 UNSAFE_CALLS = {"eval", "exec", "compile"}
-COMPILES_SOURCE = {"app.source.compiled", "app.source.layer_modules", "app.engine.programs.snippet"}
+COMPILES_SOURCE = {"app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet"}
 
 # Modules of one folder, at most.
 MOST = 21

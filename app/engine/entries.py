@@ -19,7 +19,6 @@ LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<
 ENTRIES = {
     "run": "app.engine.programs.run",
     "import": "app.engine.programs.import_model",
-    "snippet": "app.engine.programs.snippet",
     "engine": "app.engine.server",
     "rank": "app.engine.programs.rank",
 }

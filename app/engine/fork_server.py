@@ -33,7 +33,7 @@ MODULES = """
     sklearn.datasets app.training.loop app.training.run_requests app.engine.programs.run app.engine.programs.rank
     app.engine.programs.import_model app.engine.tasks.import_pipeline app.engine.tasks.parity.initial
     app.engine.tasks.parity.resources app.builder.importer.building app.builder.importer.lowering.opaque
-    app.engine.programs.snippet app.autograd.snippets.run app.engine.server app.engine.tasks.capture
+    app.engine.tasks.snippet app.autograd.snippets.run app.engine.server app.engine.tasks.capture
     app.engine.tasks.playback app.engine.tasks.findings app.engine.tasks.shapes
     app.data.readers app.data.loaders app.data.own_files.readers app.training.script_recipes
     app.engine.tasks.parity.check safetensors.torch importlib.resources.readers sklearn.datasets.data

@@ -1,26 +1,25 @@
-"""The process in which a snippet runs: it has a time and a memory limit, can be ended at once, and hands back data.
-
-A `Child` may be started before anybody knows what is to run, so that torch is there when it is; it runs one snippet.
-"""
+"""The engine of its own in which a snippet runs: it has a time and a memory limit, and can be ended at once."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
-import msgspec
-
-from app.autograd.codec import packed, unpacked
 from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
 from app.engine import child_process, pool
+from app.engine.client import Question
+from app.engine.own_engine import OwnEngine
+from app.engine.protocol import EngineDied
+from app.engine.requests.snippet import RunSnippet
 from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 
@@ -28,10 +27,9 @@ START = 120.0  # seconds that torch may take to load
 LOOK = 0.02  # seconds between two looks at the process
 MOST = 64 << 20  # bytes of an answer
 KEPT = 200_000  # bytes of what is printed that are kept
-READY = b"ready\n"
 WATCHED = sys.platform == "linux"  # whether memory can be watched here
-LENGTH = struct.Struct("<Q")
 THREADS = "2"
+SURROUNDINGS = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
 
 
 def run(
@@ -40,131 +38,78 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _output: None,
 ) -> SnippetAnswer:
-    """Run a snippet in a process of its own and say what came of it; see `Child.run`."""
-    child = Child()
-    try:
-        return child.run(snippet, limits, cancelled, tell)
-    finally:
-        child.close()
+    """Run a snippet in a process of its own; the caller has seen to it that a person wants that. `tell` hears what it
+    has printed.
 
-
-class Child:
-    """A process that runs one snippet. Raises OSError where none can be started."""
-
-    def __init__(self) -> None:
-        self._folder = TemporaryFolder()
-        extra = {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "PYTHONUNBUFFERED": "1"}
-        self._process = started = pool.start("snippet", extra, Path(self._folder.name))
-        assert started.stdout is not None and started.stderr is not None
-        self._ready = threading.Event()
-        self._answer = b""
-        self._reader = threading.Thread(target=self._read, args=(started.stdout,), name="snippet", daemon=True)
-        self._reader.start()
-        self._printed = _Printed(started.stderr)
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is there and can be given something to run."""
-        return self._process.poll() is None
-
-    def _read(self, stream: IO[bytes]) -> None:
-        """Hear that it is ready, then its answer; what a snippet started may hold the other end for longer."""
+    Ended at once when it is `cancelled`, and when it takes more than its limits; the answer says so. Memory is watched
+    on Linux alone. Raises OSError if no process can be started.
+    """
+    with TemporaryFolder() as folder:
+        engine = OwnEngine(partial(pool.start, "engine", SURROUNDINGS, Path(folder)), _Printed, MOST)
         try:
-            if self._exactly(stream, len(READY)) == READY:
-                self._ready.set()
-                (length,) = LENGTH.unpack(self._exactly(stream, LENGTH.size))
-                self._answer = self._exactly(stream, min(length, MOST))
-        except (OSError, ValueError, struct.error):
-            return  # it ended without an answer, and how is told by who waits for it
+            answer = _Attempt(engine, snippet, limits).watch(cancelled, tell)
+        finally:
+            engine.close()
+        tell(text := engine.stderr.text())
+        return replace(answer, output=text)
 
-    @staticmethod
-    def _exactly(stream: IO[bytes], count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count and (part := os.read(stream.fileno(), min(count - len(data), 1 << 20))):
-            data += part
-        return bytes(data)
 
-    def run(
-        self,
-        snippet: Snippet,
-        limits: Limits = Limits(),  # noqa: B008  frozen
-        cancelled: Callable[[], bool] = lambda: False,
-        tell: Callable[[str], None] = lambda _output: None,
-    ) -> SnippetAnswer:
-        """Run a snippet; the caller has seen to it that a person wants that. `tell` hears what it has printed.
+class _Attempt:
+    """A snippet under way."""
 
-        Ended at once when it is `cancelled`, and when it takes more than its limits; the answer says so. Memory is
-        watched on Linux alone.
-        """
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and how is told below
-            assert self._process.stdin is not None
-            self._process.stdin.write(packed((snippet, limits)))
-            self._process.stdin.close()
-        ended, words = self._watch(limits, cancelled, tell)
-        if ended == "done":
-            answer = self._answered()
-        else:
-            answer = SnippetAnswer(ended, words)
-        if answer.ended == "memory":
-            answer = replace(answer, words=_memory_words(limits))
-        tell(text := self._printed.text())
-        return replace(answer, output=text, seconds=answer.seconds or self._took)
+    def __init__(self, engine: OwnEngine, snippet: Snippet, limits: Limits) -> None:
+        self._engine, self._limits = engine, limits
+        self._working = threading.Event()
+        self._began, self._base = time.monotonic(), 0
+        self._question: Question[SnippetAnswer] = engine.ask(RunSnippet(snippet, limits), lambda _: self._working.set())
 
-    def _watch(self, limits: Limits, cancelled: Callable[[], bool], tell: Callable[[str], None]) -> tuple[Ending, str]:
-        """Wait for its end, or bring that about; how it ended and why."""
-        began, base, told = time.monotonic(), 0, 0
-        working = False
-        while self._process.poll() is None:
-            if not working and self._ready.is_set():
-                working, began, base = True, time.monotonic(), child_process.memory_of(self._process.pid) or 0
-            self._took = time.monotonic() - began
+    def watch(self, cancelled: Callable[[], bool], tell: Callable[[str], None]) -> SnippetAnswer:
+        """Wait for its end, or bring that about."""
+        printed, told, working = self._engine.stderr, 0, False
+        while not self._question.done():
+            if not working and self._working.is_set():
+                working, self._began, self._base = True, time.monotonic(), self._memory()
             if cancelled():
                 return self._end("stopped", "Stopped.")
-            if self._took > (limits.seconds if working else START):
-                reason = f"its limit of {limits.seconds:g} s" if working else f"{START:.0f} s for loading torch"
+            if self._took > (self._limits.seconds if working else START):
+                reason = f"its limit of {self._limits.seconds:g} s" if working else f"{START:.0f} s for loading torch"
                 return self._end("time", f"The snippet had not come to its end after {reason} and was stopped.")
-            if working and (child_process.memory_of(self._process.pid) or 0) - base > limits.memory:
-                return self._end("memory", "")
-            if self._printed.count != told:
-                told = self._printed.count
-                tell(self._printed.text(now=True))
-            time.sleep(LOOK)
-        self._reader.join(5.0)
-        if (code := self._process.wait()) or not self._answer:
-            how = child_process.ending_words(code, self._kills)
-            return "died", f"The process of the snippet {how}."
-        return "done", ""
-
-    _took = 0.0
-    _kills: int | None = None
-
-    def _end(self, ended: Ending, words: str) -> tuple[Ending, str]:
-        self._process.kill()
-        self._process.wait()
-        return ended, words
+            if working and self._memory() - self._base > self._limits.memory:
+                return self._end("memory", self._memory_words())
+            if printed.count != told:
+                told = printed.count
+                tell(printed.text(now=True))
+            futures.wait([self._question], LOOK)
+        return self._answered()
 
     def _answered(self) -> SnippetAnswer:
         try:
-            return unpacked(self._answer, SnippetAnswer)
-        except (msgspec.DecodeError, ValueError) as error:
-            return SnippetAnswer("died", f"What the snippet left cannot be read: {error}.")
+            answer = self._question.result()
+        except EngineDied:
+            return self._died(f"The process of the snippet {self._engine.how_it_ended()}.")
+        except Exception as error:  # of its process, not of the text
+            return self._died(f"The snippet could not be run: {error}.")
+        return replace(answer, words=self._memory_words()) if answer.ended == "memory" else answer
 
-    def close(self) -> None:
-        """End it and whatever it has started."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        if os.name == "posix":
-            child_process.end_group(self._process.pid)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError):  # it wants to write what nobody reads any more
-                    stream.close()
-        self._folder.cleanup()
+    @property
+    def _took(self) -> float:
+        return time.monotonic() - self._began
 
+    def _memory(self) -> int:
+        return child_process.memory_of(self._engine.child.pid) or 0
 
-def _memory_words(limits: Limits) -> str:
-    return f"The snippet wanted more memory than its limit of {bytes_text(limits.memory)} and was stopped."
+    def _memory_words(self) -> str:
+        limit = bytes_text(self._limits.memory)
+        return f"The snippet wanted more memory than its limit of {limit} and was stopped."
+
+    def _died(self, words: str) -> SnippetAnswer:
+        return SnippetAnswer("died", words, seconds=self._took)
+
+    def _end(self, ended: Ending, words: str) -> SnippetAnswer:
+        took = self._took
+        self._question.stop()
+        self._engine.kill()
+        return SnippetAnswer(ended, words, seconds=took)
 
 
 class _Printed:

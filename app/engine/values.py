@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -43,6 +43,7 @@ MODULES = """
     builder.expressions builder.catalog.catalog builder.catalog.custom_classes builder.catalog.documentation
     builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes
     source.generated source.layer_files project.project data.config training.config training.job training.setup.device
+    engine.requests.snippet autograd.snippets.snippet
     engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
     engine.requests.runs runs.record runs.checkpoint_files
@@ -64,6 +65,8 @@ SHARED = frozenset(
 LONG = 32
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
 MOST = 500_000  # entries that are remembered before both ends begin anew
+
+S = TypeVar("S")
 
 _PLAIN = frozenset((bool, float, str, bytes, type(None)))
 _KINDS = "fiubc"  # of numpy's dtypes that travel
@@ -248,7 +251,7 @@ class Codec:
         kind: Any = type(value[0]) if value else None
         if len(value) >= LONG and _alike_structs(kind, value):
             parts = (value[start : start + BULK] for start in range(0, len(value), BULK))
-            data = [msgspec.msgpack.encode(part, enc_hook=_as_dict) for part in parts]
+            data = [packed(part) for part in parts]
             return ["bulk", _name(kind), *data]
         return ["tuple" if type(value) is tuple else "list", *[self._plain(each) for each in value]]
 
@@ -373,6 +376,16 @@ def _alike_structs(kind: Any, values: Any) -> bool:
     return issubclass(kind, msgspec.Struct) and all(type(each) is kind for each in values)
 
 
+def packed(structs: Sequence[Any]) -> bytes:
+    """Structs of one class as bytes, for many that are sent once: nobody remembers them at either end."""
+    return msgspec.msgpack.encode(structs, enc_hook=_as_dict)
+
+
+def unpacked(kind: type[S], data: bytes) -> tuple[S, ...]:
+    """What `packed` was given. Raises msgspec.DecodeError."""
+    return msgspec.msgpack.decode(data, type=tuple[kind, ...], dec_hook=_from_dict)  # type: ignore[valid-type]
+
+
 def _as_dict(value: Any) -> Any:
     if isinstance(value, FrozenMap):
         return dict(value)
@@ -382,7 +395,7 @@ def _as_dict(value: Any) -> Any:
 def _bulk(kind: type, parts: list[bytes]) -> Iterator[Any]:
     """Structs of one class. Between two parts other threads of this process have their turn."""
     for part in parts:
-        yield from msgspec.msgpack.decode(part, type=tuple[kind, ...], dec_hook=_from_dict)  # type: ignore[valid-type]
+        yield from unpacked(kind, part)
         time.sleep(0)
 
 

@@ -19,11 +19,11 @@ def ran(text: str, **asked: object) -> SnippetAnswer:
     """What came of a text."""
     from app.autograd.snippets import run
     from app.autograd.snippets.snippet import Snippet
-    from app.engine.programs.snippet import _execute
+    from app.engine.tasks.snippet import execute
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), rng.borrowed(0):
-        answer = run.run(Snippet(text, **asked), _execute)
+        answer = run.run(Snippet(text, **asked), execute)
     return replace(answer, output=printed.getvalue())
 
 

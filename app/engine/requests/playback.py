@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from app.autograd import codec
 from app.autograd.playback.gradient_look import GradientLook
 from app.autograd.playback.steps import Breaks, FanIn, GradStats, StepRecord, Stop
 from app.autograd.tape import Tape
 from app.engine.protocol import Request
 from app.engine.requests.capture import CaptureRequest
+from app.engine.values import packed, unpacked
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
@@ -37,12 +37,12 @@ class Steps:
     packed: bytes
 
     @classmethod
-    def of(cls, records: Iterable[StepRecord]) -> Steps:
-        return cls(codec.packed(list(records)))
+    def of(cls, records: Sequence[StepRecord]) -> Steps:
+        return cls(packed(records))
 
     @property
-    def records(self) -> list[StepRecord]:
-        return codec.unpacked(self.packed, list[StepRecord])
+    def records(self) -> tuple[StepRecord, ...]:
+        return unpacked(StepRecord, self.packed)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_values
 
-from app.autograd.codec import packed, unpacked
-from app.autograd.snippets.snippet import SnippetAnswer, ready
+from app.autograd.snippets.snippet import ready
+from app.engine.values import Codec
 from tests.support.snippet_answers import ran
 
 NET = """x = torch.linspace(-1, 1, 12).view(4, 3)
@@ -62,7 +62,7 @@ def test_a_ready_snippet_leaves_the_same_with_and_without(one) -> None:
         if graph.played is not None:
             assert graph.played.order == graph.tape.order[: len(graph.played.order)]
             assert graph.stopped or len(graph.played.order) == len(graph.tape.order)
-    assert unpacked(packed(played), SnippetAnswer).graphs == played.graphs
+    assert Codec(0).decode(*Codec(1).encode(played)).graphs == played.graphs
 
 
 def test_a_hook_of_the_text_prints_as_often_as_the_text_has_it() -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.autograd.snippets.snippet import Limits, Snippet, ready
-from app.engine.snippet_process import Child, run
+from app.engine import snippet_process
+from app.engine.snippet_process import run
+from tests.engine.test_child import alive
 
 LONG = Limits(seconds=100.0)
 
@@ -62,15 +64,35 @@ def test_what_a_snippet_started_does_not_hold_its_answer_up() -> None:
     assert answer.ended == "done" and answer.tensor("x").shape == (2,)
 
 
-def test_a_process_that_is_not_wanted_any_more_goes() -> None:
-    child = Child()
-    child.close()
-    assert child._process.returncode is not None
-
-
 def test_every_ready_snippet_has_a_title_and_a_sentence() -> None:
     for one in ready():
         assert one.title and one.words.endswith((".", ")")) and len(one.words) < 330, one.key
         assert not one.text.startswith(("\n", '"')) and one.text.endswith("\n")
         assert max(map(len, one.text.splitlines())) <= 96, one.key
     assert len({one.key for one in ready()}) == len(ready()) >= 20
+
+
+def test_it_runs_on_the_main_thread_where_python_lets_it_handle_signals() -> None:
+    text = "import signal\nseen = []\nsignal.signal(signal.SIGTERM, lambda *_: seen.append(1))\n"
+    answer = run(Snippet(text + "import os; os.kill(os.getpid(), signal.SIGTERM)\nx = torch.tensor(len(seen))"), LONG)
+    assert answer.error is None and answer.tensor("x").values == "1"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="fork")
+def test_stop_ends_what_it_has_started_too(tmp_path: Path) -> None:
+    told: list[str] = []
+    text = "import os, time\npid = os.fork()\nif pid:\n    print(pid)\ntime.sleep(600)"
+    answer = run(Snippet(text), LONG, cancelled=lambda: bool(told), tell=told.append)
+    assert answer.ended == "stopped"
+    assert not alive(int(answer.output))
+
+
+def test_an_answer_that_is_too_large_is_said_and_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snippet_process, "MOST", 2_000)
+    answer = run(Snippet("x = torch.ones(3)\n" * 3 + "\n".join(f"x{i} = x + {i}" for i in range(40))), LONG)
+    assert answer.ended == "died" and not answer.tensors and answer.words.endswith(".")
+
+
+def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    answer = run(Snippet("x = 1", folder=str(tmp_path / "gone")), LONG)
+    assert answer.ended == "died" and "gone" in answer.words

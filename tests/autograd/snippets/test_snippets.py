@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.autograd.codec import packed, unpacked
-from app.autograd.snippets.snippet import SnippetAnswer
 from app.autograd.tape import below
+from app.engine.values import Codec
 from tests.support.snippet_answers import leaves, made_by, ran
 
 SPREADING = """x = torch.ones(2, 2)
@@ -163,7 +162,7 @@ def test_a_long_loop_shows_its_last_graph_as_it_was() -> None:
 
 def test_an_answer_is_the_same_behind_a_pipe() -> None:
     answer = ran(SPREADING + "inf = c / 0\nc.backward()\nraise ValueError('so')")
-    assert unpacked(packed(answer), SnippetAnswer) == answer
+    assert Codec(0).decode(*Codec(1).encode(answer)) == answer
 
 
 # -- a function of a file ----------------------------------------------------------------------------------------------

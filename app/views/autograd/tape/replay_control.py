@@ -90,7 +90,7 @@ class ReplayControl(QObject):
 
 
 def _write_recorded(write: partial[tuple[Path, int, str]], recorded: RecordedPass) -> tuple[Path, int, str]:
-    return write(PassResult(tuple(recorded.steps.records)), recorded.tape, recorded.stopped)
+    return write(PassResult(recorded.steps.records), recorded.tape, recorded.stopped)
 
 
 def _write(

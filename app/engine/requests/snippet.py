@@ -1,0 +1,23 @@
+"""A snippet: what is asked of the process that is started for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
+from app.engine.protocol import MAIN, Request
+
+
+@dataclass(frozen=True)
+class SnippetBegan:
+    """Said when torch is loaded and the first line is about to run: time and memory count from here."""
+
+
+@dataclass(frozen=True)
+class RunSnippet(Request[SnippetAnswer]):
+    """Run a snippet, which a person wants; only an engine of its own is asked. Says SnippetBegan."""
+
+    lane: ClassVar[str] = MAIN
+    snippet: Snippet
+    limits: Limits

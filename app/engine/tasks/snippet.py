@@ -1,0 +1,54 @@
+"""Run a snippet in the engine that was started for it: see `app.engine.requests.snippet`."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from app.autograd.snippets import run as snippet_run
+from app.autograd.snippets.snippet import Limits, SnippetAnswer
+from app.engine.requests.snippet import RunSnippet, SnippetBegan
+from app.engine.server import Context, handles
+
+
+@handles(RunSnippet)
+def run_snippet(request: RunSnippet, context: Context) -> SnippetAnswer:
+    if request.snippet.folder:
+        os.chdir(request.snippet.folder)
+    context.progress(SnippetBegan())
+    with _limited(request.limits):
+        answer = snippet_run.run(request.snippet, execute)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the text may have put away or closed it
+            stream.flush()
+    return answer
+
+
+def execute(tree: ast.Module, filename: str, scope: dict[str, Any]) -> None:
+    """Compile what a person typed, and run it."""
+    exec(compile(tree, filename, "exec", dont_inherit=True), scope)
+
+
+@contextlib.contextmanager
+def _limited(limits: Limits) -> Iterator[None]:
+    """No more memory than that while it runs, where the system can keep to it: then torch says which line wanted it.
+
+    A GPU's driver takes addresses by the terabyte, so beside one only who asked watches.
+    """
+    if sys.platform != "linux" or torch.cuda.is_available():
+        yield
+        return
+    import resource  # which is not there on Windows
+
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + limits.memory, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
