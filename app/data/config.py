@@ -18,15 +18,15 @@ class Transform:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """`source` is a key of `app.data.sources.SOURCES`; the split is seeded and stratified by class.
+    """Data settings: `source` is a key of `app.data.sources.SOURCES`; the split is seeded and stratified by class.
 
-    `validation_fraction` and `test_fraction` are the shares of samples held out to validate and to test with; of a
-    source that its authors split, `test_fraction` is the share of the part held out by them that is kept for the test.
-    `shuffle` draws a new order for every epoch; `drop_last` leaves out a last batch that is not full. With
-    `class_weights` the loss, or each of several that can, weighs rare classes as much as common ones. `options` are the
-    source's own, those that differ from its defaults; `path` is the file or folder of a source that reads one; what of
-    it cannot be read is left out where `bad` is "skip", and stops the run before it begins where it is "stop".
-    Pictures go through `train_transforms` when they are learnt from, through `eval_transforms` when they are not.
+    `validation_fraction` and `test_fraction` are the fractions of samples held out for validation and test; for a
+    source with a split of its authors, `test_fraction` is the fraction of their held-out part reserved for the test.
+    `shuffle` draws a new order for every epoch; `drop_last` drops an incomplete last batch. With `class_weights` losses
+    that support it weigh rare classes as much as common ones. `options` are the source's own, those that differ from
+    its defaults; `path` is the file or folder of a source that reads one; unreadable samples are skipped if `bad` is
+    "skip", and prevent the run if it is "stop". Pictures pass `train_transforms` in training, `eval_transforms`
+    otherwise.
     """
 
     source: str = "sklearn.digits"

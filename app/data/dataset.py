@@ -1,4 +1,4 @@
-"""What was read of a source of data: the samples that a run learns from, and those that are held out."""
+"""Loaded data of a source: the samples to train on, and those held out."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Dataset:
         return Dataset(self.train.to(device), self.val.to(device), self.test.to(device), self.info)
 
     def batch(self, size: int) -> tuple[Tensor, Tensor]:
-        """The first `size` training samples and their labels as a step gets them, for looking inside.
+        """Return the first `size` training samples and their labels as in a training step.
 
-        What is drawn for them leaves no trace in the generators.
+        Random generators are restored.
         """
         import torch
 

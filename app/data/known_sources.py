@@ -208,7 +208,7 @@ _SOURCES = (
 
 SOURCES: FrozenMap[str, SourceSpec] = FrozenMap({spec.key: spec for spec in _SOURCES})
 
-# What the options of a source decide of it.
+# Sources whose options determine shape or sizes.
 SIZED: FrozenMap[str, Callable[[SourceSpec, Mapping[str, Any]], SourceSpec]] = FrozenMap(
     {"made.moons": _halves, "made.circles": _halves, "made.fake": _fake}
 )

@@ -48,7 +48,7 @@ Parts = tuple[Pair, Pair, Pair]
 
 
 def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
-    """As `spec_of`, but files of the person's are read for it where nobody has. Raises UnknownSource, DataError."""
+    """As `spec_of`, but reads the user's files if they were not read before. Raises UnknownSource, DataError."""
     spec = spec_of(config)
     if spec.is_read:
         return spec
@@ -187,7 +187,7 @@ def _described(
 
 
 def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
-    """What there is to compare with, if that is several things."""
+    """Summarise the targets, if there are several."""
     words = [
         f"{one.name} ({len(one.classes)} classes)"
         if one.task != VALUES

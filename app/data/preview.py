@@ -24,7 +24,7 @@ COLUMNS = 4
 
 def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watch) -> Preview:
     """Read the data and return the first batch. Raises DataError."""
-    config = replace(config, bad="skip")  # what cannot be read is told beside it
+    config = replace(config, bad="skip")  # unreadable samples are reported separately
     data, spec = load(config, root, watch), look(config, watch)
     inputs, labels = data.batch(batch)
     real = inputs.double()

@@ -1,6 +1,6 @@
-"""Read known datasets into tensors. The exported `train.py` carries these functions word for word.
+"""Read known datasets into tensors. The exported `train.py` contains these functions verbatim.
 
-torch is imported at the top because the texts stand alone in that script: import this module lazily.
+torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
 import struct
@@ -68,7 +68,8 @@ def read_cifar(folder: Path, name: str, train: bool) -> tuple[Tensor, Tensor]:
 
 
 def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
-    """A part of SVHN in MATLAB's format: images (N, 3, 32, 32) uint8 and class ids (N,); it calls the digit 0 a 10."""
+    """Read a part of SVHN in MATLAB's format: images (N, 3, 32, 32) uint8 and class ids (N,); the digit 0 is stored as
+    10."""
     from scipy.io import loadmat
 
     data = loadmat(path)
@@ -77,7 +78,8 @@ def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
 
 
 def read_stl10(folder: Path, part: str) -> tuple[Tensor, Tensor]:
-    """A part of STL10, "train" or "test": images (N, 3, 96, 96) uint8, kept column by column, and class ids (N,)."""
+    """Read a part of STL10, "train" or "test": images (N, 3, 96, 96) uint8, stored column by column, and class ids
+    (N,)."""
     images = torch.frombuffer(bytearray((folder / f"{part}_X.bin").read_bytes()), dtype=torch.uint8)
     ids = torch.frombuffer(bytearray((folder / f"{part}_y.bin").read_bytes()), dtype=torch.uint8)
     return images.reshape(-1, 3, 96, 96).transpose(2, 3).contiguous(), ids.to(torch.int64) - 1

@@ -12,28 +12,27 @@ if TYPE_CHECKING:
 
 
 class Samples(Protocol):
-    """Samples of a run on its device. Batches are read when they are asked for, in the order of their numbers."""
+    """Samples of a run on its device. Batches are read on demand, in the order of their indices."""
 
     def __len__(self) -> int: ...
 
     def batches(self, chunks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and labels of each chunk of sample numbers, which are int64 on the device of the samples.
+        """Yield inputs and labels of each chunk of sample indices, which are int64 on the device of the samples.
 
-        What is drawn at random is drawn from torch's global generator when a batch is asked for.
+        Random numbers come from torch's global generator, on demand.
         """
         ...
 
     def to(self, device: str) -> Samples:
-        """The same samples for another device."""
+        """Return the same samples for another device."""
         ...
 
 
 @dataclass(frozen=True)
 class TensorSamples:
-    """Samples that lie on the device as they are: inputs (N, ...) and labels (N, ...), or Targets of several. Inputs
-    that stay on the disk are Streamed in their place.
+    """Samples in memory on the device: inputs (N, ...), or Streamed from disk, and labels (N, ...), or several Targets.
 
-    `ready` makes of the inputs of a batch what the net gets; None where they are that already.
+    `ready` converts the inputs of a batch for the net; None if no conversion is needed.
     """
 
     inputs: Any

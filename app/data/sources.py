@@ -23,7 +23,7 @@ __all__ = [
 if TYPE_CHECKING:
     pass
 
-# Told of what is read: done, total, and the name of it. What it raises ends the reading.
+# Progress callback: done, total, and name. An exception in it aborts the reading.
 Watch = Callable[[int, int, str], None]
 
 
@@ -35,7 +35,7 @@ class UnknownSource(DataError):
 def spec_of(config: DataConfig) -> SourceSpec:
     """Return the source that `config` names, with its options applied and the metadata of its files, if read.
 
-    Nothing is read for it: see `look`. Raises UnknownSource, DataError for files that were found unusable.
+    Reads no files: see `look`. Raises UnknownSource, DataError for files known to be unusable.
     """
     spec = _base_spec(config)
     if not spec.shape or not (config.train_transforms or config.eval_transforms):

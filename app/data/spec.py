@@ -27,7 +27,7 @@ class ReadingStopped(DataError):
 
 
 class NotDownloaded(DataError):
-    """Raised if the files are not in the folder; nothing is downloaded without asking."""
+    """Raised if the files are not in the folder; nothing is downloaded without consent."""
 
     def __init__(self, spec: SourceSpec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
@@ -76,7 +76,7 @@ class Option:
         if self.kind == "names":
             good = isinstance(value, tuple) and all(isinstance(one, str) for one in value)
             return "" if good else "it must be a tuple of names"
-        # Whole numbers are sizes; what has a point by default may be any number.
+        # A default of ints means sizes; other tuples accept any number.
         whole = all(type(one) is int for one in self.default)
         kinds = (int,) if whole else (int, float)
         if not isinstance(value, tuple) or not value or not all(type(one) in kinds for one in value):
@@ -104,18 +104,17 @@ class TargetInfo:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """What is known of a source without reading it, or once it was read.
+    """Metadata of a source, before or after reading it.
 
     `shape` is one sample, without the batch. `per_class` counts the samples of each class that are split into training,
-    validation and test; for data without classes it is their one count. `own_split` means that its authors chose
-    `held_out` samples for others to validate with, so that `DataConfig.validation_fraction` is not used.
-    `download_bytes` is 0 for data that need no download. `task` is "classes", "values" or "tokens", see
-    `app.training.task.Task`; `label_shape` is the label of one sample. `picks` is "file" or "folder" for a source that
-    reads one of the person's; until it is read its `shape` and `per_class` are empty. `columns` names the values of a
-    table. Once a file is read, `bad` names what of it could not be, `arguments` are those that its reader was called
-    with, and `all_columns` are those that there are to choose from. `as_bytes` says that samples are kept as bytes and
-    become numbers in [0, 1] a batch at a time. Where a sample has several `targets`, task, classes and label are those
-    of the first.
+    validation and test; without classes it is their total. `own_split` means that its authors held out `held_out`
+    samples for validation, so that `DataConfig.validation_fraction` is not used. `download_bytes` is 0 for data that
+    need no download. `task` is "classes", "values" or "tokens", see `app.training.task.Task`; `label_shape` is the
+    label of one sample. `picks` is "file" or "folder" for a source that reads the user's; until it is read its `shape`
+    and `per_class` are empty. `columns` names the values of a table. Once a file is read, `bad` lists unreadable
+    samples, `arguments` are those of its reader, and `all_columns` are the columns to choose from. `as_bytes` means
+    that samples are stored as bytes and converted to [0, 1] per batch. If a sample has several `targets`, task, classes
+    and label are those of the first.
     """
 
     key: str
@@ -164,10 +163,10 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What was read: shapes without the batch, torch's name of the dtype, counts of samples.
+    """Metadata of loaded data: shapes without the batch, torch's name of the dtype, counts of samples.
 
-    `class_counts` are the training samples (or tokens) of each class, empty for values. Where a sample has several
-    `targets`, what is said of task, classes and labels is of one of them; `target_counts` has the counts of all.
+    `class_counts` are the training samples (or tokens) of each class, empty for values. If a sample has several
+    `targets`, task, classes and labels are those of one of them; `target_counts` has the counts of all.
     """
 
     source: str

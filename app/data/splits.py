@@ -1,6 +1,6 @@
-"""Split samples into training, validation and test. The exported `train.py` carries these functions word for word.
+"""Split samples into training, validation and test. The exported `train.py` contains these functions verbatim.
 
-torch is imported at the top because the text stands alone in that script: import this module lazily.
+torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
 import torch

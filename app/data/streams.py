@@ -1,6 +1,6 @@
-"""Streamed samples, loaded when a batch needs them. The exported `train.py` carries these texts word for word.
+"""Streamed samples, loaded when a batch needs them. The exported `train.py` contains this code verbatim.
 
-torch is imported at the top because they stand alone in that script: import this module lazily.
+torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
 import copy
@@ -25,10 +25,10 @@ class SampleLost(OSError):
 
 
 class Streamed:
-    """Samples (N, ...) of which none is kept: `read` gives the one of a number, the same each time.
+    """Samples (N, ...) that are not held in memory: `read` returns the sample of an index, the same each time.
 
-    With `workers` so many threads read, and the next batch while one is learnt from, see `ahead`; a sample may take
-    `timeout` seconds, 0 for any time. With `pin` a batch goes to a GPU from pinned memory, without waiting for it.
+    With `workers` that many threads read, and prefetch the next batch, see `ahead`; a sample may take `timeout`
+    seconds, 0 for no limit. With `pin` batches are copied to a GPU asynchronously from pinned memory.
     """
 
     def __init__(self, read: Callable[[int], Tensor], numbers: Tensor, workers: int, timeout: float, pin: bool) -> None:
@@ -45,19 +45,19 @@ class Streamed:
         return len(self.numbers)
 
     def part(self, places: Tensor) -> "Streamed":
-        """Some of them, of which none is read yet."""
+        """Return a subset, without reading it."""
         own = copy.copy(self)
         own.numbers, own.shape = self.numbers[places], (len(places), *self.shape[1:])
         return own
 
     def to(self, device: Any) -> "Streamed":
-        """The same for another device; batches go there when they are read."""
+        """Return the same for another device; batches are copied when they are read."""
         own = copy.copy(self)
         own.device = torch.device(device)
         return own
 
     def ahead(self, batches: Iterable[Tensor]) -> "Streamed":
-        """The same, told which batches it will be asked for, so that it can begin with the next."""
+        """Return the same with the batches to come, for prefetching."""
         own = copy.copy(self)
         own.coming, own.waiting = iter(batches), ([], [])
         own.begin_next()
@@ -70,7 +70,7 @@ class Streamed:
             self.waiting = numbers, [self.pool.submit(self.read, number) for number in numbers]
 
     def __getitem__(self, batch: Any) -> Tensor:
-        """The samples at these places, read now or begun with before. Raises SampleLost."""
+        """Return the samples at these indices, read now or prefetched. Raises SampleLost."""
         numbers = self.numbers[batch.cpu() if isinstance(batch, Tensor) else batch].tolist()
         known, futures = self.waiting
         if self.pool is not None and known != numbers:
@@ -91,11 +91,10 @@ class Streamed:
 
 
 class InOrder(Streamed):
-    """Samples of an iterable dataset, which come in its own order: `begin` begins with the first of them.
+    """Samples of an iterable dataset, in its own order: `begin` restarts it.
 
-    Those that lie before the ones that are asked for are passed over, without a trace in the generators of torch, of
-    NumPy and of Python. `labels` are those of the samples of all `numbers`, read before: what would be learnt with the
-    label of another sample is not given.
+    Earlier samples are skipped, restoring the generators of torch, NumPy and Python. `labels` are those of all
+    `numbers`, read before, to detect a changed order.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]], numbers: Tensor, labels: Any, pin: bool) -> None:
@@ -107,13 +106,13 @@ class InOrder(Streamed):
         self.at, self.rest = 0, iter(())
 
     def ahead(self, batches: Iterable[Tensor]) -> "InOrder":
-        """The same from its first sample on: what one reader has come to is nothing to another."""
+        """Return the same from its first sample on; readers do not share a position."""
         own = copy.copy(self)
         own.at, own.rest, own.read = 0, iter(()), own.pass_to
         return own
 
     def pass_to(self, number: int) -> Tensor:
-        """The sample of a number. Raises SampleLost where it is another now, or does not come any more."""
+        """Return the sample of an index. Raises SampleLost if the order changed or the dataset ended."""
         with self.turn:
             anew = not self.at or number < self.at
             self.at = 0 if anew else self.at
@@ -143,9 +142,9 @@ class InOrder(Streamed):
             return value if value.dtype == torch.uint8 else value.to(kind_of(value))
 
     def has_its_label(self, number: int, sample: Any) -> bool:
-        """Whether a sample comes with the label that was read before, made into the same kind; NaN is NaN."""
+        """Return whether a sample has the label that was read before, after conversion; NaN equals NaN."""
         numbers, labels = self.known
-        place = int(torch.searchsorted(numbers, number))  # those of bad samples are not among them
+        place = int(torch.searchsorted(numbers, number))  # bad samples are not among them
         try:
             own = targets_of(sample[1])
             own = own if len(labels) > 1 else dict(zip(labels, own.values(), strict=True))
@@ -154,7 +153,7 @@ class InOrder(Streamed):
                 now = own[name].to(kept).reshape(kept.shape)
                 if not (torch.equal(now, kept) or torch.allclose(now, kept, rtol=0.0, atol=0.0, equal_nan=True)):
                     return False
-        except (ValueError, TypeError, IndexError, KeyError, RuntimeError):  # it is no label of that kind
+        except (ValueError, TypeError, IndexError, KeyError, RuntimeError):  # not convertible to such a label
             return False
         return True
 
@@ -180,7 +179,7 @@ def stream_pictures(
                 opened.verify()
             files.append(file)
             ids.append(number)
-        except Exception as error:  # decoders raise what they please for files that are torn or too large
+        except Exception as error:  # decoders raise any error for damaged or too large files
             bad.append(f"{file.parent.name}/{file.name}: {error}")
 
     def read(number: int) -> Tensor:
@@ -204,8 +203,8 @@ def stream_dataset(
 ) -> tuple[Streamed, Any, list[str]]:
     """Stream a Dataset like `read_dataset`; only the labels are held in memory.
 
-    All are looked through once, by `workers` processes; from then on a sample is had in the thread that asks for it,
-    so that what is drawn for it is drawn in the order of the batches.
+    All are read once, by `workers` processes; afterwards a sample is read in the requesting thread, so that random
+    numbers are drawn in the order of the batches.
     """
     numbers, labels, bad = read_dataset(dataset, workers, timeout, watch, guard, keep=False)
     turn = threading.Lock()

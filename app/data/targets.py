@@ -1,6 +1,6 @@
-"""Several targets of the same samples. The exported `train.py` carries `Targets` word for word.
+"""Several targets of the same samples. The exported `train.py` contains `Targets` verbatim.
 
-torch is imported at the top because the text stands alone in that script: import this module lazily.
+torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Targets:
-    """Several targets by name, (N, ...) each: what is taken of one is taken of all of them."""
+    """Several targets by name, (N, ...) each; indexing and moving apply to all of them."""
 
     def __init__(self, parts: Mapping[str, Tensor]) -> None:
         self.parts = dict(parts)
@@ -37,14 +37,14 @@ class Targets:
 
 
 def first(labels: Any) -> Tensor:
-    """The first target of several, or the only one."""
+    """Return the first target of several, or the only one."""
     given: Tensor = next(iter(labels.parts.values())) if isinstance(labels, Targets) else labels
     return given
 
 
 @dataclass(frozen=True)
 class WithInput:
-    """Samples whose inputs are among their targets, under a name of their own; a single target goes by ""."""
+    """Samples with their inputs as an additional target; a single target is named ""."""
 
     samples: "Samples"
     name: str
@@ -61,7 +61,7 @@ class WithInput:
 
 
 def with_input(labels: Any, name: str, inputs: Tensor) -> Targets:
-    """The targets of a batch, its inputs among them."""
+    """Add the inputs to the targets of a batch."""
     known = labels if isinstance(labels, Targets) else Targets({"": labels})
     return known.with_(name, inputs)
 
@@ -70,7 +70,7 @@ Make = Callable[[TargetInfo], Tensor]
 
 
 def synthetic_targets(info: DataInfo, inputs: Tensor, name: str, make: Make) -> Any:
-    """Labels for made inputs, each target by `make`; the inputs are among them under `name`, "" for not."""
+    """Create synthetic labels, each target by `make`; the inputs are added under `name`, "" for none."""
     known = info.known_targets
     labels: Any = Targets({one.name: make(one) for one in known}) if len(known) > 1 else make(known[0])
     return with_input(labels, name, inputs) if name else labels

@@ -1,7 +1,7 @@
 """Registry of `torchvision.transforms.v2` transforms: parameters and output shapes.
 
-The list is closed: a name is looked up here, and only then on torchvision. What a transform draws at random it draws
-from torch's global generator, for each sample.
+The list is closed: a name is looked up here before torchvision. Random transforms use torch's global generator, for
+each sample.
 """
 
 from __future__ import annotations

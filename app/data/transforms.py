@@ -1,6 +1,6 @@
-"""Apply image transforms. The exported `train.py` carries `augmented` word for word.
+"""Apply image transforms. The exported `train.py` contains `augmented` verbatim.
 
-torch is imported at the top because the text stands alone in that script: import this module lazily.
+torch is imported at the top since the code runs alone in that script: import this module lazily.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ from app.data.transform_list import alone, is_random, params_of
 
 
 def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
-    """Apply a `v2.Compose` to images (N, C, H, W), each with its own draws from torch's generator.
+    """Apply a `v2.Compose` to images (N, C, H, W), each with its own random numbers from torch's generator.
 
-    What is named in `alone` takes them one by one. Flips and crops are drawn for all and done at once.
+    Transforms in `alone` are applied one by one. Flips and crops are vectorised.
     """
     for step in transform.transforms:
         kind, count = type(step).__name__, len(samples)

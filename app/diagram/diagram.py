@@ -1,6 +1,6 @@
-"""A neutral picture of any graph: boxes, arrows and groups, before anybody decides where they stand.
+"""A neutral picture of any graph: boxes, arrows and groups, without positions.
 
-Whoever owns a graph (the builder, autograd) turns it into a `Drawing`; layout, the painter and Graphviz know only this.
+The owner of a graph (the builder, autograd) converts it to a `Drawing`; layout, painter and Graphviz know only that.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Chip(msgspec.Struct, frozen=True):
 
 
 class Box(msgspec.Struct, frozen=True):
-    """One node. `group` is the id of the group it stands in. A "call" has its subtitle and lines below its title.
+    """One node. `group` is the id of its group. A "call" has its subtitle and lines below its title.
 
-    `under` is the id of a box below which this one hangs (a parameter under its operation) instead of taking a place
-    in the row. `link` is what the box stands for in the drawing on the canvas, if anything.
+    `under` is the id of a box under which this one hangs (a parameter under its operation) instead of a position in the
+    row. `link` is the node on the canvas that it represents, if any.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Arrow(msgspec.Struct, frozen=True):
-    """From box to box. `kind` is "gradient" or "wire"; `count` says how many edges it stands for."""
+    """From box to box. `kind` is "gradient" or "wire"; `count` is the number of edges it represents."""
 
     source: str
     target: str
@@ -56,7 +56,7 @@ class Arrow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Group:
-    """A named frame around boxes. `caption` stands at the right of its title (a subtotal)."""
+    """A named frame around boxes. `caption` is right-aligned in its title (a subtotal)."""
 
     id: str
     title: str
@@ -68,9 +68,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Drawing:
-    """`direction` is the way the arrows run: "LR" for data, "RL" for gradients, whose layers keep their forward order.
+    """`direction` is that of the arrows: "LR" for data, "RL" for gradients, whose layers keep their forward order.
 
-    Raises `BadDrawing` for ids that occur twice and for arrows, groups and boxes that refer to something absent.
+    Raises `BadDrawing` for duplicate ids and dangling references.
     """
 
     boxes: tuple[Box, ...]

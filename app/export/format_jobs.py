@@ -1,7 +1,7 @@
 """Writes a PT2 or ONNX file of an exported net, or runs such a file; each in a clean process (`python -I`).
 
-The one that writes knows the exported class; the one that runs knows the file alone. Imports nothing of the program
-but the file beside it, by its path.
+The writer knows the exported class; the runner knows only the file. Imports nothing of the program but `measure.py`, by
+path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Inputs = dict[str, torch.Tensor]
 
 
 def write(ask: measure.Record, job: str) -> measure.Record:
-    """Export the class with its weights into `ask["file"]`, for batches of any size if torch can, else of one."""
+    """Export the class with its weights to `ask["file"]`, for any batch size if torch can, else for one."""
     measure.tell(ask, "Loading the files in a clean process")
     net = measure.make_net(ask).eval()
     inputs: Inputs = torch.load(ask["inputs"], weights_only=True)
@@ -52,7 +52,7 @@ def write(ask: measure.Record, job: str) -> measure.Record:
 
 
 def _shapes(inputs: Inputs) -> tuple[Any, ...]:
-    """The first dimension of every input is the batch, and the same."""
+    """Make the first dimension of every input the same dynamic batch size."""
     batch = torch.export.Dim("batch")
     return tuple({0: batch} for _ in inputs)
 
@@ -60,16 +60,16 @@ def _shapes(inputs: Inputs) -> tuple[Any, ...]:
 def _exported(net: torch.nn.Module, inputs: Inputs) -> tuple[Any, bool, str]:
     try:
         return torch.export.export(net, tuple(inputs.values()), dynamic_shapes=_shapes(inputs)), True, ""
-    except Exception as error:  # what cannot follow any size is asked for one, and the reason is kept
+    except Exception as error:  # without support for dynamic sizes, export a batch of one and keep the reason
         why = measure.told(error)
     return torch.export.export(net, tuple(value[:1] for value in inputs.values())), False, why
 
 
 def run(ask: measure.Record, job: str) -> measure.Record:
-    """What the file gives for each of the inputs, held against what the net of the program gives."""
+    """Run the file for each of the inputs, and compare the results with those of the program's net."""
     measure.tell(ask, f"Running the {job} file in a clean process")
     for name in ask["packages"]:
-        import_module(name)  # torchvision brings operators that the file may call
+        import_module(name)  # torchvision registers operators that the file may call
     give = _pt2(ask["file"]) if job == "PT2" else _onnx(ask["file"])
     found = []
     for one in ask["compare"]:
@@ -108,7 +108,7 @@ def _onnx(file: str) -> Callable[[Inputs], list[torch.Tensor]]:
 
 def main(path: str) -> None:
     ask = measure.begin(path)
-    warnings.simplefilter("ignore")  # torch's own, of its own parts; stderr is for what goes wrong
+    warnings.simplefilter("ignore")  # stderr is for errors
     answer = write(ask, ask["kind"]) if ask["job"] == "write" else run(ask, ask["kind"])
     answer["torch"] = torch.__version__
     if ask["kind"] == "ONNX" and ask["job"] == "run":

@@ -10,15 +10,15 @@ Kind = Literal["PT2", "ONNX"]
 
 
 class FormatError(Exception):
-    """A net that a format cannot hold, or a file that does not run; the text says which and why."""
+    """A net that a format does not support, or a file that does not run; the text says which and why."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A file that was written and run. `any_batch` is False where `why` keeps it to batches of one.
+    """A file that was written and run. `any_batch` is False if it is limited to batches of one, because of `why`.
 
     `largest` is the largest difference to the outputs of the live net, relative to the largest number of the same
-    output, None where no number says it; `random` says that the net draws, so that no two runs need be the same.
+    output, None if not numeric; `random` means that the net draws random numbers, so that runs may differ.
     """
 
     path: Path
@@ -35,6 +35,6 @@ class Written:
 
     @property
     def message(self) -> str:
-        """One sentence for the person."""
+        """A sentence for the user."""
         batch = "batches of any size" if self.any_batch else f"batches of one ({self.why})"
         return f"{self.path.name} takes {batch}; {self.by} {self.finding}."

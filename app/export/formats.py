@@ -1,7 +1,7 @@
-"""The net as a PT2 file (`torch.export`) or as ONNX, and whether such a file gives what the net of the program gives.
+"""Export as PT2 (`torch.export`) or ONNX, and verification of the file against the program's net.
 
-Both are written in a process of their own: torch.export sets switches that a run under way would notice. Another clean
-process then knows the file alone and runs it, for the batch that it was made with and, where it takes any, another.
+Both are written in a separate process, since torch.export changes global state that would affect a run. Another clean
+process then runs the file, for the batch size that it was made with and, if dynamic, another.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Exporting:
     def write(self, state_dict: StateDict, compare: Mapping[int, Mapping[str, str]], name: str) -> dict[str, Any]:
         model, *layers = write_model(self._source, self._folder / "model.py")
         save_pt(state_dict, self._folder / "weights.pt")
-        # A folder of its own: what is written there belongs to the file.
+        # A separate folder: all files written there belong to the export.
         out = self._folder / "out"
         out.mkdir()
         question = {
@@ -103,7 +103,7 @@ class _Exporting:
 
 
 def _place(file: Path, path: Path) -> None:
-    """Put what was written where it belongs; weights too large for it lie beside it, under the name that it knows."""
+    """Move the written file to its path, with the external data of a large one next to it."""
     data = file.with_name(f"{file.name}.data")
     if data.exists():
         write_atomically(path.with_name(data.name), lambda temporary: _move(data, temporary))

@@ -1,4 +1,4 @@
-"""What a certificate of an imported net compares with beside the net of the project: its source model."""
+"""Comparison of an imported net with its source model, as part of a certificate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Imported:
         return tuple(file for file in (self.origin.reference, self.origin.weights) if file is not None)
 
     def _missing(self) -> str:
-        """Why it cannot be compared, "" if it can."""
+        """Return why it cannot be compared, "" if it can."""
         if self.edited:
             return "its drawing was edited since the import"
         if self.origin.reference is None:
@@ -37,7 +37,7 @@ class Imported:
         return next((f"{file.path} does not exist" for file in self._files if not Path(file.path).is_file()), "")
 
     def changed(self) -> str:
-        """Which of its files is no longer what was recorded, "" if none. A net that was edited needs none."""
+        """Return which recorded file was modified, "" if none. An edited net needs none."""
         for file in self._files:
             try:
                 wrong = not self._missing() and not is_unchanged(file)
@@ -48,14 +48,14 @@ class Imported:
         return ""
 
     def question(self) -> dict[str, str]:
-        """As the clean process wants it."""
+        """Return the question for the clean process."""
         origin = self.origin
         assert origin.reference is not None
         weights = str(Path(origin.weights.path).resolve()) if origin.weights else ""
         return {"reference": str(Path(origin.reference.path).resolve()), "weights": weights}
 
     def said(self, checks: Sequence[Check]) -> str:
-        """How it compares with the source model, as the end of a sentence; all checks have passed."""
+        """Describe the comparison with the source model, as the end of a sentence; all checks have passed."""
         if missing := self._missing():
             return f"it was not compared with {self.origin.model}, since {missing}"
         *most, last = dict.fromkeys(one.what for one in checks if one.mode and one.count > one.empty) or ["outputs"]
@@ -67,7 +67,7 @@ class Imported:
 
 
 def source_checks(answer: Mapping[str, Any]) -> tuple[Check, ...]:
-    """The checks in what the clean process says of the source model."""
+    """Convert the clean process's answer to checks."""
     checks: list[Check] = []
     if "values" in answer:
         other = answer["other"]

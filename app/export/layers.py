@@ -1,4 +1,4 @@
-"""The exported class, and beside it the files of a person's own that it imports."""
+"""The exported class, with the user's layer files that it imports."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from app.source.generated import Source
 
 
 def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list[Path]:
-    """Write the class, and beside it every file that it imports from; returns what was written, the class first.
+    """Write the class and every file that it imports to the same folder; return the paths, the class first.
 
-    `others` are further files of this export. A person's own file stays as it is where the folder is its home. Raises
-    FileExistsError for a name that is taken, OSError.
+    `others` are further files of this export. A user's file is not rewritten in its own folder. Raises FileExistsError
+    for a conflicting name, OSError.
     """
     files = list(_files(source, path.parent, {other.name.casefold() for other in (path, *others)}))
     write_text(path, source.text)
@@ -24,7 +24,7 @@ def write_model(source: Source, path: Path, others: Iterable[Path] = ()) -> list
 
 
 def _files(source: Source, folder: Path, taken: set[str]) -> Iterator[tuple[Path, str | None]]:
-    """Where each file goes and its text, None for one that is there already."""
+    """Yield each file's target and its text, None if it is there already."""
     for file in source.files:
         target = folder / file.name
         if target.name.casefold() in taken:

@@ -1,4 +1,4 @@
-"""Whether ONNX can be written here: it takes packages that come with an extra of their own."""
+"""Availability of ONNX export, which needs additional packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def onnx_missing() -> str:
-    """Why no ONNX can be written and what to type, "" if it can. Imports none of the packages."""
+    """Return why ONNX cannot be exported and how to install it, "" if it can. Imports none of the packages."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if not missing:
         return ""

@@ -16,7 +16,7 @@ StateDict = Mapping[str, "Tensor"]
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file beside `path`, then put it in its place. Raises WeightsError; `path` stays as it was."""
+    """Write a file atomically with `write`. Raises WeightsError, leaving `path` unchanged."""
     try:
         atomic.write(path, write)
     except OSError as error:
@@ -51,7 +51,7 @@ def _save(plain: dict[str, Tensor], path: Path) -> None:
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:
-    """The state_dict of a `.safetensors` or a `.pt` file, on the CPU. Nothing in the file is ever run.
+    """Load the state_dict of a `.safetensors` or a `.pt` file, on the CPU, executing nothing.
 
     Raises WeightsError.
     """
@@ -70,7 +70,7 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def _each_alone(state_dict: StateDict) -> dict[str, Tensor]:
-    """Contiguous tensors on the CPU, none sharing memory with another, as safetensors wants them."""
+    """Return contiguous tensors on the CPU without shared memory, as safetensors requires."""
     seen: set[int] = set()
     alone = {}
     for name, value in state_dict.items():

@@ -29,9 +29,9 @@ def weights_to_export(
     trained: Callable[[], ExportWeights | None] | None = None,
     start: StartWeights | None = None,
 ) -> ExportWeights:
-    """The weights that go with the code of `source`: those of a run if there is one, else those that one begins with.
+    """Return the weights to export with `source`: those of a run if there is one, else the initial weights.
 
-    `trained` gives those of the run, if there is one; it is called on the thread that exports. Raises StartError.
+    `trained` returns those of the run, if any; it is called on the exporting thread. Raises StartError.
     """
     found = trained() if trained is not None else None
     if found is not None:
@@ -40,7 +40,7 @@ def weights_to_export(
 
 
 def untrained_words(seed: int, start: StartWeights | None) -> str:
-    """Where weights come from that no run has changed."""
+    """Describe the origin of untrained weights."""
     if start is None:
         return f"untrained, initialised with seed {seed}"
     name = start.name or "the start weights"

@@ -1,9 +1,9 @@
 """Choose the number of CPU threads per operation.
 
-A step of a small net is over before a second thread has come to help: torch shares an elementwise operation out from
-`ELEMENTS` on (`at::internal::GRAIN_SIZE`), a matrix product at any size. Of four nets whose largest product takes less
-than `MULTIPLY_ADDS`, two threads took 0.94, 0.97, 0.98 and 1.11 times as many steps a second as one (medians of five
-turns on two cores, torch 2.13), and one leaves the other cores to the window, and to whatever else the person does.
+A step of a small net gains nothing from a second thread: torch parallelises an elementwise operation from `ELEMENTS` on
+(`at::internal::GRAIN_SIZE`), a matrix product at any size. On four nets whose largest product is below `MULTIPLY_ADDS`,
+two threads made 0.94, 0.97, 0.98 and 1.11 times as many steps a second as one (medians of five rounds on two cores,
+torch 2.13), and one leaves the other cores to the window.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _NAMED = 6
 
 @dataclass(frozen=True)
 class Example:
-    """A project that comes with the program. `words` are a sentence or two of what it is."""
+    """A bundled project. `words` describe it in a sentence or two."""
 
     path: Path
     project: Project
@@ -37,10 +37,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Facts:
-    """What only torch can tell of an example: its parameters, and whether it can be trained as it stands.
+    """Facts about an example that need torch: its parameters, and whether it can be trained as it is.
 
-    `training` is OFFLINE, DOWNLOAD where the data must be fetched first, NO_DATA where none of those that the program
-    knows fit, BROKEN where the net itself does not run. `data` says it in words.
+    `training` is OFFLINE, DOWNLOAD if the data must be downloaded first, NO_DATA if no known data fit, BROKEN if the
+    net does not run. `data` describes it.
     """
 
     parameters: int

@@ -1,6 +1,6 @@
 """Networks with several outputs: match outputs with targets and losses.
 
-Beside `preflight`, which asks the one output of a net that has no more. Imports no torch.
+`preflight` covers nets with one output. Imports no torch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 AUXILIARY = 0.3  # the weight of GoogLeNet's auxiliary heads (Szegedy et al. 2014)
-CHIEF = ("logits", "out", "output")  # keys of what a model is trained on, where it gives more beside it
-_KEEPING = SOFTMAXES | ACTIVATIONS  # what gives the shape that it takes
+CHIEF = ("logits", "out", "output")  # keys of the main output, in dictionaries of several
+_KEEPING = SOFTMAXES | ACTIVATIONS  # ops that keep the shape of their input
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def outputs_of(project: Project, analysis: Analysis) -> tuple[Output, ...]:
 
 
 def with_chief_loss(project: Project, source: Source) -> Project:
-    """Give the output that a model is trained on a loss, where it comes in a dictionary, and say so in the notes.
+    """Assign the loss to the main output of a net that returns a dictionary, with a remark in the notes.
 
-    It is the only output, or the one whose key is of `CHIEF`. The project is returned as it is where there is none.
+    It is the only output, or the one with a key in `CHIEF`. Without one the project is unchanged.
     """
     ends = source.ends
     keys = [end.key for end in ends]

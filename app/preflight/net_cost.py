@@ -1,4 +1,4 @@
-"""What a small net costs, by which the CPU threads of its run are chosen."""
+"""Cost of a small net, by which the CPU threads of its run are chosen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.results import Analysis
 from app.builder.shapes.cost import cost
 
-FEW = 64  # nodes; whether a net is small is asked of no larger ones
+FEW = 64  # nodes; larger nets are not measured
 
 
 def with_cost(analysis: Analysis, ops: Catalog) -> Analysis:

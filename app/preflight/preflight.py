@@ -1,6 +1,6 @@
 """Preflight checks: whether network, data and loss match, before a run starts.
 
-The builder knows shapes, the data know theirs, the loss knows what it wants; this is where the three meet.
+Combines the net's shapes, the data's shapes and the loss's requirements.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] | None = None) -> tuple[Problem, ...]:
     """Report what prevents a valid network from training on the project's data.
 
-    `started` is what the start weights have against the net, `start_weights.problems`; without it torch is imported
-    where there are some.
+    `started` are the problems of the start weights, `start_weights.problems`; without it torch is imported if there are
+    start weights.
     """
     try:
         check_data(project.data)
@@ -67,7 +67,7 @@ def _started(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True)
 class Fit:
-    """The data's shapes beside the network's, the problems between them, and their fixes."""
+    """Shapes of the data and of the network, the problems between them, and their fixes."""
 
     data: str
     net: str
@@ -101,8 +101,8 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
 
 
 def _ends(project: Project, analysis: Analysis, source: SourceSpec) -> tuple[Problem, ...]:
-    """What the data have against inputs and outputs. Other data come first among the cures where the input is of
-    another shape: the net was made for others. What would change the net comes last."""
+    """Report mismatches of the data with inputs and outputs. If an input has another shape, cures that change the data
+    come first, those that change the net last."""
     inputs, ends = _inputs(project.graph, source), outputs(project, analysis, source)
     more = synthetic_data.cures(project, analysis) if inputs or ends else ()
     other = tuple(replace(one, cures=(*one.cures, *more)) for one in ends)
@@ -149,7 +149,7 @@ def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
 
 
 def _training(project: Project, analysis: Analysis) -> list[Problem]:
-    """What the loss and the size of the batches have against the layers. Nothing of a net with errors of its own."""
+    """Report conflicts of loss and batch size with the layers of a runnable net."""
     settings = project.training
     if not analysis.runnable:
         return []
@@ -174,7 +174,7 @@ def job(project: Project, analysis: Analysis, data_root: str | None = None) -> J
 
 
 def _ops(project: Project, analysis: Analysis) -> Catalog:
-    """The ops that the net is made of, its blocks and own layers among them."""
+    """Return the catalog of the net, with its blocks and custom layers."""
     known = analysis.walk.catalog if analysis.walk else None
     return known or with_blocks(catalog(), project.blocks)
 

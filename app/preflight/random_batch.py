@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from app.training.config import Choice
     from app.training.job import Job
 
-HELD = 1 << 30  # bytes that a batch whose size nobody chose may hold for backward
-UNKNOWN = 16  # samples of it where these bytes are not known
-LEAST = 2  # samples of a batch: a batch norm in train mode takes no single one
-_OF_CLASSES = ("weight", "pos_weight")  # parameters of a loss that have an element for each class
+HELD = 1 << 30  # bytes held for backward by a batch of default size
+UNKNOWN = 16  # samples of it if these bytes are unknown
+LEAST = 2  # samples of a batch: a batch norm in train mode needs two
+_OF_CLASSES = ("weight", "pos_weight")  # parameters of a loss with an element per class
 _KEEPS_VALUES = frozenset(
     """clone contiguous long int to type reshape view view_as reshape_as flatten unflatten squeeze unsqueeze permute
     transpose t movedim expand expand_as repeat tile chunk split select narrow roll flip detach __getitem__ unbind
@@ -43,8 +43,8 @@ _KEEPS_VALUES = frozenset(
 
 @dataclass(frozen=True)
 class Probe:
-    """What a net tells of its inputs when it runs on shapes alone: `rows` is by input's place the size of the smallest
-    table in which its whole numbers are looked up, `bytes_per_sample` what is held for backward; None if unknown."""
+    """Facts from running a net on meta tensors: `rows` maps an input's index to the size of the smallest table indexed
+    by its integers, `bytes_per_sample` is the memory held for backward; None if unknown."""
 
     rows: FrozenMap[int, int] = field(default_factory=FrozenMap)
     bytes_per_sample: int | None = None
@@ -88,12 +88,12 @@ def _looked_at(source: Source, device: str) -> Probe:
             held = sum(size for key, size in saved.items() if key not in kept)
             held += sum(leaf.nbytes for leaf in tree_leaves(output) if isinstance(leaf, Tensor))  # what a loss keeps
         return Probe(FrozenMap(tables.rows), held // LEAST)
-    except (Exception, SystemExit):  # code of a person's own may do anything on tensors without numbers
+    except (Exception, SystemExit):  # custom code may do anything on meta tensors
         return Probe(FrozenMap(tables.rows if tables is not None else {}))
 
 
 class _Tables(TorchFunctionMode):
-    """Follows whole numbers from a net's inputs to the tables in which they are looked up."""
+    """Tracks integers from a net's inputs to the embedding tables that they index."""
 
     def __init__(self, inputs: Iterable[Tensor]) -> None:
         super().__init__()
@@ -146,8 +146,8 @@ def samples(job: Job) -> int:
 def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
     """Return random tensors of the network's input shapes and dtypes, seeded.
 
-    Whole numbers lie in the range that the input states and in that of the tables they are looked up in; without either
-    they are 0 or 1, of bytes 0 to 255.
+    Integers are within the input's range and that of the tables they index; without either they are 0 or 1, for bytes 0
+    to 255.
     """
     tables = probe(source).rows if any(not _is_real(spec.dtype) for spec in source.inputs) else FrozenMap()
     given = []
@@ -229,7 +229,7 @@ class OwnTargets(nn.Module):
         self.losses = nn.ModuleList([loss for _, loss, _ in rows])
 
     def forward(self, output: Any, _target: Any = None) -> Tensor:
-        """The sum for what the net gives now. Raises ValueError if none of it has a loss."""
+        """Return the sum of losses for the outputs that are present. Raises ValueError if none of them has a loss."""
         given = named(output, self.modes)
         values = [weight * loss(given[name]) for (name, weight), loss in zip(self.rows, self.losses, strict=True)
                   if name in given]  # fmt: skip

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def problems(project: Project, analysis: Analysis, samples: int | None, source: SourceSpec) -> list[Problem]:
-    """Report settings that are invalid or have no effect. `samples` are those to learn from, None if nobody knows
-    yet.
+    """Report settings that are invalid or have no effect. `samples` is the size of the training set, None if unknown.
     """
     training = project.training
     return [
@@ -37,7 +36,7 @@ def _set(label: str, name: str, value: Any) -> tuple[Cure, ...]:
 
 
 def _closure(training: TrainingConfig) -> Iterator[Problem]:
-    """LBFGS runs a batch several times in one step, so what is done once a batch has no place."""
+    """Check LBFGS, which runs a batch several times in one step, against settings that apply once per batch."""
     if training.optimizer.name != CLOSURE:
         return
     reason = f"{CLOSURE} runs forward and backward several times per step."

@@ -1,4 +1,4 @@
-"""Synthetic data that fit a network: samples of its input shape, and as many classes as outputs."""
+"""Synthetic data that fit a network: samples of its input shape, with a class per output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project's own files of layers where no window asks about them: which may run, and the ops with them."""
+"""Custom layers of a project for headless use: which files may run, and the ops with them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from app.util import atomic
 
 
 def admit(project: Project, all_of_them: bool) -> None:
-    """Let run what a person trusted in the window, and with `all_of_them` every file of the project, this once."""
+    """Allow the files trusted in the window to run, and with `all_of_them` every file of the project, for this process.
+    """
     Trust(default_file()).admit()
     if all_of_them:
         for one in read_files(project.layer_files):
             if one.file is not None:
                 layer_files.allow(one.file.sha256)
         if project.data.source == dataset_class.KEY and project.data.path:
-            with suppress(DataError):  # it is told when the data are read
+            with suppress(DataError):  # reported when the data are read
                 layer_files.allow(dataset_class.file_of(Path(project.data.path)).sha256)
 
 
@@ -34,13 +35,13 @@ def trust(project: Project, sha256: str) -> None:
     """Trust from now on those files of a project that have the text which was let run to import it."""
     for one in read_files(project.layer_files):
         if one.file is not None and one.file.sha256 == sha256:
-            with suppress(OSError):  # what cannot be kept is asked about again
+            with suppress(OSError):  # if it is not saved, the user is asked again
                 Trust(default_file()).trust(one.file)
 
 
 def adopted(project: Project, left: Path, folder: Path) -> Project:
-    """The project with the files of layers that its import `left` in a folder, in another one and trusted: they import
-    a class of an installed package and hold nothing of their own. Raises OSError."""
+    """Move the layer files that an import wrote to `left` into another folder and trust them: they only import a class
+    of an installed package. Raises OSError."""
     files = []
     for path in map(Path, project.layer_files):
         if path.resolve().parent == left.resolve() and (file := read_file(path).file) is not None:
@@ -59,7 +60,7 @@ def ops_of(project: Project) -> Catalog:
 
 
 def waiting(project: Project) -> tuple[CustomFile, ...]:
-    """The files that the project uses and that nobody trusts yet."""
+    """Return the files that the project uses and that are not trusted yet."""
     graphs = [project.graph, *(block.graph for block in project.blocks.values())]
     files = (one for one in read_files(project.layer_files) if one.file is not None and not one.trusted)
     return tuple(one for one in files if any(used_in(graph, one) for graph in graphs))

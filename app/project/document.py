@@ -16,9 +16,9 @@ from app.project.project import Project
 class Document(QObject):
     """Holds one project. Every edit is `apply`, every view listens to `changed(before, after)`.
 
-    `changed` also comes on undo, redo and when another project is opened. `path_changed` and `dirty_changed` tell the
-    title bar. `backed_up(copy)` comes when a file of an older version was copied before it was saved over,
-    `saving(path, digest)` just before a file gets that content.
+    `changed` is also emitted on undo, redo and when another project is opened. `path_changed` and `dirty_changed` are
+    for the title bar. `backed_up(copy)` is emitted when a file of an older version was backed up before it was
+    overwritten, `saving(path, digest)` just before a file gets that content.
     """
 
     changed = Signal(object, object)
@@ -47,13 +47,13 @@ class Document(QObject):
 
     @property
     def whole(self) -> Document:
-        """Itself: what edits one sheet of it has the same name for it."""
+        """Itself, by the name under which an editor of one sheet has its document."""
         return self
 
     def apply(self, text: str, project: Project, merge: str | None = None) -> None:
-        """Make `project` the open one, as one undo step called `text`; does nothing if it is equal to the open one.
+        """Replace the open project as one undo step called `text`; does nothing if it is equal.
 
-        Steps in a row with the same `merge` key become one (a burst of typing in one field).
+        Consecutive steps with the same `merge` key are merged (typing in one field).
         """
         if not _same(project, self._project):
             self.undo_stack.push(_Edit(self, text, self._project, project, merge))
@@ -67,7 +67,7 @@ class Document(QObject):
         self.take(path, *file.read_with_digest(path))
 
     def take(self, path: Path, project: Project, digest: str) -> None:
-        """Open what was read from a file; `digest` is that of the file."""
+        """Open a project that was read from a file; `digest` is that of the file."""
         self._replace(project, path, digest)
 
     def restore(self, project: Project, path: Path | None, on_disk: str | None) -> None:
@@ -76,8 +76,8 @@ class Document(QObject):
         self.mark_unsaved()
 
     def revise(self, revised: Callable[[Project], Project]) -> None:
-        """Change what is open, and what every step goes back or forth to: no edit, but something that got known of the
-        net meanwhile."""
+        """Amend the open project and every undo step: not an edit, but information about the net that became known
+        later."""
         for number in range(self.undo_stack.count()):
             step = self.undo_stack.command(number)
             if isinstance(step, _Edit):
@@ -85,23 +85,23 @@ class Document(QObject):
         self._set(revised(self._project))
 
     def reload(self, project: Project, on_disk: str) -> None:
-        """Take over what the file has now, as one undo step."""
+        """Load the file's current content as one undo step."""
         self.apply("Reload from disk", project)
         self.on_disk = on_disk
         self.undo_stack.setClean()
 
     def mark_unsaved(self) -> None:
-        """Count as changed until it is saved: no file has what is open."""
+        """Mark as unsaved until the next save, since no file has this content."""
         self.undo_stack.resetClean()
 
     def detach(self) -> None:
-        """Go on with what is open as a copy that has no file yet."""
+        """Detach from the file, so that the project is an unsaved copy."""
         self.path, self.on_disk, self.read_only = None, None, False
         self.mark_unsaved()
         self.path_changed.emit(None)
 
     def set_read_only(self) -> None:
-        """Let what is open be saved under another name alone."""
+        """Require another file name for saving."""
         self.read_only = True
         self.path_changed.emit(self.path)
 
@@ -176,5 +176,5 @@ class _Edit(QUndoCommand):
 
 
 def _same(a: Project, b: Project) -> bool:
-    """Whether nothing differs, not even 1 from 1.0 and True in what is written into the code."""
+    """Return whether both are identical, even as source text, where 1, 1.0 and True differ."""
     return a is b or (a == b and repr((a.graph.nodes, a.blocks)) == repr((b.graph.nodes, b.blocks)))

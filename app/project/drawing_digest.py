@@ -1,4 +1,4 @@
-"""The hash of what a drawn net computes, by which an edit since its import is noticed."""
+"""Digest of what a net computes, which reveals edits since its import."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def digest(project: Project, source: Source) -> str:
 
 
 def imported(project: Project, source: Source) -> Imported | None:
-    """Which model a project was imported from, and whether it was edited since; None if it was not imported."""
+    """Return the model that a project was imported from, and whether it was edited since; None if it was not imported.
+    """
     origin = project.origin
     return None if origin is None else Imported(origin, origin.drawing != digest(project, source))
 
 
 def _defaults(block: Block) -> list[list[Any]]:
-    """What instances of a block take where they say nothing else."""
+    """Return the default parameters of a block's instances."""
     return [[param["name"], param["kind"], param["default"]] for param in block_record(block).get("params", [])]
 
 

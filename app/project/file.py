@@ -1,4 +1,4 @@
-"""Project <-> `.tape`: JSON, versioned, strict. A file is data; nothing in it is ever executed."""
+"""Project file `.tape`: versioned, strictly validated JSON. A file is data and never executed."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ from app.util import atomic, regular_files
 
 VERSION = 2
 
-# A file of version n is lifted to n + 1 by the function under n, on plain data, and so on up to VERSION.
-# Version 2 brought blocks, comments, bends, shared modules, repeats, initialisation: all of them may be absent.
+# Migrations of plain data from version n to n + 1, applied up to VERSION. Version 2 added blocks, comments, bends,
+# shared modules, repeats, initialisation: all optional.
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda raw: {**raw, "tapedeck": 2}}
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -97,12 +97,12 @@ msgspec.json.Decoder(_ProjectRecord)
 
 
 def read(path: Path) -> Project:
-    """The project in a file. Raises ProjectFileError, or OSError if it cannot be read."""
+    """Read a project file. Raises ProjectFileError, or OSError if it cannot be read."""
     return read_with_digest(path)[0]
 
 
 def read_with_digest(path: Path) -> tuple[Project, str]:
-    """The project in a file, and the digest of the bytes that it was read from. Raises as `read`."""
+    """Read a project file with the digest of its bytes. Raises as `read`."""
     regular_files.check(path)
     with path.open("rb") as file:
         data = file.read(limits.LARGEST_FILE + 1)
@@ -132,10 +132,10 @@ def version_of(path: Path) -> int | None:
 
 
 def back_up_old(path: Path) -> Path | None:
-    """Copy a project file of an older version to `NAME.vN.tape` beside it, before it is saved over; returns the copy.
+    """Back up a project file of an older version to `NAME.vN.tape` in its folder before it is overwritten.
 
-    A backup that is already there is never overwritten: the copy gets a number, unless one holds the same bytes.
-    Returns None where the file is missing, of this version, or not a project. Raises OSError.
+    An existing backup is never overwritten: the copy gets a number, unless one has the same bytes. Returns the backup,
+    None if the file is missing, of this version, or not a project. Raises OSError.
     """
     version = version_of(path)
     if version is None or version not in MIGRATIONS:
@@ -152,17 +152,17 @@ def back_up_old(path: Path) -> Path | None:
 
 
 def is_backup(path: Path) -> bool:
-    """Whether a file is a copy that `back_up_old` made of another one beside it."""
+    """Return whether a file is a backup that `back_up_old` made of another one in its folder."""
     original = re.sub(r"\.v\d+(-\d+)?$", "", path.stem)
     return original != path.stem and path.with_name(original + path.suffix).exists()
 
 
 class ChangedOnDisk(ProjectFileError):
-    """A file is not what it was when its project was read or last written; nothing was written over it."""
+    """A file changed since its project was read or last written; it was not overwritten."""
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file's content as hexadecimal digits, "" if there is no file. Raises OSError."""
+    """Return the SHA-256 of a file's content in hex, "" if there is no file. Raises OSError."""
     try:
         regular_files.check(path)
         with path.open("rb") as file:
@@ -174,10 +174,10 @@ def digest(path: Path) -> str:
 def write(
     project: Project, path: Path, expected: str | None = None, before: Callable[[str], object] | None = None
 ) -> Path | None:
-    """Write the file whole or not at all: a temporary file beside it, synced, put in its place.
+    """Write the file atomically.
 
-    Start weights that lie elsewhere are copied beside it first. A file of an older version is copied before it is
-    replaced; returns that copy. `before` is called with the digest of the new content just before it is put in place.
+    Start weights in other folders are copied to its folder first. A file of an older version is backed up; returns the
+    backup. `before` is called with the digest of the new content just before it is replaced.
 
     Args:
         expected: The digest that the file has, unless somebody changed it; None to write over whatever there is. A file
@@ -185,7 +185,7 @@ def write(
 
     Raises OSError, ProjectFileError for a project that could not be opened again, and ChangedOnDisk.
     """
-    path = Path(os.path.realpath(path))  # a link goes on pointing at what it points at
+    path = Path(os.path.realpath(path))  # write to the target of a link
     if project.training.start is not None:
         project = with_start(project, weights_beside(project.training.start, path))
     if project.origin is not None:
@@ -203,8 +203,7 @@ def write(
 
 
 def _layers_beside(name: str, project: Path) -> str:
-    """A file of layers that an import wrote, copied into the project's folder; any other where it is. Raises
-    OSError."""
+    """Copy a layer file that an import wrote to the project's folder; leave others in place. Raises OSError."""
     file = Path(name)
     if file.parent.parent.name != layer_files.FOLDER or not file.is_file():
         return name
@@ -223,7 +222,7 @@ def _put(data: bytes, path: Path) -> Path | None:
 
 
 def _anchored(project: Project, folder: Path) -> Project:
-    """The project with the whole paths of its files of layers, and of that with its start weights."""
+    """Make the paths of layer files, data and weights absolute."""
     files = tuple(os.path.abspath(folder / name) if name else name for name in project.layer_files)
     project = replace(project, layer_files=files) if files != project.layer_files else project
     project = _with_data(project, lambda path: os.path.abspath(folder / path))
@@ -233,7 +232,7 @@ def _anchored(project: Project, folder: Path) -> Project:
 
 
 def _with_data(project: Project, place: Callable[[str], str]) -> Project:
-    """The project with other paths of its data, as `place` makes them."""
+    """Replace the paths of the data by `place` of them."""
     data, labels = project.data, project.data.options.get("labels_file")
     if data.path:
         data = replace(data, path=place(data.path))
@@ -243,7 +242,7 @@ def _with_data(project: Project, place: Callable[[str], str]) -> Project:
 
 
 def _with_files(project: Project, place: Callable[[str], str]) -> Project:
-    """The project with other paths of the files of its origin, as `place` makes them."""
+    """Replace the paths of the origin's files by `place` of them."""
     if (origin := project.origin) is None:
         return project
     weights, reference = (file and replace(file, path=place(file.path)) for file in (origin.weights, origin.reference))
@@ -251,13 +250,13 @@ def _with_files(project: Project, place: Callable[[str], str]) -> Project:
 
 
 def with_start(project: Project, start: StartWeights | None) -> Project:
-    """The project with other start weights, None for random ones."""
+    """Set the start weights, None for random ones."""
     return replace(project, training=replace(project.training, start=start))
 
 
 def _loosened(project: Project, folder: Path) -> Project:
-    """The project with paths beside its own file, for files of layers in its folder or in one next to it, so that both
-    can be moved together. Its start weights are called by their name where they lie in its folder."""
+    """Make paths in the project's folder or a sibling folder relative, so that both can be moved together. Start
+    weights in its folder are stored by name."""
     start = project.training.start
     if start is not None:
         project = with_start(project, replace(start, path=_beside(start.path, folder)))
@@ -275,7 +274,7 @@ def _beside(name: str, folder: Path) -> str:
 
 
 def loads(data: bytes) -> Project:
-    """The project in the bytes of a file; raises ProjectFileError."""
+    """Parse the bytes of a project file; raises ProjectFileError."""
     if words := limits.beyond_text(data):
         raise ProjectFileError(words)
     try:
@@ -302,7 +301,7 @@ def loads(data: bytes) -> Project:
 
 
 def dumps(project: Project) -> bytes:
-    """The bytes of a file: indented JSON, so that a version control system shows what changed."""
+    """Serialize a project: indented JSON, for readable diffs under version control."""
     raw = {
         "tapedeck": VERSION,
         "name": project.name,

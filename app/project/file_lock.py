@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-LONGEST_NOTE = 1 << 16  # bytes that are read of what a lock file says
-PATIENCE = 2.0  # seconds that a save waits for another one of the same file
+LONGEST_NOTE = 1 << 16  # bytes read of a lock file's content
+PATIENCE = 2.0  # seconds that a save waits for a concurrent one of the same file
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-# Windows keeps others from reading what is locked, so a byte far behind the end is.
+# On Windows locked bytes are unreadable for others, so a byte far beyond the end is locked.
 _FAR = 1 << 30
 
 
 class Busy(RuntimeError):
-    """Somebody else holds the lock."""
+    """Another holder has the lock."""
 
 
 class Lock:
@@ -42,26 +42,27 @@ class Lock:
                 raise
             if _is_file_of(self._handle, path):
                 return
-            self.release()  # who held it took the file away just now
+            self.release()  # its holder removed the file just now
 
     def note(self, text: str) -> None:
-        """Write what the file says; whoever reads it meanwhile sees the old or the new first line. Raises OSError."""
+        """Write the content of the lock file; a concurrent reader sees the old or the new first line. Raises OSError.
+        """
         data = text.encode() + b"\n"
         os.lseek(self._handle, 0, os.SEEK_SET)
         os.write(self._handle, data)
         os.ftruncate(self._handle, len(data))
 
     def release(self) -> None:
-        """Let go; the file stays."""
+        """Release the lock; the file stays."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
 
     def remove(self) -> None:
-        """Take the file away and let go."""
+        """Remove the file and release the lock."""
         if self._handle < 0:
             return
-        if sys.platform == "win32":  # where an open file cannot be taken away
+        if sys.platform == "win32":  # an open file cannot be removed there
             self.release()
         with contextlib.suppress(OSError):
             self.path.unlink()
@@ -69,7 +70,7 @@ class Lock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock, this process included."""
+    """Return whether the lock is held, by this process or another."""
     if not path.exists():
         return False
     with contextlib.suppress(OSError):
@@ -81,7 +82,7 @@ def is_held(path: Path) -> bool:
 
 
 def note_in(path: Path) -> str:
-    """The first line of a lock file; "" if there is none."""
+    """Return the first line of a lock file; "" if there is none."""
     try:
         with path.open("rb") as file:
             return file.read(LONGEST_NOTE).partition(b"\n")[0].decode("utf-8", "replace")
@@ -91,12 +92,12 @@ def note_in(path: Path) -> str:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold off whoever else saves the same file here, while it is compared and replaced.
+    """Lock a project file while it is compared and replaced.
 
-    After `PATIENCE`, and where a file system has no locks, it goes on without.
+    Continues without a lock after `PATIENCE`, and on file systems without locks.
     """
     handle, until = -1, time.monotonic() + PATIENCE
-    while sys.platform != "win32":  # there a file that is open cannot be replaced
+    while sys.platform != "win32":  # an open file cannot be replaced there
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             _take(handle)
@@ -117,7 +118,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who has a file open: `since` is local time in ISO format; what is not known is "" or 0."""
+    """The process that has a file open: `since` is local time in ISO format; unknown fields are "" or 0."""
 
     user: str = ""
     host: str = ""
@@ -131,7 +132,7 @@ class Owner:
 
     @property
     def words(self) -> str:
-        """`ada on lab3, process 812, since 14:02`, with the day where that is not today."""
+        """Description such as `ada on lab3, process 812, since 14:02`, with the date if not today."""
         who = " on ".join(part for part in (self.user, self.host if self.elsewhere else "") if part)
         pid = f"process {self.pid}" if self.pid else ""
         since = f"since {clock(datetime.fromisoformat(self.since))}" if self.since else ""
@@ -139,14 +140,14 @@ class Owner:
 
 
 def clock(moment: datetime) -> str:
-    """The time of a day, with its date where that is not today."""
+    """Format the time of day, with its date if not today."""
     moment = moment.astimezone()
     today = moment.date() == datetime.now().astimezone().date()
     return f"{moment:%H:%M}" if today else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def this_process() -> Owner:
-    """The owner of what this process opens now."""
+    """Return this process as an owner."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user id without a name
@@ -156,13 +157,13 @@ def this_process() -> Owner:
 
 
 def lock_beside(path: Path) -> Path:
-    """The lock file of a project: hidden, in its folder. A link and what it points at have the same one."""
+    """Return the lock file of a project: hidden, in its folder. A link shares that of its target."""
     path = Path(os.path.realpath(path))
     return path.with_name(f".{path.name}.lock")
 
 
 class Taken(Busy):
-    """Somebody else has the file open."""
+    """The file is open elsewhere."""
 
     def __init__(self, owner: Owner) -> None:
         super().__init__(f"It is open elsewhere: {owner.words or 'by an unknown program'}.")
@@ -184,7 +185,7 @@ def mark_open(path: Path, *, force: bool = False) -> Lock:
     except PermissionError:
         if not _is_free(beside):
             raise Taken(before) from None
-        beside.unlink()  # left by somebody else's process, which is gone
+        beside.unlink()  # left by another user's process that has ended
         lock = Lock(beside)
     if before.elsewhere and not force:
         lock.release()
@@ -197,21 +198,21 @@ def mark_open(path: Path, *, force: bool = False) -> Lock:
 
 
 def holder(path: Path) -> Owner | None:
-    """Who has a file open, this process included; None if nobody has."""
+    """Return the process that has a file open, this one included; None if there is none."""
     beside = lock_beside(path)
     owner = owner_in(beside)
     return owner if is_held(beside) or owner.elsewhere else None
 
 
 def remove_dead(beside: Path) -> None:
-    """Take a lock file away that a process of this machine left behind; one that is held stays."""
+    """Remove the lock file of an ended process of this machine; one that is held stays."""
     if beside.is_file() and not owner_in(beside).elsewhere:
         with contextlib.suppress(OSError, Busy):
             Lock(beside).remove()
 
 
 def owner_in(beside: Path) -> Owner:
-    """The owner that a lock file names, whether it is held or not."""
+    """Return the owner named in a lock file, whether it is held or not."""
     try:
         found = json.loads(note_in(beside))
         since = str(found["since"])
@@ -222,7 +223,7 @@ def owner_in(beside: Path) -> Owner:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether nobody holds a lock file that this user cannot write."""
+    """Return whether a lock file that this user cannot write is unlocked."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -237,7 +238,7 @@ def _is_free(path: Path) -> bool:
 
 
 def _is_file_of(handle: int, path: Path) -> bool:
-    """Whether the open file is still the one of that name."""
+    """Return whether the open file still has that path."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Autosave journals: what is unsaved in each window, in a folder of the program's, to be restored after a crash.
+"""Autosave journals: the unsaved state of each window, restored after a crash.
 
-A window has `ID.journal`, the project with its changes, and `ID.lock`, which is held for as long as its process lives.
-A journal whose lock nobody holds is of a window that crashed. The lock file notes what else such a window leaves.
+A window has `ID.journal`, the project with its changes, and `ID.lock`, held while its process lives. A journal whose
+lock is free belongs to a crashed window. The lock file lists other files to clean up after such a window.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.util import atomic, leftovers
 VERSION = 1
 JOURNAL, LOCK, PAINTING, DAMAGED = ".journal", ".lock", ".painting", "damaged"
 LARGEST = limits.LARGEST_FILE + (1 << 20)
-KEPT = 30 * 24 * 3600.0  # seconds that a damaged journal is kept
+KEPT = 30 * 24 * 3600.0  # seconds until a damaged journal is deleted
 
 
 class JournalError(ValueError):
@@ -41,10 +41,10 @@ class NewerJournal(JournalError):
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """What a journal holds: a project, and where it belongs.
+    """The content of a journal: a project, and its file.
 
-    `file` is None for a project that was never saved; `on_disk` is the digest of the file that was changed.
-    `runs` are folders of runs of a project without a file, which move beside it once it has one. `era` grows with each
+    `file` is None for a project that was never saved; `on_disk` is the digest of the file before the changes. `runs`
+    are folders of runs of an unsaved project, which are moved to its folder once it is saved. `era` increases with each
     save and each project that a window opens.
     """
 
@@ -68,7 +68,7 @@ class _Header(msgspec.Struct):
 
 
 class _Note(msgspec.Struct):
-    """What a lock file says: the process, the lock of the file that it has open, what it saved last, where and when."""
+    """The content of a lock file: the process, the lock of its open file, its last save, where and when."""
 
     pid: int = 0
     open: str = ""
@@ -82,7 +82,7 @@ _headers, _notes = msgspec.json.Decoder(_Header), msgspec.json.Decoder(_Note)
 
 
 def encode(entry: JournalEntry) -> bytes:
-    """The bytes of a journal: a line about the project, then the project as in a file, with whole paths."""
+    """Serialize a journal: a header line, then the project as in a file, with absolute paths."""
     data = project_file.dumps(entry.project)
     header = _Header(
         VERSION,
@@ -98,7 +98,7 @@ def encode(entry: JournalEntry) -> bytes:
 
 
 def decode(data: bytes) -> JournalEntry:
-    """What a journal holds. Raises JournalError, or NewerJournal for one of a newer version."""
+    """Parse a journal. Raises JournalError, or NewerJournal for one of a newer version."""
     line, _, rest = data.partition(b"\n")
     try:
         versions = msgspec.json.decode(line, type=dict[str, object])
@@ -121,7 +121,7 @@ def decode(data: bytes) -> JournalEntry:
 
 
 class Journal:
-    """The journal of one window. Nothing is made before something is to be kept.
+    """The journal of one window. Files are created on the first write.
 
     `write`, `clear`, `adopt` and `close` are called on one thread at a time, `note_open` and `note_saving` on any. All
     but `clear` and `close` raise OSError.
@@ -139,13 +139,13 @@ class Journal:
         return self.folder / f"{self._id}{JOURNAL}"
 
     def write(self, entry: JournalEntry) -> None:
-        """Keep this in the place of what was kept before, whole or not at all."""
+        """Replace the journal's content atomically."""
         self._hold()
         data = encode(entry)
         atomic.write_bytes(self.path, data)
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Delete the journal."""
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -158,22 +158,22 @@ class Journal:
                 self._write_note()
 
     def note_saving(self, file: Path, digest: str, era: int) -> None:
-        """Note what a file is about to hold: once it does, what was kept up to this era is out of date."""
+        """Note the content that a file is about to get: once it does, journals up to this era are outdated."""
         with self._noting:
             self._note.file, self._note.digest, self._note.era = str(file), digest, era
             if self._lock is not None:
                 self._write_note()
 
     def adopt(self, found: Found) -> None:
-        """Go on with the journal of a window that crashed, which is restored in this one."""
+        """Take over the journal of a crashed window, which is restored in this one."""
         with self._noting:
             self.close()
-            self._note = _Note(os.getpid(), self._note.open)  # what was saved here was another project
+            self._note = _Note(os.getpid(), self._note.open)  # the last save here was of another project
             self._lock, self._id = found.lock, found.path.name.removesuffix(JOURNAL)
             self._write_note()
 
     def close(self) -> None:
-        """Keep nothing, and let go: nothing of this window is left in the folder."""
+        """Delete the journal and its lock: nothing of this window remains in the folder."""
         with self._noting:
             self.clear()
             if self._lock is not None:
@@ -196,9 +196,9 @@ class Journal:
 
 @dataclass
 class Found:
-    """A journal of a window that crashed, claimed: no other window offers it until it is left or discarded.
+    """A journal of a crashed window, claimed: no other window offers it until it is released or discarded.
 
-    `entry` is None where it cannot be restored, and `problem` says why.
+    `entry` is None if it cannot be restored, and `problem` tells why.
     """
 
     path: Path
@@ -221,7 +221,7 @@ class Found:
         return True
 
     def end_painting(self) -> None:
-        """Note that the picture is there, or not wanted any more."""
+        """Note that the preview exists, or is no longer needed."""
         with contextlib.suppress(OSError):
             self._painting.unlink()
 
@@ -237,14 +237,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Findings:
-    """Journals to be offered, the newest first, and those that were damaged: where each is kept now, and why."""
+    """Journals to offer, the newest first, and damaged ones: where each was moved, and why."""
 
     found: tuple[Found, ...] = ()
     damaged: tuple[tuple[Path, str], ...] = ()
 
 
 def find(folder: Path) -> Findings:
-    """Claim the journals of windows that crashed, and remove what else those left behind. Raises OSError."""
+    """Claim the journals of crashed windows, and remove other leftovers of them. Raises OSError."""
     if not folder.is_dir():
         return Findings()
     found: list[Found] = []
@@ -286,7 +286,7 @@ def _read(path: Path) -> JournalEntry:
 
 
 def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[Path, str]]) -> Found | None:
-    """A journal that is worth an offer; what is not goes, one that cannot be read is put aside."""
+    """Return a journal worth offering; delete others, and move an unreadable one aside."""
     try:
         entry = _read(path)
     except FileNotFoundError:
@@ -313,7 +313,7 @@ def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[
 
 
 def _is_saved(entry: JournalEntry, note: _Note) -> bool:
-    """Whether the file has what is kept, or something newer of the same window."""
+    """Return whether the file has the journal's content, or a newer one of the same window."""
     with contextlib.suppress(OSError, ProjectFileError):
         if note.digest and entry.era <= note.era and project_file.digest(Path(note.file)) == note.digest:
             return True
@@ -323,7 +323,7 @@ def _is_saved(entry: JournalEntry, note: _Note) -> bool:
 
 
 def _keep_weights(project: Project) -> None:
-    """Weights that were never saved with a project are kept for some weeks; from now on once more."""
+    """Renew the modification time of unsaved weights, which are deleted after some weeks."""
     origin = project.origin
     files = (project.training.start, origin.weights if origin else None, origin.reference if origin else None)
     for file in files:
@@ -340,7 +340,7 @@ def _note_of(lock: file_lock.Lock) -> _Note:
 
 
 def _prune(folder: Path) -> None:
-    """Remove half-written files of dead windows, and damaged journals that nobody came for."""
+    """Remove partial files of ended windows, and old damaged journals."""
     leftovers.sweep(folder)
     with contextlib.suppress(OSError):
         for path in folder.glob(f"*{PAINTING}"):

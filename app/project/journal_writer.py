@@ -21,7 +21,7 @@ class Written:
 
 
 class JournalWriter:
-    """Writes and clears one journal off the caller's thread. `told(Written)` is called on the writer's."""
+    """Writes and clears one journal on a background thread. `told(Written)` is called on that thread."""
 
     def __init__(self, folder: Path, told: Callable[[Written], object]) -> None:
         self.journal = Journal(folder)
@@ -33,7 +33,7 @@ class JournalWriter:
         self._thread: threading.Thread | None = None
 
     def put(self, entry: JournalEntry | None) -> None:
-        """Have this kept, None for nothing, instead of what waits to be."""
+        """Schedule a journal entry, None to clear, replacing one that is still pending."""
         with self._wake:
             if entry is None and self._thread is None:
                 return
@@ -41,7 +41,7 @@ class JournalWriter:
             self._start()
 
     def adopt(self, found: Found) -> None:
-        """Go on with the journal of a window that crashed."""
+        """Take over the journal of a crashed window."""
         with self._wake:
             self._found, self._adopting = found, True
             self._state, self._waiting = None, False
@@ -53,7 +53,7 @@ class JournalWriter:
             return self._wake.wait_for(lambda: not (self._waiting or self._adopting or self._busy), seconds)
 
     def close(self) -> None:
-        """Finish, keep nothing, and leave nothing behind."""
+        """Finish, delete the journal, and remove all files."""
         with self._wake:
             self._leaving = True
             self._wake.notify_all()
@@ -87,12 +87,12 @@ class JournalWriter:
             if found is not None:
                 self.journal.adopt(found)
             if state is not None:
-                with gc_pause.put_off():  # else its many small parts have everything looked through: up to 250 ms
+                with gc_pause.put_off():  # a collection triggered by its many objects takes up to 250 ms
                     self.journal.write(state)
                 return Written(state.saved)
             if waiting:
                 self.journal.clear()
-        except Exception as error:  # whatever it is, the window says that nothing is kept, and tries again
+        except Exception as error:  # any error is reported in the window, and writing is retried
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             return Written(state.saved if state is not None else datetime.now().astimezone(), reason)
         return None

@@ -1,4 +1,4 @@
-"""The person's library of blocks: a folder of project files, each a block with the blocks that it contains."""
+"""The user's block library: a folder of project files, each a block with its nested blocks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LibraryEntry:
 
 @dataclass(frozen=True)
 class Library:
-    """What a folder offers. `unread` tells of files that are no blocks: (file, why)."""
+    """Blocks in a folder. `unread` lists files that are no blocks: (file, reason)."""
 
     entries: tuple[LibraryEntry, ...] = ()
     unread: tuple[tuple[Path, str], ...] = ()
@@ -54,7 +54,7 @@ class Library:
 
 
 def read(folder: Path) -> Library:
-    """The blocks in a folder, by name; no folder is an empty library. Files that cannot be read are told of."""
+    """Read the blocks in a folder, by name; a missing folder is an empty library. Unreadable files are listed."""
     entries: dict[str, LibraryEntry] = {}
     unread: list[tuple[Path, str]] = []
     try:
@@ -77,12 +77,12 @@ def read(folder: Path) -> Library:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The project files in a folder, without backups that saving made of files of an older version."""
+    """List the project files in a folder, without backups."""
     return sorted(file for file in folder.glob(f"*{SUFFIX}") if not project_file.is_backup(file))
 
 
 def _entries(file: Path) -> list[LibraryEntry]:
-    """The block that a file is called after, else every block in it that no other contains."""
+    """Return the block that a file is named after, else every top-level block in it."""
     project = project_file.read(file)
     within = {inner for name in project.blocks for inner in contained(name, project.blocks)}
     names = [project.name] if project.name in project.blocks else [n for n in project.blocks if n not in within]
@@ -90,7 +90,7 @@ def _entries(file: Path) -> list[LibraryEntry]:
 
 
 def with_contents(blocks: Blocks, name: str) -> Blocks:
-    """A block and all that it contains, innermost first."""
+    """Return a block and its nested ones, innermost first."""
     return FrozenMap({inner: blocks[inner] for inner in (*contained(name, blocks), name)})
 
 
@@ -108,10 +108,9 @@ def save(project: Whole, name: str, folder: Path) -> Path:
 
 
 def take(project: W, entry: LibraryEntry) -> tuple[W, str]:
-    """Put a block of the library, and what it contains, into a project; returns the name that it has there.
+    """Copy a block of the library, with nested ones, into a project; return the project and the block's name there.
 
-    One that is in the project already, the same in all parts, is that one; where another has its name it gets a fresh
-    one.
+    An identical block of the project is reused; if another has its name, the copy gets a fresh one.
     """
     names: dict[str, str] = {}
     blocks = project.blocks
@@ -127,9 +126,10 @@ def take(project: W, entry: LibraryEntry) -> tuple[W, str]:
 
 
 def taken(project: W, sheet: Sheet, library: Library) -> tuple[W, Sheet]:
-    """The project with what a sheet uses of what is offered, and the sheet with instances of what they are there.
+    """Copy the library blocks that a sheet uses into a project; return the project and the sheet referring to the
+    copies.
 
-    Raises BlockError for a block that the library has no more.
+    Raises BlockError for a block that is no longer in the library.
     """
     ops: dict[str, str] = {}
     for op in dict.fromkeys(node.op for node in sheet.graph.nodes.values()):
@@ -142,7 +142,7 @@ def taken(project: W, sheet: Sheet, library: Library) -> tuple[W, Sheet]:
 
 
 def offered(library: Library, blocks: Blocks) -> Iterable[OpSpec]:
-    """An op for each block of the library that the project has not got."""
+    """Yield an op for each block of the library that the project lacks."""
     for entry in library.entries:
         if blocks.get(entry.name) != entry.block:
             yield replace(spec_of(entry.block, entry.blocks), key=entry.key)

@@ -1,4 +1,4 @@
-"""Bounds of what a project file may hold, checked on plain data before anything is made of it."""
+"""Limits of a project file's content, checked on plain data before objects are built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_VALUES = 1_500_000  # JSON values, counted by the signs before them
 MOST_COMMENTS = 2_000  # of a sheet
 MOST_BENDS = 20_000  # points of all wires of a sheet
 MOST_NOTES = 1_000_000  # letters
-# Lists that are short in any project, by the way to them.
+# Maximum lengths of lists, by path.
 SHORT = {
     ("training", "groups"): 1_000, ("training", "losses"): 1_000, ("training", "recompute"): 10_000,
     ("data", "train_transforms"): 100, ("data", "eval_transforms"): 100, ("layer_files",): 1_000,
@@ -21,7 +21,7 @@ MOST_BLOCK_PARAMS = 500
 
 
 def beyond_text(data: bytes) -> str:
-    """Say which bound the text of a file is beyond, "" for none."""
+    """Describe the limit that a file's text exceeds, "" if none."""
     if len(data) > LARGEST_FILE:
         return f"it is larger than {LARGEST_FILE >> 20} MiB, which no project is"
     values = sum(data.count(sign) for sign in (b",", b"[", b"{"))
@@ -29,7 +29,7 @@ def beyond_text(data: bytes) -> str:
 
 
 def beyond(raw: dict[str, Any]) -> str:
-    """Say which bound the plain data of a project are beyond, with the place, "" for none."""
+    """Describe the limit that a project's plain data exceed, with the path, "" if none."""
     return next(_beyond(raw), "")
 
 

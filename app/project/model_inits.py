@@ -19,7 +19,8 @@ LOSES = "A start from random weights loses the model's own initialisation of"
 
 @dataclass(frozen=True)
 class Lost:
-    """What a start from new random weights loses: `inits` can be taken over, and of `others` nobody can say how."""
+    """Initialisations that a start from random weights loses: `inits` can be taken over, `others` are unknown to
+    torch.nn.init."""
 
     inits: tuple[ModelInit, ...] = ()
     keys: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class Lost:
 
 
 def missing(project: Project, inits: tuple[ModelInit, ...]) -> tuple[ModelInit, ...]:
-    """Those that layers of the drawing do not have yet."""
+    """Keep those that layers of the drawing do not have yet."""
 
     def lacks(one: ModelInit) -> bool:
         block = project.blocks.get(one.block)
@@ -54,9 +55,9 @@ def _named(keys: tuple[str, ...]) -> str:
 
 
 def lost(project: Project, source: Source, theirs: Inits, ours: Inits) -> Lost:
-    """What the drawing's own initialisation (`ours`) has not of the model's, both by keys of the state_dict.
+    """Compare the drawing's initialisation (`ours`) with the model's, both by keys of the state_dict.
 
-    A layer of a block is initialised in one way in all its instances, so it takes over what all of them share.
+    A layer of a block is initialised alike in all its instances, so it takes over only what they all share.
     """
     wanted: dict[tuple[str, str, str], dict[str, Init | None]] = {}
     for key, place in _places(project, source, theirs):
@@ -77,7 +78,7 @@ def lost(project: Project, source: Source, theirs: Inits, ours: Inits) -> Lost:
 
 
 def taken_over(project: Project, inits: tuple[ModelInit, ...]) -> Project:
-    """The project whose layers are initialised so; layers that are no longer there are passed over."""
+    """Set the initialisations of layers; deleted layers are skipped."""
     wanted = missing(project, inits)
     graph, blocks = project.graph, dict(project.blocks)
     for one in wanted:
@@ -95,7 +96,7 @@ def _with_init(graph: Graph, one: ModelInit) -> Graph:
 
 
 def _places(project: Project, source: Source, keys: Inits) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """For each key the block, the node and the parameter that it belongs to."""
+    """Yield for each key its block, node and parameter."""
     rows = _modules(project.blocks, source, project.graph, source.whole, "", "")
     modules = sorted(rows, key=lambda row: -len(row[0]))
     for key in keys:

@@ -32,9 +32,9 @@ class Layer:
 
 
 class Layers:
-    """The modules of a net in the order of its text, those inside blocks behind the block.
+    """The modules of a net in source order, those inside blocks after the block.
 
-    They are made as they are asked for: a net of a few blocks that repeat may have hundreds of thousands.
+    They are generated lazily: a net of a few repeated blocks may have hundreds of thousands.
     """
 
     def __init__(self, project: Project, analysis: Analysis) -> None:
@@ -45,7 +45,7 @@ class Layers:
         return self._walk(self._blocks)
 
     def has(self, path: str) -> bool:
-        """Whether a path leads to a module of the net, into one of them, or is the beginning of such a path."""
+        """Return whether a path is that of a module of the net, leads into one, or is a prefix of such a path."""
         outer, above = self._outer
         return path in above or not outer.isdisjoint(_beginnings(path))
 
@@ -57,7 +57,7 @@ class Layers:
         return outer, {part for path in outer for part in _beginnings(path)}
 
     def frozen(self) -> Iterator[str]:
-        """The paths of modules that are frozen and would train, of one in another that of the outer one."""
+        """Yield the paths of frozen modules with parameters, outermost only."""
         found = {name for name, block in self._blocks.items() if any(n.frozen for n in block.graph.nodes.values())}
         for name in innermost_first(self._blocks):
             if not found.isdisjoint(used(self._blocks[name].graph)):
@@ -73,7 +73,7 @@ class Layers:
 
 
 def _beginnings(path: str) -> Iterator[str]:
-    """The path, and all that end before one of its dots.
+    """Yield the path and all its prefixes that end at a dot.
 
     >>> sorted(_beginnings("a.b.c"))
     ['a', 'a.b', 'a.b.c']
@@ -86,9 +86,9 @@ def _inside(
     blocks: Mapping[str, Block], source: Source, graph: Graph, part: ClassText, prefix: str, frozen: bool,
     counts: Mapping[str, int] | None = None, frozen_ones: bool = True,
 ) -> Iterator[Layer]:  # fmt: skip
-    """The modules of one sheet, whose class is `part`; `counts` are those of their parameters, where there are some.
+    """Yield the modules of one sheet, whose class is `part`; `counts` are their parameter counts, if known.
 
-    With `frozen_ones` it goes into blocks that are frozen.
+    With `frozen_ones` it descends into frozen blocks.
     """
     for key, name in part.modules.items():
         node, path = graph.nodes.get(key), prefix + name

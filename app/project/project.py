@@ -15,11 +15,11 @@ from app.util.frozen import FrozenMap
 
 @dataclass(frozen=True)
 class Project:
-    """Everything that a `.tape` file keeps: the sheet of the network, its blocks, data and training.
+    """The content of a `.tape` file: the network's sheet, its blocks, data and training.
 
-    `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files whose
-    classes are layers here, absolute or beside the project; they run only once a person trusts them. `origin` says
-    which model an imported net was.
+    `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files with
+    custom layers, absolute or relative to the project; they run only once the user trusts them. `origin` is the model
+    of an imported net.
     """
 
     name: str = "untitled"

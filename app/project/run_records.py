@@ -1,4 +1,4 @@
-"""What a project file says of data and training: strict records, and the values that they stand for."""
+"""Strict records of data and training settings in a project file, and their conversion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StartRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """Start weights, in a file beside the project's."""
+    """Start weights, in a file in the project's folder."""
 
     file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -114,7 +114,7 @@ class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
     losses: list[OutputLossRecord] = []
 
 
-# What stands in every file; the rest is written where it is not the default.
+# Fields that are always written; others only if they differ from the default.
 _ALWAYS = {"source", "validation_fraction", "split_seed", "epochs", "batch_size", "seed", "device"}
 
 
@@ -128,7 +128,7 @@ def data_record(config: DataConfig) -> dict[str, Any]:
 
 
 def data_from(record: DataRecord) -> DataConfig:
-    """The value of a record. Raises ProjectFileError for an option that is no value."""
+    """Convert a record to its value. Raises ProjectFileError for an invalid option."""
     values = {field.name: getattr(record, field.name) for field in fields(DataConfig)}
     values["options"] = decoded(record.options, "$.data.options")
     for name in ("train_transforms", "eval_transforms"):
@@ -158,7 +158,7 @@ def training_record(config: TrainingConfig) -> dict[str, Any]:
 
 
 def training_from(record: TrainingRecord) -> TrainingConfig:
-    """The value of a record. Raises ProjectFileError for a parameter that is no value."""
+    """Convert a record to its value. Raises ProjectFileError for an invalid parameter."""
     values = {field.name: getattr(record, field.name) for field in fields(TrainingConfig)}
     schedule = None
     if record.schedule is not None:
@@ -184,7 +184,7 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
 
 
 def _told(config: Any, own: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a config in their order: those that are not plain are `own`, defaults are left out."""
+    """Serialize the fields of a config in order: `own` has those that are not plain, defaults are left out."""
     found: dict[str, Any] = {}
     for field in fields(config):
         value = getattr(config, field.name)

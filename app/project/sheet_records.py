@@ -1,4 +1,4 @@
-"""Sheets and blocks <-> plain records: the part of a project file that is drawn. Strict; nothing is ever executed."""
+"""Strict records of sheets and blocks in a project file, and their conversion. Nothing is ever executed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class BlockRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SheetRecord(Protocol):
-    """What the record of a project and that of a block have in common."""
+    """The fields shared by the records of a project and of a block."""
 
     positions: Places
     comments: dict[str, CommentRecord]
@@ -126,7 +126,7 @@ class SheetRecord(Protocol):
 
 
 def sheet_record(sheet: Sheet) -> dict[str, Any]:
-    """Plain data of a sheet; what is empty is left out."""
+    """Serialize a sheet; empty parts are left out."""
     graph = sheet.graph
     raw: dict[str, Any] = {
         "graph": {"nodes": [_node(node) for node in graph.nodes.values()], "edges": [_edge(e) for e in graph.edges]},
@@ -151,7 +151,7 @@ def block_record(block: Block) -> dict[str, Any]:
 
 
 def encoded(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON forms of parameters."""
+    """Encode parameters as JSON."""
     return {name: literals.encode(value) for name, value in params.items()}
 
 
@@ -194,7 +194,7 @@ def _param(param: Param) -> dict[str, Any]:
 
 
 def _place(point: tuple[float, float]) -> list[float]:
-    """The point, brought to where a canvas reaches."""
+    """Clamp a point to the extent of the canvas."""
     return [0.0 if math.isnan(c) else min(max(c, -FARTHEST), FARTHEST) for c in point]
 
 
@@ -202,7 +202,7 @@ def _place(point: tuple[float, float]) -> list[float]:
 
 
 def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]:
-    """Positions, comments, bends and what is unfolded of a sheet, as arguments of a Project or a Block."""
+    """Return positions, comments, bends and unfolded nodes of a sheet, as arguments of a Project or a Block."""
     wires = set(graph.edges)
     bends = {Edge(b.source, b.output, b.target, b.port, b.index): tuple(b.points) for b in record.bends}
     for key, comment in record.comments.items():
@@ -218,8 +218,8 @@ def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]
 
 
 def blocks_from(records: list[BlockRecord], ops: Catalog, network: GraphRecord) -> tuple[Blocks, Catalog]:
-    """The blocks of a file and the catalog that has them. Ports are known once every block has its nodes, so wires
-    and values are checked after that. With the `network` around them they are within the bounds of a drawing."""
+    """Return the blocks of a file and the catalog with them. Wires and values are checked after all blocks have their
+    nodes, which define the ports. Together with the `network` they must respect the drawing limits."""
     drafts: dict[str, Block] = {}
     for i, record in enumerate(records):
         place = f"$.blocks[{i}]"
@@ -333,7 +333,8 @@ def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
 
 
 def _check_ports(edges: Iterable[Edge], graph: Graph, ops: Catalog, at: str) -> None:
-    """No port has two wires in one place. Loops are left to `plan`, which shows them as problems on the canvas."""
+    """Check that no port position has two wires. Loops are left to `plan`, which shows them as problems on the canvas.
+    """
     seen: set[tuple[str, str, int]] = set()
     for i, edge in enumerate(edges):
         spec = ops.get(graph.nodes[edge.target].op)
@@ -346,7 +347,7 @@ def _check_ports(edges: Iterable[Edge], graph: Graph, ops: Catalog, at: str) -> 
 
 
 def decoded(params: dict[str, Any], place: str) -> FrozenMap[str, Any]:
-    """The values of JSON forms. Raises ProjectFileError."""
+    """Decode parameters. Raises ProjectFileError."""
     values = {}
     for name, raw in params.items():
         try:

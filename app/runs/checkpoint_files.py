@@ -1,4 +1,4 @@
-"""The checkpoints that a kept run has, as its folder says; none of them is read."""
+"""The checkpoints of a stored run, listed from its folder without reading them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.runs.store import Kept
 
 @dataclass(frozen=True)
 class GoingOn:
-    """A run goes on after `step`, when `epochs` had come to their end."""
+    """The run was resumed after `step`, with `epochs` complete."""
 
     step: int
     epochs: int
@@ -18,14 +18,14 @@ class GoingOn:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint of a kept run; `step` is None where the record does not say it."""
+    """A checkpoint of a stored run; `step` is None if the record does not have it."""
 
     path: Path
     step: int | None
 
     @property
     def label(self) -> str:
-        """What it is, in words."""
+        """Return its description."""
         what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(self.path.name, "")
         step = f"step {self.step:,}" if self.step is not None else ""
         return ", ".join(part for part in (what, step) if part) or self.path.name

@@ -12,7 +12,7 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 
 NOTHING = "–"
-# What is not a field of data and training, before and after those.
+# Rows other than fields of data and training, before and after those.
 NET, WHERE = ("net", "parameters"), ("device", "torch", "threads", "python", "platform")
 
 
@@ -73,6 +73,6 @@ def _flat(prefix: str, value: Any) -> dict[str, str]:
 
 
 def _letters(texts: Sequence[str]) -> list[str]:
-    """A, B, C ... for texts of nets, the same for the same."""
+    """Label source texts A, B, C ..., equal ones alike."""
     known = list(dict.fromkeys(texts))
     return [f"net {chr(ord('A') + known.index(text) % 26)}" for text in texts]

@@ -47,14 +47,14 @@ def append(folder: Path, events: Iterable[Event]) -> None:
 
 
 def _append(path: Path, names: tuple[str, ...], rows: list[tuple[float, ...]]) -> None:
-    """Layers that come or go in the midst of a run begin the table anew: it has one set of columns."""
+    """Append rows; a change of layers during a run restarts the table, which has fixed columns."""
     if path.exists() and tuple(tables.names_of(path)) != names:
         path.unlink()
     tables.append(path, names, rows)
 
 
 def _append_gains(path: Path, event: GainFigures) -> None:
-    """Layers that are not called at every step are nan where they were not; new ones have the table written anew."""
+    """Append gains; layers that were not called are nan; new layers require the table to be rewritten."""
     pairs = [*zip(event.layers, event.arriving, event.leaving, strict=True)]
     row = {"step": float(event.step), "reached": event.reached}
     row |= {f"arriving/{layer}": arriving for layer, arriving, _ in pairs}
@@ -86,7 +86,7 @@ def _bins(event: Histograms) -> tuple[str, ...]:
 
 
 def read_events(folder: Path) -> Iterator[Event]:
-    """The events that the tables were made of. Raises TableError."""
+    """Yield the events that the tables were written from. Raises TableError."""
     names, columns = tables.read(folder / FIGURES)
     layers = {part: tuple(n.partition("/")[2] for n in names if n.startswith(f"{part}/")) for part in _PARTS}
     count = len(layers["weight"])

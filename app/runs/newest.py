@@ -28,7 +28,7 @@ def newest_of(folder: Path, source: Source) -> ExportWeights | None:
 
 
 def newest_checkpoint(folder: Path, source: Source) -> tuple[Path, str] | None:
-    """The file of those weights, and which run and step they are of, in words. Raises OSError."""
+    """Return the newest checkpoint with weights that fit the net, and its run and step as text. Raises OSError."""
     for kept in store.listed(folder):
         if not _trained(kept, source):
             continue
@@ -39,7 +39,7 @@ def newest_checkpoint(folder: Path, source: Source) -> tuple[Path, str] | None:
 
 
 def weights_in(checkpoint: Path) -> dict[str, Tensor]:
-    """The weights of a checkpoint: of the running mean where there is one. Raises OSError and CheckpointError."""
+    """Return the weights of a checkpoint: the EMA if there is one. Raises OSError and CheckpointError."""
     stat = checkpoint.stat()
     return _weights(checkpoint, stat.st_mtime_ns, stat.st_size)
 
@@ -73,7 +73,7 @@ def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
 
 
-@lru_cache(maxsize=1)  # one layer is looked at after the other, and to know that a checkpoint is whole it is read
+@lru_cache(maxsize=1)  # shared by views of several layers, since verifying a checkpoint reads it
 def _newest(folder: Path, state: tuple[tuple[str, int, int], ...], title: str) -> tuple[Path, str] | None:
     from app.training.checkpoints.checkpoint import newest, step_of
 

@@ -48,7 +48,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What a run ran on. `threads` is how many CPU threads one operation of it was shared out to."""
+    """The environment of a run. `threads` is the number of CPU threads per operation."""
 
     tapedeck: str
     python: str
@@ -60,7 +60,7 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """What a run said when it had set up."""
+    """The setup that a run reported at its start."""
 
     device: str
     epochs: int
@@ -75,7 +75,7 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The figures of the list; None where nothing was measured."""
+    """Figures for the list of runs; None if not measured."""
 
     epochs: int = 0
     steps: int = 0
@@ -111,7 +111,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The display name."""
         return self.name or f"Run {self.number}"
 
 
@@ -146,7 +146,7 @@ def read(folder: Path) -> Record:
 
 
 def write(folder: Path, record: Record) -> None:
-    """Raises OSError."""
+    """Write the record of a run. Raises OSError."""
     data = msgspec.json.format(msgspec.json.encode(record), indent=1)
     atomic.write_bytes(folder / FILE, data)
 
@@ -177,7 +177,7 @@ def _number(value: float) -> float | None:
 
 
 def environment(started: Started, threads: int) -> Environment:
-    """What a run is carried out on, as it said itself; `threads` are those that it was given, 0 if it chose."""
+    """Return the environment that a run reported; `threads` is the number that was set, 0 if torch chose."""
     from app import __version__
 
     python = sys.version.partition(" ")[0]

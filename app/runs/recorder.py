@@ -1,7 +1,7 @@
 """Record the events of a run on a separate thread: the run itself only appends to a list.
 
-What was told before a checkpoint is in its file before the checkpoint is, so a run that goes on from there misses
-nothing, however the one before it was ended.
+Events before a checkpoint are written before the checkpoint is, so a resumed run has them all, however the previous one
+ended.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MEMORY = ("step", "seconds", "allocated", "reserved", "peak", "resident")
 
 
 class Watcher(Protocol):
-    """Somebody who is told all that a run tells, in batches, on the recorder's thread."""
+    """Receives all events of a run, in batches, on the recorder's thread."""
 
     def tell(self, events: list[Event]) -> None: ...
 
@@ -59,7 +59,7 @@ class Watcher(Protocol):
 class Recorder:
     """One per run. `begin`, `take` and `close` are called on the thread of the run.
 
-    `problem` says what could not be written, "" if nothing; a run goes on without.
+    `problem` describes a failed write, "" if none; the run continues without recording.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Recorder:
     ) -> None:
         self.kept = kept
         self.problem = ""
-        self.threads = 0  # that the run takes for one operation, where whoever starts it knows
+        self.threads = 0  # CPU threads per operation, if set by the caller
         self._project, self._source, self._going_on, self._watch = project, source, going_on, watch
         self._record = kept.record
         self._events: list[Event] = []
@@ -92,7 +92,7 @@ class Recorder:
         return self.kept.checkpoints
 
     def begin(self) -> str:
-        """Write the initial record; return the error message. A run that cannot be kept goes on without."""
+        """Write the initial record; return the error message. A run that cannot be recorded continues."""
         with self._noting():
             folder = self.kept.folder
             self._lock = file_lock.Lock(folder / store.LOCK)
@@ -106,7 +106,7 @@ class Recorder:
         if self._watch is not None and not unkept:
             try:
                 self._watcher = self._watch(self.kept.folder)
-            except (OSError, DataError, ValueError, RuntimeError) as error:  # also of what is not installed
+            except (OSError, DataError, ValueError, RuntimeError) as error:  # also if TensorBoard is not installed
                 self.problem = f"TensorBoard files cannot be written: {error}"
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
@@ -183,7 +183,7 @@ class Recorder:
             if events:
                 steps = [event for event in events if isinstance(event, StepDone)]
                 others = [event for event in events if isinstance(event, Started | EpochDone)]
-                self._history.extend([*others, *steps[-1:]])  # the list asks for the last step alone
+                self._history.extend([*others, *steps[-1:]])  # the list shows the last step only
                 self._append(events)
                 self._tell_watcher(lambda watcher: watcher.tell(events))
 
@@ -237,7 +237,7 @@ class Recorder:
         self._record = msgspec.structs.replace(self._record, **changes)
 
     def _look(self) -> None:
-        """Write the record with the figures of the list. A name that was given meanwhile stays."""
+        """Write the record with the list's figures. A name given meanwhile is kept."""
         with self._writing:
             name = record.read(self.kept.folder).name
             summary = record.summary_of(self._history)
@@ -249,7 +249,7 @@ class Recorder:
 
 
 class _Noting:
-    """Turns what the disk refuses into the recorder's words."""
+    """Stores a failed write as the recorder's problem."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -35,7 +35,7 @@ def check(job: Job, path: Path) -> None:
     """Raise CheckpointError if a run cannot be resumed from a checkpoint, of another network or other settings, on the
     CPU.
 
-    `going_on` removes checkpoints, so whoever does not know that they belong together asks before.
+    `going_on` removes checkpoints, so call this first if job and checkpoint may not match.
     """
     import torch
 
@@ -46,13 +46,13 @@ def check(job: Job, path: Path) -> None:
     with borrowed(job.training.seed):
         try:
             stepper, _ = set_up(job, "cpu")
-        except Exception:  # of a person's own files too: the run meets it again, and tells it
+        except Exception:  # errors of user code too: the run raises and reports them again
             return
         go_on(path, job.source.text, torch.Generator(), stepper)
 
 
 def going_on(kept: Kept, path: Path) -> GoingOn:
-    """What a checkpoint says; later ones of the run are let go, they will be taken again.
+    """Return the position of a checkpoint, and delete later ones of the run, which will be written again.
 
     Raises CheckpointError and OSError.
     """
@@ -64,7 +64,7 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
             later = other.name != path.name and step_of(other)[0] > step
         except Damaged:
             later = True
-        except CheckpointError:  # of a newer program, or nobody may read it
+        except CheckpointError:  # of a newer version, or not readable
             later = False
         if later:
             other.unlink(missing_ok=True)
@@ -120,9 +120,9 @@ def run_of(path: Path) -> Kept | None:
 
 
 def newest_weights(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> tuple[Path, str] | None:
-    """Return the newest whole checkpoint of the newest run in a folder of runs that has one, and what to call it.
+    """Return the newest intact checkpoint of the newest run that has one, and its description.
 
-    `tell` hears of those passed over. None where no run has any. Raises OSError.
+    `tell` is called for each one skipped. None if there is none. Raises OSError.
     """
     from app.training.checkpoints.checkpoint import newest, step_of
 
@@ -136,7 +136,7 @@ def newest_weights(folder: Path, tell: Callable[[str], None] = lambda _words: No
 def find_checkpoint(path: Path, tell: Callable[[str], None] = lambda _words: None) -> Path:
     """Return the checkpoint at a path: a file, or the newest intact one in a folder of runs.
 
-    `tell` hears of those passed over. Raises RunError, and CheckpointError for a file that is not whole.
+    `tell` is called for each one skipped. Raises RunError, and CheckpointError for a damaged file.
     """
     from app.training.checkpoints.checkpoint import load_chosen, newest
 

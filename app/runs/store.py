@@ -50,7 +50,7 @@ class Kept:
 
     @property
     def state(self) -> str:
-        """The state of its record; one that nobody writes any more was interrupted."""
+        """The state of its record; "interrupted" if its process has ended."""
         state = self.record.state
         return "interrupted" if state == "running" and not self.goes_on else state
 
@@ -160,8 +160,8 @@ def move(kept: Kept, folder: Path) -> Kept:
 def copy(kept: Kept, folder: Path) -> Kept | None:
     """Copy a run to another folder of runs atomically; return None if it is already there.
 
-    Checkpoints, which are never written in place, are the same files on the disk where the file system can do so.
-    Raises RunError for one that goes on, and OSError.
+    Checkpoints, which are never modified in place, are hard links if the file system supports them. Raises RunError for
+    an active run, and OSError.
     """
     if kept.goes_on:
         raise RunError(f"{kept.record.title} is running. Stop it first.")

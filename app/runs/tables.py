@@ -1,6 +1,6 @@
 """Append-only tables of float64: a line of column names, then rows of eight bytes per number.
 
-What is appended is there when the process ends, however it ends; a row that was cut off by that does not count.
+Appended rows survive a crash of the process; a partial last row is ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Export a run as TensorBoard event files: grouped scalars, histograms, input images, and the graph.
 
-What a run that goes on tells is written as it comes, its weights at every checkpoint; a run that is kept is written
-anew, to the same tags. TensorBoard is an extra: `pip install tapedeck[tensorboard]`.
+Events of an active run are written as they come, its weights at every checkpoint; a stored run is exported to the same
+tags. TensorBoard is an extra: `pip install tapedeck[tensorboard]`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FOLDER = "tensorboard"
 MISSING = "TensorBoard is not installed. Install it: pip install tapedeck[tensorboard]"
 PICTURES = 32  # samples of the batch that is shown
 
-# The column of an event and the tag of its scalar; what stands before the stroke is one group in TensorBoard.
+# The tag of each field of an event; the part before the slash is its group in TensorBoard.
 STEP = {"loss": "loss/train", "rate": "rate/learning rate"}
 EPOCH = {
     "train_loss": "loss/train, epoch",
@@ -65,14 +65,14 @@ def writer(folder: Path) -> SummaryWriter:
 
 
 class Events:
-    """Writes what is told. `began` is the time of the run's first step, as seconds since 1970."""
+    """Writes events. `began` is the time of the run's first step, in seconds since 1970."""
 
     def __init__(self, out: Any, began: float) -> None:
         self._out, self._began = out, began
         self._rates: list[GroupRates] = []  # by their steps
 
     def tell(self, events: list[Event]) -> None:
-        """Write these; histograms of the weights come with their checkpoints."""
+        """Write events; histograms of the weights come with their checkpoints."""
         for event in events:
             match event:
                 case StepDone():
@@ -103,7 +103,8 @@ class Events:
                     self.weights(Path(event.path))
 
     def _group_rates(self, step: StepDone) -> None:
-        """They were told where they changed; a point a step keeps TensorBoard from drawing a slope between."""
+        """Write the rates at every step, although events have changes only: else TensorBoard draws a slope between
+        them."""
         at = bisect_right(self._rates, step.step, key=lambda rates: rates.step) - 1
         if at >= 0:
             for group, rate in zip(self._rates[at].groups, self._rates[at].rates, strict=True):
@@ -111,7 +112,7 @@ class Events:
                     self._scalar(f"rate/{group}", rate, step.step, step.seconds)
 
     def weights(self, checkpoint: Path) -> None:
-        """Histograms of the weights in a checkpoint; one that is gone by now is left out."""
+        """Write histograms of the weights in a checkpoint; a deleted one is skipped."""
         from app.training.checkpoints.checkpoint import CheckpointError, load
 
         try:
@@ -126,7 +127,7 @@ class Events:
         self._out.close()
 
     def _histogram(self, tag: str, shown: Histogram, step: int) -> None:
-        """A histogram that was counted already; its sums are those of the middles of its parts."""
+        """Write a precomputed histogram; its sums are approximated by bin centres."""
         count, width = sum(shown.counts), (shown.high - shown.low) / len(shown.counts)
         if not count:
             return
@@ -164,7 +165,7 @@ def begin(out: Any, job: Job) -> None:
         model = make_module(job.source).eval()
         try:
             out.add_graph(model, batch[:1])
-        except Exception as error:  # tracing runs the net, which raises what it pleases
+        except Exception as error:  # tracing runs the net, which may raise anything
             out.add_text("graph", f"The net cannot be traced: {error}")
     out.flush()
 
@@ -190,7 +191,7 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
     Raises RunError, OSError, and DataError where the data are not there any more.
     """
     target = folder / store.plain(f"{kept.record.project}-{kept.record.title}")
-    with TemporaryFolder() as name:  # TensorBoard's writer appends, on a thread of its own, which a full disk ends
+    with TemporaryFolder() as name:  # TensorBoard's writer appends on a thread, which fails on a full disk
         made = Path(name)
         out = writer(made)
         events = Events(out, datetime.fromisoformat(kept.record.began).timestamp())
@@ -210,7 +211,7 @@ def export(kept: Kept, job: Job, folder: Path) -> Path:
 
 
 def _stored_events(kept: Kept) -> list[Event]:
-    """The events that a run's tables were made of."""
+    """Return the events that a run's tables were written from."""
     from app.runs import layer_tables, tables
 
     found: list[Event] = [*layer_tables.read_events(kept.folder)]

@@ -31,14 +31,14 @@ def load_class(source: Source) -> type[nn.Module]:
 
 
 def make_module(source: Source) -> nn.Module:
-    """A new instance, its weights drawn from torch's global generator."""
+    """Create a new instance, initialised from torch's global generator."""
     return load_class(source)()
 
 
 def random_inputs(source: Source, batch: int) -> tuple[Tensor, ...]:
-    """Samples for every input, drawn from torch's global generator, in the range that the input states.
+    """Draw samples for every input from torch's global generator, in the input's range.
 
-    Without one, floating point values are normally distributed and whole numbers are 0 or 1.
+    Without a range, floats are standard normal and integers 0 or 1.
     """
     return tuple(_drawn(spec, spec.sizes(batch)) for spec in source.inputs)
 

@@ -1,7 +1,7 @@
-"""The generated source as a value: the text of a net, its inputs and outputs, and which line is of which node.
+"""The generated source as a value: the text of a net, its inputs and outputs, and a map from lines to nodes.
 
-It stands outside `builder` because training, autograd and export all run the text and none of them may know how
-it was made. `source.compiled` makes the module that the text defines.
+It is separate from `builder` because training, autograd and export run the text and must not depend on how it was
+generated. `source.compiled` creates the module.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from app.util.frozen import FrozenMap
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One argument of `forward`: `shape` is without the batch, which is dimension `batch` (None where there is none);
-    `dtype` is torch's name for it ("float32").
+    """One argument of `forward`: `shape` excludes the batch, which is dimension `batch` (None without one); `dtype` is
+    torch's name ("float32").
 
-    Random samples lie between `low` and `high`, whole ones below `high`; None where nothing was said.
+    Random samples are between `low` and `high`, integers below `high`; None if unspecified.
     """
 
     name: str
@@ -29,7 +29,7 @@ class InputSpec:
     batch: int | None = 0
 
     def sizes(self, batch: int) -> tuple[int, ...]:
-        """The whole shape for so many samples."""
+        """Return the full shape with a batch size."""
         if self.batch is None:
             return self.shape
         return (*self.shape[: self.batch], batch, *self.shape[self.batch :])
@@ -48,12 +48,11 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class ClassText:
-    """Which node each line and attribute of one class of the text belongs to.
+    """Map of the lines and attributes of one class to nodes.
 
-    `blocks` maps nodes that are instances of another class of the text to its name, and `repeated` are the nodes whose
-    attribute is a list of modules. `placed` has the blocks that have no class, as they are written at an instance: one
-    for each of its repetitions, the last for all behind it. The modules in one have numbers for names; of those that
-    are `spread` so many repetitions stand side by side, under the numbers that follow.
+    `blocks` maps nodes that are instances of another class to its name, and `repeated` are the nodes whose attribute is
+    a list of modules. `placed` has the inlined blocks of an instance: one per repetition, the last for all further
+    ones. Their modules have numbers as names; `spread` counts the repetitions that take consecutive numbers.
     """
 
     lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
@@ -64,7 +63,7 @@ class ClassText:
     spread: FrozenMap[str, int] = field(default_factory=FrozenMap)
 
     def module(self, node: str, number: int) -> str:
-        """The attribute path of one repetition of a node."""
+        """Return the attribute path of one repetition of a node."""
         path = self.modules[node]
         if node in self.spread:
             return str(int(path) + number)
@@ -77,13 +76,13 @@ Path = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Source:
-    """The text of `class Net(nn.Module)` and which node of the drawing each line and module belongs to.
+    """The text of `class Net(nn.Module)`, with its lines and modules mapped to nodes of the drawing.
 
-    `lines` maps node ids to 1-based line numbers, `modules` maps node ids to attribute paths of the module
-    (`conv1`, `layers.0`), which are the prefixes of its state_dict keys. Both are of the network's own nodes; `within`
-    gives those of a block, and in `further` those of repetitions that stand beside the first. `classes` has every class
-    of the text by the name of its block, the network's under "". `files` are those that the text imports classes from.
-    `ends` says more of the outputs, and has those too that come back in evaluation alone.
+    `lines` maps node ids to 1-based line numbers, `modules` maps node ids to attribute paths of the module (`conv1`,
+    `layers.0`), which are the prefixes of its state_dict keys. Both cover the network's own nodes; `within` returns
+    those of a block, with the paths of consecutive repetitions in `further`. `classes` has every class of the text by
+    the name of its block, the network's under "". `files` are those that the text imports classes from. `ends`
+    describes the outputs, including those of evaluation mode only.
     """
 
     text: str
@@ -98,7 +97,7 @@ class Source:
     ends: tuple[OutputSpec, ...] = ()
 
     def within(self, path: Path) -> Source:
-        """The same text with the lines and modules of the block at a path; without any if there is no such block."""
+        """Return the same text with the lines and modules of the block at a path; without any for an invalid path."""
         part, prefix = self.whole, ""
         for node, number in path:
             inner = self.inside(part, node, number)
@@ -119,7 +118,7 @@ class Source:
         return self.classes.get("", ClassText(self.lines, self.modules))
 
     def inside(self, part: ClassText, node: str, number: int) -> ClassText | None:
-        """The class of one repetition of a node in `part`, None if the node is no block there."""
+        """Return the class of one repetition of a node in `part`, None if the node is no block."""
         turns = part.placed.get(node)
         if node not in part.modules or not (turns or node in part.blocks):
             return None
@@ -139,9 +138,9 @@ class Source:
         return f"<tapedeck-{hashlib.sha256(whole.encode()).hexdigest()[:12]}>"
 
     def same_net(self, other: Source) -> bool:
-        """Whether both make the same module: the same text over the same files."""
+        """Return whether both define the same module: the same text and the same files."""
         return self.text == other.text and self.files == other.files
 
     def node_at(self, line: int) -> str | None:
-        """The node that a line of the text was written for."""
+        """Return the node that a line was generated for."""
         return next((node for node, lines in self.lines.items() if line in lines), None)

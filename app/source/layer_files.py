@@ -1,7 +1,7 @@
-"""Files of a person's own whose classes are layers, as values, and which of their texts may run.
+"""User files with custom layers, as values, and the permission to run them.
 
-Nothing of a file runs unless its text was allowed: `allow` is called for what a person trusts, by hash, and
-`layer_modules.load`, which makes the module that the text defines, asks `allowed` each time.
+A file runs only if its text was allowed: `allow` is called for trusted hashes, and `layer_modules.load`, which imports
+the text, checks `allowed` each time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ FOLDER = "imported_layers"  # in which files lie that an import wrote, each in a
 
 
 class LayerFileError(ValueError):
-    """A file of layers that cannot be used; the text names it and says why."""
+    """An unusable layer file; the text names it and the reason."""
 
 
 class Untrusted(LayerFileError):
-    """A file that nobody said may run."""
+    """A file that is not trusted."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LayerFile:
 
     @property
     def name(self) -> str:
-        """What the file is called beside an exported model."""
+        """The file's name next to an exported model."""
         return f"{self.module}.py"
 
     @property
@@ -57,7 +57,7 @@ _FRAME = re.compile(r'  File "([^"]+)", line \d+')
 
 
 def digest(text: str) -> str:
-    """The hash by which a text is trusted.
+    """Return the hash by which a text is trusted.
 
     >>> digest("x = 1")[:8]
     '8ff436de'
@@ -70,19 +70,19 @@ _tried: set[str] = set()
 
 
 def allow(sha256: str, tried: bool = False) -> None:
-    """Let the text of this hash run from now on. `tried` says that it has run here before, to its end."""
+    """Allow the text of this hash to run from now on. `tried` means that it ran to completion here before."""
     _allowed.add(sha256)
     if tried:
         _tried.add(sha256)
 
 
 def note_tried(sha256: str) -> None:
-    """The text of this hash came to its end in a process of its own: it need not be tried there again."""
+    """Note that the text of this hash ran to completion in a trial process, so that it is not tried again."""
     _tried.add(sha256)
 
 
 def disallow(sha256: str) -> None:
-    """Let it run no more. Nets that are made already keep what they have of it."""
+    """Revoke the permission. Existing nets keep their classes."""
     _allowed.discard(sha256)
 
 
@@ -91,12 +91,12 @@ def allowed(sha256: str) -> bool:
 
 
 def tried(sha256: str) -> bool:
-    """Whether the text of this hash has run to its end before."""
+    """Return whether the text of this hash has run to completion before."""
     return sha256 in _tried
 
 
 def trusted() -> tuple[frozenset[str], frozenset[str]]:
-    """The hashes that may run, and those of texts that have run to their end."""
+    """Return the hashes that may run, and those of texts that ran to completion."""
     return frozenset(_allowed), frozenset(_tried)
 
 
@@ -109,7 +109,7 @@ def trust_only(allowed: Iterable[str], tried: Iterable[str]) -> None:
 
 
 def told(error: BaseException, file: LayerFile) -> str:
-    """The last line of an error's traceback, and the line of the file that it came from."""
+    """Return the last line of an error's traceback, with the line of the file."""
     words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = traceback.walk_tb(error.__traceback__)
     places = [line for frame, line in frames if frame.f_code.co_filename == file.filename]
@@ -118,7 +118,7 @@ def told(error: BaseException, file: LayerFile) -> str:
 
 
 def place(trace: TracebackType | None) -> str:
-    """Return where in a person's own files an error came from, such as "line 24 of layers.py", "" if in none."""
+    """Return where in the user's files an error came from, such as "line 24 of layers.py", "" if in none."""
     found = ""
     for frame, line in traceback.walk_tb(trace):
         if own := _OWN.fullmatch(frame.f_code.co_filename):
@@ -127,7 +127,7 @@ def place(trace: TracebackType | None) -> str:
 
 
 def own_frames(text: str) -> str:
-    """Return of a traceback what is of a person's own files and of the net, "" where nothing is of their files."""
+    """Keep of a traceback the frames of the user's files and of the net; "" without any of the user's."""
     kept, taken, own = [], True, False
     for line in text.splitlines():
         if line.startswith('  File "'):

@@ -1,6 +1,6 @@
-"""The module that a trusted file of layers defines: tried in a process of its own first, then run here.
+"""Import of trusted layer files: first tried in a separate process, then run here.
 
-Every version of a text is a module of its own, under a private name, so two never mix.
+Every version of a text is a module of its own, under a private name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.util.torchvision_import import mend_torchvision
 PATIENCE = 60.0
 _FINE = 77
 
-# Tries the import where it can do no harm to the program: a hang is ended, an exit ends nobody else.
+# Tries the import in isolation, against hangs and exits.
 _CHILD = """\
 import json, os, sys, types
 text, name = json.load(sys.stdin)
@@ -48,17 +48,17 @@ _trying, _running = threading.Lock(), threading.RLock()
 
 
 def failure(file: LayerFile) -> str:
-    """Why the file does not run to its end, "" if it did or nobody tried."""
+    """Return why the file does not run to completion, "" if it did or was not tried."""
     return _failed.get((file.module, file.sha256), "")
 
 
 def load(file: LayerFile) -> types.ModuleType:
-    """The module of a file, run once a version. Raises Untrusted, or LayerFileError if it does not run to its end."""
+    """Return the module of a file, run once per version. Raises Untrusted, or LayerFileError if it fails."""
     if not layer_files.allowed(file.sha256):
         raise Untrusted(f"{file.name} is not trusted yet, so nothing of it was run")
     key = (file.module, file.sha256)
     if key not in _modules and key not in _failed:
-        # A run holds the generator during a step; who waits here for the trial must not hold what the run wants.
+        # A run holds the generator during a step; waiting here for the trial must not hold a lock that the run needs.
         with _trying:
             if not layer_files.tried(file.sha256) and key not in _failed and key not in _modules:
                 _keep_failure(key, _try, file)
@@ -73,7 +73,7 @@ def load(file: LayerFile) -> types.ModuleType:
 
 
 def attribute(file: LayerFile, name: str) -> Any:
-    """A class of the file. Raises as `load` does, and LayerFileError if it has no such class."""
+    """Return a class of the file. Raises as `load` does, and LayerFileError if it has no such class."""
     try:
         return getattr(load(file), name)
     except AttributeError:
@@ -81,7 +81,7 @@ def attribute(file: LayerFile, name: str) -> Any:
 
 
 def builtins_with(files: Iterable[LayerFile]) -> dict[str, Any]:
-    """Builtins for a module in which `from my_layers import Swish` means one of these files, and no other."""
+    """Return builtins for a module in which `from my_layers import Swish` resolves to one of these files only."""
     known = {file.module: file for file in files}
     plain = builtins.__import__
 
@@ -94,7 +94,7 @@ def builtins_with(files: Iterable[LayerFile]) -> dict[str, Any]:
 
 
 def _keep_failure(key: _Key, step: Callable[[LayerFile], None], file: LayerFile) -> None:
-    """What does not run is not run again: a file that takes a minute to fail would take it for every shape."""
+    """Cache a failure: a file that takes a minute to fail must not take it for every shape."""
     try:
         step(file)
     except LayerFileError as error:
@@ -102,7 +102,7 @@ def _keep_failure(key: _Key, step: Callable[[LayerFile], None], file: LayerFile)
 
 
 def _try(file: LayerFile) -> None:
-    """Import the text in a process of its own, which is ended if it takes too long."""
+    """Import the text in a separate process, with a timeout."""
     command = [sys.executable, "-P", "-c", _CHILD]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryFile() as told:
@@ -133,7 +133,7 @@ def _try(file: LayerFile) -> None:
 
 
 def _run(file: LayerFile) -> None:
-    """Run the text in a module of its own. What it prints goes to stderr: stdout may be read by a program."""
+    """Run the text in a module of its own, with its output on stderr, since stdout may be parsed."""
     import torch
 
     name = f"tapedeck_layers_{file.sha256[:12]}_{file.module}"
@@ -144,7 +144,7 @@ def _run(file: LayerFile) -> None:
     sys.modules[name] = module  # dataclasses and pickle look a class's module up by name
     mend_torchvision()
     try:
-        # Shapes are found on meta tensors without gradients; what the file makes for itself is real.
+        # Shape inference runs this under meta device and no_grad; the file's own tensors must be real.
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             with contextlib.redirect_stdout(sys.stderr):
                 exec(compile(file.text, file.filename, "exec", dont_inherit=True), module.__dict__)

@@ -1,4 +1,4 @@
-"""Which files of layers a person said may run: by the hash of their text, so that every edit asks again."""
+"""Store of trusted layer files, by hash of their text, so that every edit requires consent again."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from app.util import atomic
 
 FILE = "trusted.json"
 MOST = 500
-# Of texts that are kept to show what an edit changed.
+# Limits of texts that are stored to show what an edit changed.
 LONGEST_KEPT, MOST_KEPT = 200_000, 50
 
 
 class TrustRecord(msgspec.Struct, frozen=True):
-    """One trusted text: where the file was, and when it was trusted (UTC).
+    """One trusted text: the file's path, and when it was trusted (UTC).
 
-    `tried` says that its first import has come to its end here. `text` is kept for the newest files alone.
+    `tried` means that it was imported successfully here. `text` is stored for the newest files only.
     """
 
     sha256: str
@@ -33,7 +33,7 @@ class TrustRecord(msgspec.Struct, frozen=True):
 
 
 def default_file() -> Path:
-    """Where the program keeps it: beside its settings."""
+    """Return the store's path, next to the settings."""
     if sys.platform == "win32":
         home = os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming"
     else:
@@ -42,9 +42,9 @@ def default_file() -> Path:
 
 
 class Trust:
-    """The store in one file. Whatever is wrong with the file, nothing is trusted that is not plainly in it.
+    """The store in one file. If the file is damaged, only its valid entries are trusted.
 
-    Several windows may have it open: it is read before it is written.
+    Several windows may use it: it is re-read before each write.
     """
 
     def __init__(self, file: Path) -> None:
@@ -63,26 +63,27 @@ class Trust:
         return self._entries.get(sha256)
 
     def before(self, path: str | Path) -> TrustRecord | None:
-        """What was trusted last of the file at a path, for showing what changed since; None if nothing or no text."""
+        """Return the last trusted version of the file at a path, to show changes; None without one or without its text.
+        """
         found = [entry for entry in self._entries.values() if entry.path == str(path) and entry.text]
         return found[-1] if found else None
 
     def trust(self, file: LayerFile) -> None:
-        """Let this text run, now and after the next start. Raises OSError if that cannot be kept."""
+        """Allow this text to run, persistently. Raises OSError if that cannot be saved."""
         layer_files.allow(file.sha256)
         text = file.text if len(file.text) <= LONGEST_KEPT else ""
         when = datetime.now(UTC).isoformat(timespec="seconds")
         kept = self._read()
-        kept.pop(file.sha256, None)  # the newest stands last
+        kept.pop(file.sha256, None)  # the newest comes last
         self._keep({**kept, file.sha256: TrustRecord(file.sha256, file.path, when, False, text)})
 
     def revoke(self, sha256: str) -> None:
-        """Ask again from now on. Raises OSError if that cannot be kept."""
+        """Require consent again. Raises OSError if that cannot be saved."""
         layer_files.disallow(sha256)
         self._keep({key: entry for key, entry in self._read().items() if key != sha256})
 
     def mark_tried(self, sha256: str) -> None:
-        """Its first import came to an end, so it need not be tried in a process of its own again. Raises OSError."""
+        """Mark its first import as completed, so that it is not tried in a separate process again. Raises OSError."""
         known = self._entries.get(sha256)
         if known is not None and not known.tried and sha256 in (kept := self._read()):
             self._keep({**kept, sha256: msgspec.structs.replace(known, tried=True)})

@@ -1,8 +1,8 @@
 """Measure the gradient gain of each layer in one backward pass.
 
-A layer's gain is |grad in| / |grad out|: the norm of what leaves it for other layers over that of what came to it from
-the side of the loss. Every backward node belongs to the innermost module whose call made it; hooks sit on the nodes of
-this one graph at which a layer begins or ends, so a step that is not looked at costs nothing.
+A layer's gain is |grad in| / |grad out|: the norm of the gradient it passes to other layers over that of its incoming
+gradient. Every backward node belongs to the innermost module whose call created it; hooks are on the nodes of one graph
+where a layer begins or ends, so unmeasured steps cost nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GainProbe:
 
         self.drop()
         for module in self._modules:
-            if not isinstance(module, torch.jit.ScriptModule):  # takes none; what it makes is its owner's
+            if not isinstance(module, torch.jit.ScriptModule):  # supports no hooks; its nodes belong to its owner
                 self._handles.append(module.register_forward_pre_hook(self._enter, prepend=True))
                 self._handles.append(module.register_forward_hook(self._leave, always_call=True))
 
@@ -133,8 +133,8 @@ class GainProbe:
                 node.register_hook(partial(self._measure, key, ends.get(node, []), node in begins))
 
     def _keys(self, nodes: Mapping[Any, int]) -> dict[Any, str]:
-        """The layer of each node but the leaves. What a container computes before, between and after its children is
-        as many layers."""
+        """Return the layer of each node but the leaves. A container's own operations before, between and after its
+        children count as separate layers."""
         keys: dict[Any, str] = {}
         runs: dict[str, int] = {}
         previous = ""
@@ -156,7 +156,7 @@ class GainProbe:
         gradients: tuple[Tensor | None, ...],
         arrived: tuple[Tensor | None, ...],
     ) -> None:
-        """The hook of a node: the norms of what leaves by `slots`, and of what arrived."""
+        """Hook of a node: measure the norms of outgoing gradients by `slots`, and of incoming ones."""
         import torch
 
         with self._meter, torch.no_grad():

@@ -28,7 +28,7 @@ def read(device: str) -> GpuReading:
 
 
 def _uuid(device: str) -> str:
-    """Of the GPU that torch means: CUDA_VISIBLE_DEVICES may number them anew, their UUID stays."""
+    """Return the GPU's UUID: CUDA_VISIBLE_DEVICES may renumber GPUs."""
     import torch
 
     told = str(torch.cuda.get_device_properties(device).uuid)

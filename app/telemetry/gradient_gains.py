@@ -6,18 +6,17 @@ import math
 import re
 from dataclasses import dataclass
 
-VANISHED, EXPLODED = 1e-3, 1e3  # of what reached the last layer
-NET = "Net"  # what the net itself computes, outside all of its layers
+VANISHED, EXPLODED = 1e-3, 1e3  # relative to the gradient at the last layer
+NET = "Net"  # operations of the net itself, outside all of its layers
 
 _AGAIN = re.compile(r"(#\d+)?(/\d+)?$")
 
 
 @dataclass(frozen=True)
 class Gains:
-    """`layers` in forward order, with the norms of what arrived at each in backward and of what left it; nan:
-    nothing did, inf: something that is not finite.
+    """`layers` in forward order, with the norms of their incoming and outgoing gradients; nan: none, inf: not finite.
 
-    A layer goes by its path; `path#2` is its second call, `path/2` what it computes itself after one of its children.
+    A layer is named by its path; `path#2` is its second call, `path/2` its own operations after one of its children.
     """
 
     layers: tuple[str, ...]

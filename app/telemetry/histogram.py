@@ -9,7 +9,7 @@ BINS = 32
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many of a layer's values lie in each of `BINS` equal parts of `low` to `high`; what is not finite in none."""
+    """Counts of a layer's values in `BINS` equal bins from `low` to `high`; non-finite ones are left out."""
 
     layer: str
     low: float

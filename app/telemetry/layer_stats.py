@@ -23,20 +23,19 @@ from app.telemetry.throttle import Meter
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-MOST = 65_536  # values of a tensor that a histogram is made of; of a larger one, every n-th
+MOST = 65_536  # values sampled for a histogram
 KINDS = ("weights", "gradients", "activations")
 
-# What gives 0 for everything below 0, so that a unit may be 0 whatever comes.
+# Functions that return 0 for negative inputs, whose units may be dead.
 _CUTTING = frozenset({"relu", "relu_", "relu6", "threshold", "threshold_"})
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a look. `weights` and `ratios` go by the sampler's layers: the norm of a layer's weights, and that
-    of the change by the optimizer's step over it; nan where there was none. `dead` is the share of units of each
-    layer that cuts at 0 (a feature, or a channel of pictures) that were 0 for the whole batch, by the layer's name, and
-    `nodes` the node that it was drawn as. `gains` is None where hooks are off.
-    """
+    """Measurements of one step. `weights` and `ratios` are by the sampler's layers: the norm of a layer's weights, and
+    the norm of the optimizer's update over it; nan without any. `dead` is the fraction of units of each layer that cuts
+    at 0 (features, or channels of pictures) that were 0 for the whole batch, by the layer's name, and `nodes` the
+    drawing's node. `gains` is None without hooks."""
 
     weights: tuple[float, ...]
     ratios: tuple[float, ...]
@@ -47,10 +46,9 @@ class Seen:
 
 
 class Look:
-    """Made once a run, used again and again: `begin`, `forward_done`, `gradients`, `end`, `fetch`.
+    """Created once per run, used per measured step: `begin`, `forward_done`, `gradients`, `end`, `fetch`.
 
-    What it has measured stays on the device until `fetch`. `hooks` is off where the forward is compiled: hooks would
-    have it compiled anew.
+    Measurements stay on the device until `fetch`. `hooks` is off for a compiled forward, which hooks would recompile.
     """
 
     def __init__(self, model: nn.Module, source: Source, sampler: GradientSampler, meter: Meter, hooks: bool) -> None:
@@ -71,7 +69,7 @@ class Look:
         self._samples: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
 
     def begin(self) -> None:
-        """Before the forward: keep the weights, and watch what the layers give."""
+        """Start before the forward: copy the weights, and hook the layers' outputs."""
         with self._meter:
             self._clear()
             self.open = True
@@ -116,14 +114,14 @@ class Look:
         self._meter.rest()
 
     def drop(self) -> None:
-        """The step came to nothing."""
+        """Discard the measurements of a failed step."""
         self.forward_done()
         self._gains.drop()
         self._clear()
         self.open = False
 
     def fetch(self) -> Seen:
-        """What was measured, once it is over; waits for the device."""
+        """Return the measurements; synchronises the device."""
         import torch
 
         with self._meter:
@@ -162,7 +160,7 @@ class Look:
                 self._samples["activations"][path] = _some(output.detach())
 
     def _take_cut(self, function: str, output: Tensor) -> None:
-        """The output of a function that cuts at 0, for the layer or line that called it."""
+        """Measure dead units of a function's output, for the layer or line that called it."""
         import torch
 
         if output.ndim < 2:
@@ -170,13 +168,13 @@ class Look:
         with self._meter, torch.no_grad():
             name, node = self._caller(function)
             while name in self._dead:
-                name += "′"  # the same layer once more in one forward
+                name += "′"  # a further call of the layer in one forward
             unit = output.ndim - 1 if output.ndim == 3 else 1
             others = tuple(d for d in range(output.ndim) if d != unit)
             self._dead[name] = ((output.detach() != 0).sum(others).eq(0).float().mean(), node)
 
     def _caller(self, function: str) -> tuple[str, str | None]:
-        """The path of the layer that is being run, or where a function is called its line; and the node."""
+        """Return the path of the running layer, or for a plain function its line; and the node."""
         frame: Any = sys._getframe(2)
         name, line = "", 0
         while frame is not None and not line:
@@ -215,13 +213,13 @@ class _Functions:
 
 
 def _some(tensor: Tensor) -> Tensor:
-    """Up to `MOST` values of a tensor, evenly spread, as a copy: what it is taken from may be changed in place."""
+    """Sample up to `MOST` values of a tensor, evenly spaced, as a copy, since it may be modified in place."""
     values = tensor.detach().reshape(-1)
     return values[:: -(-len(values) // MOST)].clone() if len(values) else values.clone()
 
 
 def _norms(tensors: list[Tensor]) -> Tensor:
-    """The norm of each, shape (tensors,), float32."""
+    """Return the norm of each, shape (tensors,), float32."""
     import torch
 
     norms = torch._foreach_norm(tensors)

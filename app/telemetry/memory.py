@@ -13,7 +13,7 @@ EVERY = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Bytes. `scope` says whose they are; what that scope does not tell is None."""
+    """Memory in bytes. `scope` is their owner; figures that it does not provide are None."""
 
     scope: Literal["device", "process"]
     allocated: int | None = None

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Ring(Generic[T]):
-    """The newest `capacity` items; `lost` counts the older ones that nobody came for."""
+    """The newest `capacity` items; `lost` counts older ones that were dropped unread."""
 
     def __init__(self, capacity: int = 1_000_000) -> None:
         # A deque's append and popleft are atomic.
@@ -34,6 +34,6 @@ class Ring(Generic[T]):
             try:
                 items.append(self._items.popleft())
             except IndexError:
-                # The ring ran full meanwhile and let go of items that were counted.
+                # The ring overflowed meanwhile and dropped items that were counted.
                 break
         return items

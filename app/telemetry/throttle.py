@@ -9,9 +9,9 @@ from typing import Any
 class Meter:
     """Measures the cost of one kind of telemetry, `with meter:` around each part, and decides when it is due again.
 
-    After `rest()` the next is due `every` seconds later, or when what the last one cost is no more than `share` of the
-    time: dear measurements thin themselves. `seconds` is what was spent so far. On CUDA the time on the device is added
-    to that of the host, once its events have passed; nothing waits for them, so the sum is an upper bound.
+    After `rest()` the next is due `every` seconds later, or when the cost of the last one is at most `share` of the
+    time: expensive measurements become rarer. `seconds` is the total cost. On CUDA device time is added to host time,
+    once its events have completed; without synchronising, so the sum is an upper bound.
     """
 
     def __init__(self, device: str, every: float, share: float) -> None:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from app.util import leftovers
 
-_CODE = re.compile(r"\(os error (\d+)\)")  # how safetensors tells the system's error
+_CODE = re.compile(r"\(os error (\d+)\)")  # safetensors' form of a system error
 _TORCH = re.compile(r"inline_container|PytorchStreamWriter")
 
 
 def write(path: str | Path, fill: Callable[[Path], object]) -> None:
-    """Let `fill` write a temporary file beside `path`, sync it, then put it in the place of `path`.
+    """Write a file atomically: `fill` writes a temporary file in its folder, which is synced and then replaces `path`.
 
-    A link stays a link, a file keeps its permissions, and what is no file (a pipe, /dev/stdout) is written to. Raises
-    OSError, which names `path` also where it was the writer of torch or of safetensors that failed; `path` stays as it
-    was. Other errors of `fill` come through.
+    A link stays a link, a file keeps its permissions, and special files (a pipe, /dev/stdout) are written to. Raises
+    OSError naming `path`, even if the writer of torch or safetensors failed; `path` stays unchanged. Other errors of
+    `fill` propagate.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -62,12 +62,12 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def words(error: OSError) -> str:
-    """Say which file could not be written, and why."""
+    """Describe which file could not be written, and why."""
     return f"{error.filename or 'The file'} cannot be written: {error.strerror or error}."
 
 
 def _mode(path: Path) -> int:
-    """What `path` is, and its permissions; of one that is not there those of any file that the user makes."""
+    """Return the type and permissions of `path`; of a missing one those of a new file."""
     try:
         return path.stat().st_mode
     except FileNotFoundError:  # or a link to nowhere
@@ -75,7 +75,7 @@ def _mode(path: Path) -> int:
 
 
 def _reason(error: Exception, temporary: Path | None) -> OSError | None:
-    """The error of the system behind what a writer said; None if it is no error of writing `temporary`."""
+    """Return the system error behind a writer's error; None if it is not about writing `temporary`."""
     text = str(error)
     if isinstance(error, OSError):
         ours = temporary is None or error.filename is None or str(temporary) in (error.filename, error.filename2)
@@ -85,7 +85,7 @@ def _reason(error: Exception, temporary: Path | None) -> OSError | None:
         return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(text)
     if temporary is None or not isinstance(error, RuntimeError) or not _TORCH.search(text):
         return None
-    try:  # torch's writer does not say why the disk took no more; the disk does
+    try:  # torch's writer hides the reason; another write reveals it
         with temporary.open("ab", buffering=0) as file:
             file.write(bytes(1 << 16))
             os.fsync(file.fileno())

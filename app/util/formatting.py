@@ -1,4 +1,4 @@
-"""Numbers and shapes as people read them: a real minus sign, thousands apart, no more digits than were measured."""
+"""Number and shape formatting: a real minus sign, thousands separators, limited significant digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNKNOWN = "–"
 
 
 def grouped_digits(number: int) -> str:
-    """A whole number with a comma after every three digits and a real minus sign.
+    """Format an integer with thousands separators and a real minus sign.
 
     >>> grouped_digits(1179776), grouped_digits(-5)
     ('1,179,776', '−5')
@@ -21,7 +21,7 @@ def grouped_digits(number: int) -> str:
 
 
 def plural(number: Any, one: str, many: str = "") -> str:
-    """The noun that goes with a number, which may be a size that is not known, such as N.
+    """Choose the noun's form for a number, or a symbolic size such as N.
 
     >>> plural(1, "node"), plural(0, "node"), plural(2, "class", "classes"), plural("N", "sample")
     ('node', 'nodes', 'classes', 'samples')
@@ -30,7 +30,7 @@ def plural(number: Any, one: str, many: str = "") -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number and its noun.
+    """Format a number with its noun.
 
     >>> counted(1, "parameter"), counted(18496, "parameter"), counted(2, "class", "classes")
     ('1 parameter', '18,496 parameters', '2 classes')
@@ -39,7 +39,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def counted_in_words(number: int, one: str) -> str:
-    """A number and its noun, small numbers as words.
+    """Format a number with its noun, small numbers as words.
 
     >>> counted_in_words(1, "pixel"), counted_in_words(2, "pixel"), counted_in_words(12, "pixel")
     ('one pixel', 'two pixels', '12 pixels')
@@ -49,7 +49,7 @@ def counted_in_words(number: int, one: str) -> str:
 
 
 def figure(value: float | None, digits: int = 3) -> str:
-    """A value with about `digits` significant digits.
+    """Format a value with about `digits` significant digits.
 
     >>> figure(0.054123), figure(12480.4), figure(-0.00078), figure(0.0), figure(float("nan")), figure(None)
     ('0.0541', '12,480', '−7.8e−4', '0', 'nan', '–')
@@ -73,7 +73,7 @@ def figure(value: float | None, digits: int = 3) -> str:
 
 
 def scientific(value: float, decimals: int) -> str:
-    """A value as a mantissa and a power of ten.
+    """Format a value as mantissa and power of ten.
 
     >>> scientific(0.00123, 2), scientific(4e-7, 3), scientific(-2.5e9, 1)
     ('1.23e−3', '4e−7', '−2.5e9')
@@ -85,7 +85,7 @@ def scientific(value: float, decimals: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 0 to 1 in percent with two decimals, without the sign. Only nothing is 0.00, and only all is 100.00.
+    """Format a fraction in percent with two decimals, without the sign. Only exactly 0 is 0.00, and only 1 is 100.00.
 
     >>> percent(0.98623), percent(None), percent(1e-6), percent(0.99999), percent(1.0)
     ('98.62', '–', '< 0.01', '> 99.99', '100.00')
@@ -107,7 +107,7 @@ def percent_sign(share: float | None) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """What `part` is of `whole`, in percent; "" if there is no whole. Only nothing is 0 %, and only all is 100 %.
+    """Format `part` of `whole` in percent; "" if `whole` is 0. Only exactly none is 0 %, and only all is 100 %.
 
     >>> share(18496, 1277642), share(1, 1000000), share(0, 5), share(5, 5), share(9999, 10000)
     ('1.4 %', '< 0.1 %', '0 %', '100 %', '> 99.9 %')
@@ -142,7 +142,7 @@ def bytes_text(count: int) -> str:
 
 
 def mebibytes(size: float | None) -> str:
-    """A number of bytes in MiB, without the unit.
+    """Format bytes in MiB, without the unit.
 
     >>> mebibytes(21_286_912), mebibytes(2 * 1024**3)
     ('20.3', '2,048')
@@ -151,7 +151,7 @@ def mebibytes(size: float | None) -> str:
 
 
 def megabytes(count: int) -> str:
-    """A number of bytes in MB of a million, as downloads are counted.
+    """Format bytes in MB of a million, as usual for downloads.
 
     >>> megabytes(11594722), megabytes(120000)
     ('11.6 MB', '0.1 MB')
@@ -160,7 +160,7 @@ def megabytes(count: int) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """A short time: in ms below a second.
+    """Format a short time, in ms below a second.
 
     >>> milliseconds(0.0123), milliseconds(2.5)
     ('12.3 ms', '2.50 s')
@@ -169,7 +169,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as on a clock.
+    """Format a duration as h:mm:ss.
 
     >>> duration(39.2), duration(3723), duration(0.4)
     ('0:39', '1:02:03', '0:00')
@@ -180,7 +180,7 @@ def duration(seconds: float) -> str:
 
 
 def shape_text(sizes: Iterable[Any], empty: str = "") -> str:
-    """Sizes with multiplication signs between them; `empty` is what is said of none.
+    """Join sizes with multiplication signs; `empty` is returned for none.
 
     >>> shape_text((64, 32, 3, 3)), shape_text(("N", 8)), shape_text((), "scalar")
     ('64×32×3×3', 'N×8', 'scalar')

@@ -37,7 +37,7 @@ class FrozenMap(Mapping[K, V]):
     def __contains__(self, key: object) -> bool:
         return key in self._items
 
-    # What `Mapping` derives from the methods above asks key by key; a dict does it in one go.
+    # `Mapping` derives these from the methods above key by key; a dict is faster.
 
     def keys(self) -> KeysView[K]:
         return self._items.keys()
@@ -68,14 +68,14 @@ class FrozenMap(Mapping[K, V]):
         return (FrozenMap, (self._items,))
 
     def set(self, key: K, value: V) -> FrozenMap[K, V]:
-        """The mapping with `key` set."""
+        """Return the mapping with `key` set."""
         return FrozenMap({**self._items, key: value})
 
     def update(self, other: Mapping[K, V]) -> FrozenMap[K, V]:
-        """The mapping with every key of `other` set."""
+        """Return the mapping with every key of `other` set."""
         return FrozenMap({**self._items, **other})
 
     def without(self, *keys: K) -> FrozenMap[K, V]:
-        """The mapping less `keys`; keys that are absent are no error."""
+        """Return the mapping without `keys`; absent keys are no error."""
         gone = set(keys)
         return FrozenMap({k: v for k, v in self._items.items() if k not in gone})

@@ -1,6 +1,6 @@
-"""Python's search for circles of garbage, put off while many objects are made at once that all stay.
+"""Pauses of Python's cyclic garbage collector while many long-lived objects are created.
 
-It looks at every object there is, again and again while their number grows, and can take as long as the work itself.
+It scans all objects repeatedly as their number grows, which can take as long as the work itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-OFTEN = 10  # middle searches after which Python makes a full one by itself
+OFTEN = 10  # generation-1 collections after which Python makes a full one
 _NEVER = 2**31 - 1
 
 _lock = threading.Lock()
@@ -19,7 +19,7 @@ _waiting = 0
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """No search until the last of those that put it off, in any thread, is done; one that was off stays off."""
+    """Disable collection until the last user, in any thread, is done; a disabled collector stays disabled."""
     global _waiting
     with _lock:
         if _waiting or gc.isenabled():
@@ -39,11 +39,11 @@ def put_off() -> Iterator[None]:
 
 
 def leave_to_us(ours: bool) -> None:
-    """Make full searches only when somebody calls `gc.collect`, or, if not `ours`, when Python wants to."""
+    """Reserve full collections for explicit `gc.collect`, or, if not `ours`, return them to Python."""
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER if ours else OFTEN)
 
 
 def overdue() -> float:
-    """How often Python would have begun a full search since the last one."""
+    """Return how many full collections are due since the last one."""
     return gc.get_count()[2] / OFTEN

@@ -14,17 +14,17 @@ _IMPORTING = "<frozen importlib"
 
 
 def say() -> None:
-    """Write the line. Nothing is imported for it."""
+    """Write the line. Imports nothing."""
     with contextlib.suppress(OSError):
         os.write(2, b"\ntapedeck: interrupted\n")
 
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl+C, but leave at once while something is being imported.
+    """Raise KeyboardInterrupt on Ctrl+C, but exit at once during an import.
 
-    There the exception gets lost or becomes another one: numpy, torch and the interpreter itself catch it. Where
-    SIGINT is ignored, as by `nohup`, it stays so.
+    There the exception gets lost or replaced: numpy, torch and the interpreter itself catch it. An ignored SIGINT, as
+    by `nohup`, stays ignored.
     """
     before = signal.getsignal(signal.SIGINT)
     try:

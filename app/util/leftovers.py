@@ -1,7 +1,7 @@
-"""Temporary files and folders whose name tells which process made them, so that those of dead processes can go.
+"""Temporary files and folders named after their process, so that those of dead processes can be removed.
 
-A process that is killed while it writes leaves its temporary file behind. The next one that writes there removes it;
-what belongs to a live process is never touched.
+A process that is killed while writing leaves its temporary file. The next process that writes there removes it; files
+of live processes are never touched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 FILE, FOLDER = ".tapedeck-", "tapedeck-"
 _NAME = re.compile(r"\.?tapedeck-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-z_]+")
-# Versions before this one did not say who made a file. Nobody writes one for a day.
+# Earlier versions did not name the process. No file takes a day to write.
 _NAMELESS = re.compile(r"\.tapedeck-[0-9a-z_]{8}(\.safetensors)?")
 _OLD = 24 * 3600.0  # seconds
 _swept: set[Path] = set()
@@ -69,21 +69,21 @@ def remove_own() -> None:
 
 
 def sweep_once(folder: Path) -> None:
-    """Remove leftovers in `folder`, the first time this process is asked to."""
+    """Remove leftovers in `folder`, once per process."""
     if folder not in _swept:
         _swept.add(folder)
         sweep(folder)
 
 
 def sweep_aside(folder: Path) -> None:
-    """Remove leftovers in `folder` on a thread of its own, the first time this process is asked to."""
+    """Remove leftovers in `folder` on a background thread, once per process."""
     if folder not in _swept:
         _swept.add(folder)
         threading.Thread(target=sweep, args=(folder,), name="leftovers", daemon=True).start()
 
 
 def sweep(folder: Path) -> int:
-    """Remove temporary files and folders of dead processes from `folder`; returns how many went. Nothing is raised."""
+    """Remove temporary files and folders of dead processes from `folder`; return their number. Never raises."""
     count = 0
     with contextlib.suppress(OSError):
         for path in _leftovers(folder):
@@ -110,13 +110,13 @@ def _leftovers(folder: Path) -> Iterator[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a file or a folder (no link) of this user: others write into the folder of temporary files, too."""
+    """Return whether it is a file or folder (no link) of this user: others write to the temporary folder, too."""
     found = path.lstat()
     return found.st_uid == getattr(os, "getuid", lambda: found.st_uid)() and not stat.S_ISLNK(found.st_mode)
 
 
 def _is_dead(process: int, started: int) -> bool:
-    """Whether the process of that id that started then is gone; its id may be another's by now."""
+    """Return whether the process of that id and start time has ended; its id may have been reused."""
     if not _is_alive(process):
         return True
     now = _started(process)
@@ -130,7 +130,7 @@ def _is_alive(process: int) -> bool:
         wanted = 0x1000  # PROCESS_QUERY_LIMITED_INFORMATION
         handle = ctypes.windll.kernel32.OpenProcess(wanted, False, process)
         if not handle:
-            return bool(ctypes.windll.kernel32.GetLastError() == 5)  # ERROR_ACCESS_DENIED: it is somebody else's
+            return bool(ctypes.windll.kernel32.GetLastError() == 5)  # ERROR_ACCESS_DENIED: another user's process
         code = ctypes.c_ulong()
         ctypes.windll.kernel32.GetExitCodeProcess(handle, ctypes.byref(code))
         ctypes.windll.kernel32.CloseHandle(handle)
@@ -145,7 +145,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _started(process: int) -> int | None:
-    """When a process started, in ticks since the machine did; None where that cannot be read."""
+    """Return when a process started, in ticks since boot; None if unknown."""
     try:
         return int(Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -154,7 +154,7 @@ def _started(process: int) -> int | None:
 
 @cache
 def _machine() -> str:
-    """Tell this machine, and this container, from others that write into the same folder."""
+    """Return a hash of this machine and container, to distinguish others that write to the same folder."""
     name = platform.node()
     with contextlib.suppress(OSError):
         name += os.readlink("/proc/self/ns/pid")

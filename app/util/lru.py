@@ -1,4 +1,4 @@
-"""A cache of bounded size that forgets what was asked for longest ago."""
+"""A bounded cache that evicts the least recently used value."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[V]):
-    """Keep the values that were asked for last, at most `maxsize` of them, or values of that `size` together.
+    """Cache the most recently used values, at most `maxsize` of them, or of that total `size`.
 
-    Keys are compared by value; `Same` compares by identity. Any thread may ask. None is no value.
+    Keys are compared by value; `Same` compares by identity. Thread-safe. None is no value.
 
     >>> squares: LruCache[int] = LruCache(2)
     >>> [squares.get_or_compute(n, lambda n=n: n * n) for n in (2, 3, 2, 4)]
@@ -32,7 +32,7 @@ class LruCache(Generic[V]):
         return len(self._kept)
 
     def get(self, key: Hashable) -> V | None:
-        """The value of a key, None if it is not kept."""
+        """Return the value of a key, None if it is not cached."""
         with self._lock:
             value = self._kept.get(key)
             if value is not None:
@@ -40,12 +40,12 @@ class LruCache(Generic[V]):
             return value
 
     def put(self, key: Hashable, value: V) -> None:
-        """Keep a value; what was asked for longest ago goes for it, but never the value itself."""
+        """Cache a value, evicting the least recently used ones, but never the value itself."""
         with self._lock:
             self._put(key, value)
 
     def get_or_compute(self, key: Hashable, compute: Callable[[], V]) -> V:
-        """The value of a key, computed if it is not kept. Threads that compute it at once get the same value."""
+        """Return the value of a key, computed if it is not cached. Concurrent threads get the same value."""
         value = self.get(key)
         if value is not None:
             return value

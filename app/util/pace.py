@@ -1,4 +1,4 @@
-"""Saying how far something is, but not too often."""
+"""Rate limit for progress reports."""
 
 from __future__ import annotations
 

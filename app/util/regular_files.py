@@ -1,4 +1,4 @@
-"""Refuse what is no regular file before it is opened: opening a named pipe waits for a writer that may never come."""
+"""Reject anything but regular files before opening: opening a named pipe blocks until a writer comes."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def _root() -> Path:
-    """The folder of the resources; a wheel brings its own copy, which goes before anything beside the package."""
+    """Return the folder of the resources; a wheel contains a copy, which takes precedence."""
     packed = _PACKAGE / "_resources"
     return packed if packed.is_dir() else _PACKAGE.parent / "resources"
 
 
 def path(*parts: str) -> Path:
-    """The file or folder `parts` under the resources: `path("examples", "digits.tape")`.
+    """Return the file or folder `parts` under the resources: `path("examples", "digits.tape")`.
 
     Raises FileNotFoundError if it is not there, which means that the installation is incomplete.
     """

@@ -1,7 +1,7 @@
-"""torch's CPU generator is one per process, so whoever draws from it beside a run must not be noticed by the run.
+"""Random generators shared with a run: torch has one CPU generator per process, so other users must restore it.
 
-The training loop holds `GENERATOR` during a step; an inspection borrows the generator between two steps and puts it
-back as it was. That keeps the losses of a run watched in the window bit for bit those of the plain script.
+The training loop holds `GENERATOR` during a step; an inspection borrows the generator between two steps and restores
+it. That keeps the losses of a run in the window bit for bit those of the plain script.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Load files of tensors as data alone, and say in our own words why one cannot be loaded.
+"""Load files of tensors as data only, with our own error messages.
 
-torch's own messages advise `weights_only=False`, which runs whatever a file says; no message of ours passes that on.
+torch's own messages advise `weights_only=False`, which executes code in the file; ours never do.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ class UnreadableTensors(Exception):
 
 
 def load(path: str | Path, mmap: bool = False) -> Any:
-    """Load what `torch.save` wrote, on the CPU and with `weights_only=True`. Raises UnreadableTensors.
+    """Load a `torch.save` file on the CPU with `weights_only=True`. Raises UnreadableTensors.
 
-    With `mmap` the numbers of a tensor are read when they are looked at.
+    With `mmap` tensors are read lazily.
     """
     import torch
 
     _check(path)
     try:
-        with warnings.catch_warnings(action="ignore"):  # of a pickle's protocol: what is wrong is said below
+        with warnings.catch_warnings(action="ignore"):  # of a pickle's protocol; errors are reported below
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap or None)
     except OSError as error:
         raise _refused(path, error) from error
-    except Exception as error:  # damaged and dangerous files raise what torch pleases
+    except Exception as error:  # damaged and dangerous files raise various errors
         raise _rephrased(path, str(error)) from error
 
 
 def save(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a new file of ours, as `torch.save` does. Raises OSError."""
+    """Write a new file with `torch.save`. Raises OSError."""
     import torch
 
     torch.save(dict(tensors), path)
@@ -67,16 +67,16 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
         return load_file(path)
     except OSError as error:
         raise _refused(path, error) from error
-    except Exception as error:  # a damaged file: its reader raises what it pleases
+    except Exception as error:  # a damaged file raises various errors
         reason = (str(error).strip() or type(error).__name__).split("\n")[0].rstrip(".")
         raise UnreadableTensors(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
 
 
 class TensorsOnDisk(Mapping[str, "Tensor"]):
-    """The state_dict in a file that `torch.save` wrote, loaded when somebody looks at one of its tensors.
+    """The state_dict in a `torch.save` file, loaded on first access to a tensor.
 
-    The file is moved, or with `copy` copied, to a temporary folder that goes with this object. Making it and
-    looking at it raise OSError.
+    The file is moved, or with `copy` copied, to a temporary folder that is deleted with this object. Construction and
+    access raise OSError.
     """
 
     def __init__(self, path: Path, copy: bool = False) -> None:

@@ -10,17 +10,17 @@ from pathlib import Path
 
 
 def preload() -> tuple[str, ...]:
-    """Load the libraries that `import torch` is going to want, and return the names of those that could be loaded.
+    """Preload the libraries of `import torch`; return the names of those that could be loaded.
 
-    Python holds its lock while it loads an extension, and torch's takes 0.2 to 0.3 s, in which a window stands still.
-    The same `dlopen`, called as a foreign function, lets the other threads run. Only on Linux, where this was
-    measured; what cannot be loaded here is left to torch, which says why.
+    Python holds the GIL while it loads an extension, and torch's takes 0.2 to 0.3 s, which blocks the window. The same
+    `dlopen`, called through ctypes, releases the GIL. Only on Linux, where this was measured; failures are left to
+    torch to report.
     """
     torch = find_spec("torch") if sys.platform == "linux" and "torch" not in sys.modules else None
     if torch is None or not torch.submodule_search_locations:
         return ()
     folder = Path(torch.submodule_search_locations[0]) / "lib"
-    # As torch does it: what CUDA and MKL are found by comes first, for all to see.
+    # As torch does it: global dependencies of CUDA and MKL come first, with global visibility.
     wanted = (("libtorch_global_deps.so", os.RTLD_GLOBAL), ("libtorch_python.so", os.RTLD_LOCAL))
     dlopen = ctypes.CDLL(None).dlopen
     dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p

@@ -1,9 +1,8 @@
-"""Import torchvision, also where its compiled operators cannot be loaded.
+"""Import torchvision even if its compiled operators cannot be loaded.
 
-A torchvision wheel built for CUDA beside a CPU-only torch stops at its own import with `operator torchvision::nms does
-not exist`. Data sets, transforms and models need none of those operators, so the two schemas that are looked up
-while it is imported are defined, and it is imported again. The operators themselves then say that they are missing
-when somebody calls them.
+A torchvision wheel built for CUDA with a CPU-only torch fails at import with `operator torchvision::nms does not
+exist`. Data sets, transforms and models need none of those operators, so the two schemas that the import looks up are
+defined, and it is imported again. The operators raise when called.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def import_torchvision(submodule: str = "") -> ModuleType:
 
 
 def mend_torchvision() -> None:
-    """Have every later `import torchvision` of this process define the missing operators, whoever imports it.
+    """Install an import hook that defines the missing operators for every later `import torchvision`.
 
-    To be called before code of a person or of a package runs. Costs nothing where torchvision is never imported.
+    Call it before user code or code of a package runs. Costs nothing if torchvision is never imported.
     """
     with _LOCK:
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -65,7 +64,7 @@ class _Loader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:  # whoever asks for its resources meets the usual loader
+        if module.__spec__ is not None:  # its resources are read through the usual loader
             module.__loader__ = module.__spec__.loader = self._loader
         try:
             self._loader.exec_module(module)

@@ -1,6 +1,6 @@
 """Archives of downloadable datasets: URLs, checksums, and local paths.
 
-Addresses and checksums are read off torchvision when something is fetched; sizes are said before that.
+URLs and checksums are taken from torchvision at download time; sizes are known before.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _IDX = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("
 
 @dataclass(frozen=True)
 class Archive:
-    """One file to fetch; `size` in bytes, `md5` as torchvision states it.
+    """One file to download; `size` in bytes, `md5` as in torchvision.
 
-    `kind` is "gzip" for one packed file, "tar" for a folder of them (`members`), "plain" for what is used as it is.
+    `kind` is "gzip" for one compressed file, "tar" for an archive of `members`, "plain" for a file used as it is.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Archive:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What lies in the folder once it is there."""
+        """The names of the extracted files."""
         return self.members or (self.name.removesuffix(".gz") if self.kind == GZIP else self.name,)
 
 
@@ -52,7 +52,7 @@ class Collection:
         return sum(archive.size for archive in self.archives)
 
     def addressed(self, dataset: Any) -> tuple[tuple[Archive, ...], tuple[str, ...]]:
-        """The archives with their checksums, and the addresses to try in front of their names, off torchvision."""
+        """Return the archives with their checksums, and the base URLs to try, from torchvision."""
         if hasattr(dataset, "mirrors"):
             sums = dict(dataset.resources)
             found = tuple(replace(archive, md5=sums[archive.name]) for archive in self.archives)

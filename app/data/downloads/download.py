@@ -43,11 +43,10 @@ def download(
     progress: Progress = lambda done, total, name: None,
     cancelled: Cancelled = lambda: False,
 ) -> Path:
-    """Download `source` into `root` and return the folder; existing files are kept. Files that are there already are
-    kept.
+    """Download `source` into `root` and return the folder; existing files are kept.
 
-    `progress(done, total, name)` gets bytes and the name of the file on its way; `cancelled()` is asked after every
-    64 kB. Raises DownloadCancelled, or DownloadError naming what each mirror said.
+    `progress(done, total, name)` gets bytes and the name of the current file; `cancelled()` is checked after every 64
+    kB. Raises DownloadCancelled, or DownloadError with the error of each mirror.
     """
     if source not in COLLECTIONS:
         raise DataError(f"{SOURCES[source].label} needs no download.")
@@ -76,7 +75,7 @@ def fetch(
 
 
 class _Meter:
-    """Bytes done and expected over all files. What a server says of a size replaces what was expected."""
+    """Bytes done and expected over all files. A size reported by the server replaces the expected one."""
 
     def __init__(self, archives: Sequence[Archive], progress: Progress) -> None:
         self._sizes = {archive.name: archive.size for archive in archives}
@@ -145,7 +144,7 @@ def _unpack(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) ->
 
 
 def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
-    """Extract the named files from anywhere in an archive, and nothing else."""
+    """Extract the named files from anywhere in an archive, and no others."""
     missing = set(archive.members)
     with tarfile.open(part) as packed:
         for member in packed:

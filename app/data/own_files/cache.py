@@ -1,7 +1,7 @@
 """Cache of the user's files, valid until they are modified.
 
-Looking is quick (a stat for each file or folder); reading is done by `app.data.loaders`, in an engine, and what it
-found out goes to the window as a Fact.
+A lookup is quick (a stat for each file or folder); reading is done by `app.data.loaders`, in an engine, which sends its
+result to the window as a Fact.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ def remember(key: Hashable, found: SourceSpec | DataError) -> None:
 
 @dataclass(frozen=True)
 class Fact:
-    """What one process found out of a person's files, for another to know."""
+    """A cache entry to send to another process."""
 
     key: Hashable
     found: SourceSpec | DataError
 
 
 def fact(config: DataConfig) -> Fact | None:
-    """What is known here of the files of a config as they are now."""
+    """Return the cache entry for a config's files in their current state."""
     key = key_of(config)
     found = _facts.get(key)
     return Fact(key, found) if found is not None else None
 
 
 def learn(fact: Fact | None) -> None:
-    """Know what another process found out."""
+    """Store a cache entry of another process."""
     if fact is not None:
         remember(fact.key, fact.found)
 

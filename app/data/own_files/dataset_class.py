@@ -1,4 +1,4 @@
-"""The file of a person's own Dataset class, and whether it may run; `own_dataset` makes the dataset."""
+"""The file of a user's Dataset class, and whether it may run; `own_dataset` creates the dataset."""
 
 from __future__ import annotations
 

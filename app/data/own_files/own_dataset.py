@@ -1,6 +1,6 @@
-"""A dataset of a person's own class, of a Python file that was trusted: map-style or iterable.
+"""A dataset of a user's class, from a trusted Python file: map-style or iterable.
 
-Nothing of the file runs unless its text was allowed, see `app.source.layer_files`.
+The file runs only if its text was allowed, see `app.source.layer_files`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _made(file: LayerFile, name: str) -> Dataset[Any]:
 
     try:
         dataset: Dataset[Any] = layer_modules.attribute(file, name)()
-    except (Exception, SystemExit) as error:  # it is a person's own code
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise DataError(f"{name}() of {file.name} fails: {layer_files.told(error, file)}") from error
     assert isinstance(dataset, Dataset)
     return dataset

@@ -1,7 +1,7 @@
-"""Read the user's files into tensors. The exported `train.py` carries these functions word for word.
+"""Read the user's files into tensors. The exported `train.py` contains these functions verbatim.
 
-Each gives inputs, labels, and what could not be read, named by row or file; that is left out of the tensors. torch is
-imported at the top because the texts stand alone in that script: import this module lazily.
+Each returns inputs, labels, and the unreadable samples by row or file, which the tensors leave out. torch is imported
+at the top since the code runs alone in that script: import this module lazily.
 """
 
 import csv
@@ -90,8 +90,8 @@ def read_tensors(
 ) -> tuple[Tensor, Any, list[str]]:
     """Read tensors of a .npz or .pt file by name, or of two .npy files; non-finite samples are bad.
 
-    The labels of several targets are a dictionary by name. `classes` are the values of a target that stand for class
-    0, 1, ..., ascending, for labels that are not such numbers already. Raises ValueError for what is no tensor.
+    The labels of several targets are a dictionary by name. `classes` are the values of a target that stand for class 0,
+    1, ..., ascending, for labels that are not such numbers already. Raises ValueError for anything but a tensor.
     """
     if path.suffix == ".pt":
         held: Any = torch.load(path, map_location="cpu", weights_only=True)
@@ -181,7 +181,7 @@ def read_pictures(
         try:
             pictures.append(read_picture(file, size, colour))
             ids.append(number)
-        except Exception as error:  # decoders raise what they please for files that are torn or too large
+        except Exception as error:  # decoders raise any error for damaged or too large files
             bad.append(f"{file.parent.name}/{file.name}: {error}")
     shape = (3 if colour else 1, *size)
     return torch.stack(pictures) if pictures else torch.empty(0, *shape), torch.tensor(ids, dtype=torch.int64), bad
@@ -256,13 +256,13 @@ def read_dataset(
 ) -> tuple[Tensor, Any, list[str]]:
     """Read all samples of a Dataset, map-style or iterable: inputs (N, ...) and labels (N, ...), in dataset order.
 
-    Without `keep` the numbers of the samples (N,) stand in the place of the inputs.
+    Without `keep` the indices of the samples (N,) are returned instead of the inputs.
 
-    Where the target of a sample is a tuple or a dictionary, the labels are a dictionary by name (1, 2 ... of a tuple).
-    A DataLoader reads them, `workers` processes at a time; what they draw from torch's generator is the same each time.
+    If a sample's target is a tuple or a dictionary, the labels are a dictionary by name (1, 2 ... for a tuple). A
+    DataLoader reads them with `workers` processes; its random numbers are the same each time.
     """
     iterable = isinstance(dataset, IterableDataset)
-    workers = 0 if iterable else workers  # each worker would give all of an iterable one
+    workers = 0 if iterable else workers  # each worker would yield the whole iterable
     loader = DataLoader(
         dataset if iterable else Careful(dataset), batch_size=64, collate_fn=list, num_workers=workers,
         timeout=timeout if workers else 0, multiprocessing_context="spawn" if workers else None,

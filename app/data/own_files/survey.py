@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SEPARATORS = (",", ";", "\t", "|")
-# A column of texts with more different ones than this is a name or a remark, and is not taken unless it is chosen.
+# A text column with more distinct values is a name or a remark, used only if chosen.
 MOST_TEXTS = 50
-# A column of whole numbers with at most so many different ones is a class rather than a value.
+# An integer column with at most this many distinct values is a class rather than a value.
 MOST_CLASSES = 20
 WIDEST = 100_000
-# A net has an output for each class, and each is counted by itself; ids of tokens are those of a vocabulary.
+# A net has one output per class, and each is counted; token ids are bounded by vocabulary sizes.
 CLASSES_LIMIT = 100_000
 VOCABULARY_LIMIT = 2**20
 
 
 @dataclass(frozen=True)
 class Survey:
-    """How a file is read: the arguments of its reader, which are plain values, and what they mean."""
+    """How to read a file: plain arguments of its reader, and their meaning."""
 
     arguments: Mapping[str, Any]
     task: str = CLASSES
@@ -87,12 +87,12 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
 
 
 def _wanted(name: str, options: Mapping[str, Any]) -> str:
-    """What a further target is taken as."""
+    """Return the task of an additional target."""
     return VALUES if name in options["numbers"] else CLASSES if name in options["categories"] else "auto"
 
 
 def _named(names: list[str], kinds: Mapping[int, tuple[str, ...] | None], chosen: list[int]) -> list[str]:
-    """What each value of a row is called: a column, or a column and the text that it may be."""
+    """Name each input value of a row: a column, or a column and one of its categories."""
     found: list[str] = []
     for place in chosen:
         texts = kinds[place]
@@ -101,7 +101,7 @@ def _named(names: list[str], kinds: Mapping[int, tuple[str, ...] | None], chosen
 
 
 def _columns(path: Path, options: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Names and fields of each column; rows of another length are left out here, and told when they are read."""
+    """Return names and fields of each column; rows of another length are skipped here, and reported on reading."""
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         table = csv.reader(file, delimiter=_separator(path, options))
         try:
@@ -275,7 +275,7 @@ def _check_size(path: Path, names: tuple[str, ...]) -> None:
 
 
 def _label_values(path: Path, name: str) -> Any:
-    """The labels of a file as an array; one of objects that says nothing where they are no array."""
+    """Return the labels of a file as an array; an empty object array if they are no labels."""
     import numpy as np
 
     if path.suffix == ".pt":
@@ -348,7 +348,7 @@ def fits(size: int) -> bool:
     """Return whether so many bytes fit into half of this machine's memory."""
     try:
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows does not tell it so
+    except (AttributeError, ValueError, OSError):  # not available on Windows
         return True
     return size <= room / 2
 

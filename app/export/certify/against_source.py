@@ -1,7 +1,7 @@
-"""What a source model gave at import, as a file of tensors, and how an exported class compares with it.
+"""Reference outputs of a source model, recorded at import, and comparison of an exported class with them.
 
-The program records with this, and the clean process of a certificate runs this very file beside `measure.py`; so it
-imports nothing but Python's library, torch and safetensors.
+The program records with this, and the clean process of a certificate runs this file next to `measure.py`; so it imports
+only the standard library, torch and safetensors.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def change(net: torch.nn.Module, probe: Probe) -> None:
 
 
 def packed(cases: Sequence[Mapping[str, Any]]) -> tuple[Tensors, list[dict[str, Any]]]:
-    """The tensors of cases by names of a file, and what else there is to know of each.
+    """Pack the tensors of cases by name for a file, with the metadata of each.
 
-    A case has `train`, `seed`, its `inputs` and the `record` of `measure.step_of`, large tensors as sketches.
+    A case has `train`, `seed`, its `inputs` and the `record` of `measure.step_of`, with large tensors as sketches.
     """
     tensors: Tensors = {}
     known: list[dict[str, Any]] = []
@@ -62,7 +62,7 @@ def packed(cases: Sequence[Mapping[str, Any]]) -> tuple[Tensors, list[dict[str, 
 
 
 def hashes(state: Mapping[str, torch.Tensor]) -> dict[str, str]:
-    """A hash of the dtype, the shape and the bytes of every tensor."""
+    """Hash dtype, shape and bytes of every tensor."""
     found = {}
     for key, value in state.items():
         whole = value.detach().cpu().contiguous().reshape(-1)
@@ -73,7 +73,7 @@ def hashes(state: Mapping[str, torch.Tensor]) -> dict[str, str]:
 
 
 def compared(ask: Mapping[str, Any], make: Callable[[], torch.nn.Module]) -> dict[str, Any]:
-    """How the class that `make` makes compares with the reference in `ask`, with the values of the source model."""
+    """Compare the class that `make` creates with the reference in `ask`, loading the source model's values."""
     from safetensors import safe_open
 
     question = ask["source"]
@@ -87,7 +87,7 @@ def compared(ask: Mapping[str, Any], make: Callable[[], torch.nn.Module]) -> dic
 def _values(
     make: Callable[[], torch.nn.Module], question: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """How many weights and buffers are those of the source model, and which are not."""
+    """Compare weights and buffers with those of the source model: their number, and the names that differ."""
     known = facts["values"]
     try:
         state = _with_values(make(), question["weights"], {}).state_dict()
@@ -108,14 +108,14 @@ def _case(
         net = _with_values(make(), weights, facts["probe"])
         net = net.double() if facts["dtype"] == "float64" else net
         mine = measure.step_of(net, inputs, case["seed"], train=case["train"], double=False, backward=backward)
-    except Exception as error:  # what the exported class raises is the finding
+    except Exception as error:  # an error of the exported class is the finding
         return answer | {"stops": measure.told(error)}
     if bool(mine.get("refused")) != bool(case["refused"]):
         return answer | {"stops": mine.get("refused") or f"backward runs, and in the source model: {case['refused']}"}
     for group in GROUPS:
         expected = {name: tensors.get(f"{number}/{group}/{place}") for place, name in enumerate(case[group])}
         given = dict(mine.get(group, {}))
-        if group == "outputs":  # a source model may nest them in another way
+        if group == "outputs":  # a source model may nest them differently
             if len(given) != len(expected):
                 return answer | {"stops": f"it returns {len(given)} tensors and not {len(expected)}"}
             given = dict(zip(expected, given.values(), strict=True))
@@ -126,7 +126,7 @@ def _case(
 
 
 def _with_values(net: torch.nn.Module, weights: str, probe: Probe) -> torch.nn.Module:
-    """The net with the values that the source model had when it was recorded."""
+    """Load the values that the source model had when it was recorded."""
     from safetensors.torch import load_file
 
     given = load_file(weights) if weights else {}

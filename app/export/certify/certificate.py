@@ -1,4 +1,4 @@
-"""What a certification found, as a value, as lines to read and as a file beside the code."""
+"""The result of a certification, as a value, as text lines and as a file next to the code."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from app.util.formatting import plural
 from app.util.frozen import FrozenMap
 
 FORMAT = 1
-# What may be lost between two runs of the same text: rounding, where threads add in another order.
+# Tolerated differences between two runs of the same code: rounding, as threads change the order of sums.
 ALLOWED = {"float64": 1e-10, "float32": 1e-5}
 ALLOWED_ELSE = 1e-2  # half and bfloat16
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of thing that was compared: `what` is outputs, gradients, buffers or values (of a state_dict), `mode` is
-    eval or train.
+    """One comparison: `what` is outputs, gradients, buffers or values (of a state_dict), `mode` is eval or train.
 
-    `largest` is the largest difference, relative to the largest number of the same tensor, at `worst`; None where no
-    number says it, and `words` then do. `skipped` says why the net itself has nothing to compare here, "" if it has.
-    `count` tensors were compared, of which `empty` have no gradient in either. `odd` says which numbers are not finite,
-    "" if all are. With `source` the exported class was compared with the source model of an import.
+    `largest` is the largest difference, relative to the largest number of the same tensor, at `worst`; None if it is
+    not numeric, described by `words`. `skipped` tells why the net itself has nothing to compare, "" if it has. `count`
+    tensors were compared, of which `empty` have no gradient in either. `odd` describes non-finite numbers, "" for none.
+    With `source` the exported class was compared with the source model of an import.
     """
 
     what: str
@@ -52,7 +51,7 @@ class Check:
 
     @property
     def finding(self) -> str:
-        """What was found, in words."""
+        """The result in words."""
         if self.skipped:
             return f"not compared: the network itself fails with {self.skipped}"
         if self.what != "outputs" and self.count == self.empty:
@@ -79,10 +78,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Whether the exported files are the live net, by every check.
+    """Whether the exported files are equivalent to the live net, with every check.
 
-    `message` is one sentence for the person; `details` what the other process wrote, for a traceback. `facts` is what
-    the file states beside the checks: versions, hashes, seed, date.
+    `message` is one sentence for the user; `details` the stderr of the other process, for a traceback. `facts` are
+    further entries of the file: versions, hashes, seed, date.
     """
 
     passed: bool
@@ -93,7 +92,7 @@ class Certificate:
     seconds: float = 0.0
 
     def check(self, what: str, mode: str) -> Check:
-        """The last check of a kind against the net of the project. Raises KeyError if it was not made."""
+        """Return the last check of a kind against the project's net. Raises KeyError if it was not made."""
         for one in reversed(self.checks):
             if (one.what, one.mode, one.source) == (what, mode, False):
                 return one
@@ -111,7 +110,7 @@ class Certificate:
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
-        """What the file holds; nothing in it is other than a JSON value."""
+        """Return the file's content as JSON values."""
         return {
             "certificate": FORMAT,
             "passed": self.passed,
@@ -134,7 +133,7 @@ def _plain(check: Check) -> dict[str, Any]:
 
 
 def certificate_path(code: Path) -> Path:
-    """Where the certificate of a file of code lies.
+    """Return the path of the certificate of a code file.
 
     >>> certificate_path(Path("out/model.py")).name
     'model.certificate.json'
@@ -143,7 +142,7 @@ def certificate_path(code: Path) -> Path:
 
 
 def write_certificate(certificate: Certificate, code: Path) -> Path:
-    """Write it beside the code and return where. Raises WeightsError."""
+    """Write it next to the code and return its path. Raises WeightsError."""
     path = certificate_path(code)
     write_text(path, json.dumps(certificate.to_json(), indent=1, ensure_ascii=False) + "\n")
     return path

@@ -1,8 +1,8 @@
-"""Proof that what was exported is the net of the program: a clean process runs it, and both are compared.
+"""Certification of an export: a clean process runs it, and the results are compared with the program's net.
 
-Outputs in eval mode have to be the same bit for bit. Then both nets are made double, and the outputs, the gradients of
-a loss and the buffers after the step are compared in eval and in train mode, with the same seed. The class of an
-imported net is compared with its source model too. Numbers that are not finite prove nothing.
+Outputs in eval mode have to be equal bit for bit. Then both nets are converted to double, and the outputs, the
+gradients of a loss and the buffers after the step are compared in eval and in train mode, with the same seed. The class
+of an imported net is compared with its source model too. Non-finite numbers do not count as evidence.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def certify(
     cancelled: Cancelled = never,
     patience: float = PATIENCE,
 ) -> Certificate:
-    """Hold the exported `files` against the net that the program makes of `source` and `state_dict`, on the CPU.
+    """Compare the exported `files` with the net of `source` and `state_dict`, on the CPU.
 
-    `inputs` are drawn with `seed` if they are not given, in the range that each states. The class of an `imported` net
-    is held against its source model. `tell` hears what is going on. Raises Stopped once `cancelled`; whatever else goes
-    wrong is in the certificate.
+    `inputs` are drawn with `seed` by default, each in its declared range. The class of an `imported` net is compared
+    with its source model. `tell` is called with the progress. Raises Stopped once `cancelled`; other errors are in the
+    certificate.
     """
     begun = perf_counter()
     facts = _facts(source, state_dict, seed)
@@ -108,10 +108,11 @@ def certify_export(
     tell: Tell = silent,
     cancelled: Cancelled = never,
 ) -> tuple[Certificate, Path | None]:
-    """Certify an export, and write the certificate beside its code; returns both, None without code of its own.
+    """Certify an export, and write the certificate next to its code; return the certificate and its path, None without
+    exported code.
 
-    What was not exported (`code`, `weights`) is written into a temporary folder and looked at there. `about` says where
-    the weights come from. Raises Stopped, OSError, WeightsError.
+    Parts that were not exported (`code`, `weights`) are written to a temporary folder. `about` describes the weights.
+    Raises Stopped, OSError, WeightsError.
     """
     with TemporaryFolder() as name:
         folder = Path(name)
@@ -175,13 +176,13 @@ def _verdict(live: Live, answer: dict[str, Any], imported: Imported | None) -> C
 
 
 def _judged(check: Check, known: set[str]) -> Check:
-    """Numbers that are not finite prove nothing, unless the source model has them in that mode."""
+    """Fail a check with non-finite numbers, unless the source model has them in that mode."""
     fails = check.odd and check.what != "buffers" and check.mode not in known
     return replace(check, passed=False) if fails else check
 
 
 def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[Check]:
-    """What one stage says: of its outputs, and where it went backward of its gradients and buffers."""
+    """List the checks of one stage: outputs, and after a backward pass gradients and buffers."""
     mode = "train" if stage.kind == "train" else "eval"
     dtype = "float64" if stage.double else own
     allowed = 0.0 if stage.kind == "outputs" else ALLOWED.get(dtype, ALLOWED_ELSE)
@@ -230,7 +231,7 @@ def _inputs(live: Live) -> dict[str, Any]:
 
 
 def _versions(texts: list[str], files: Files) -> dict[str, str]:
-    """The version of each package that the code imports; its own files are none."""
+    """Return the version of each package that the code imports, except its own files."""
     own = {path.stem for path in files.layers}
     found = {}
     for name in clean_process.top_packages(texts):

@@ -1,7 +1,7 @@
-"""A process of its own that knows nothing of the program: started, listened to, and ended when it is no longer wanted.
+"""A clean Python process without access to the program: started, monitored, and killed on cancellation.
 
-It runs with `python -I`: no folder of ours on the path, no environment variables, no user packages. `app` is barred
-even where it is installed.
+It runs with `python -I`: no environment variables, no user packages, the program not on the path. `app` is blocked even
+if it is installed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-LOOK = 0.05  # seconds between two looks at whether it has ended, or should
-PATIENCE = 120.0  # seconds for a small net; importing torch is part of it
+LOOK = 0.05  # seconds between two polls of the process
+PATIENCE = 120.0  # seconds for a small net, including the import of torch
 
 Tell = Callable[[str], None]
 Cancelled = Callable[[], bool]
 
 
 class Stopped(Exception):
-    """Somebody said that the answer is no longer wanted."""
+    """The caller cancelled."""
 
 
 class Broken(Exception):
-    """The process gave no answer. The text is one line; `details` is what it wrote to stderr."""
+    """The process returned no answer. The text is one line; `details` is its stderr."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -37,16 +37,16 @@ class Broken(Exception):
 
 
 def silent(_words: str) -> None:
-    """A `Tell` for who has nobody to tell."""
+    """No-op progress callback."""
 
 
 def never() -> bool:
-    """A `Cancelled` for who cannot be stopped."""
+    """Cancellation callback that never cancels."""
     return False
 
 
 def top_packages(texts: Iterable[str]) -> tuple[str, ...]:
-    """The packages beside Python's own that these texts import anywhere, in order of their names.
+    """List the non-standard packages that these texts import anywhere, sorted.
 
     >>> top_packages(["import os, torch.nn\\nfrom torchvision import ops"])
     ('torch', 'torchvision')
@@ -61,7 +61,7 @@ def top_packages(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def barred_for(texts: Iterable[str]) -> list[str]:
-    """What the clean process has to do without: the program, and torchvision where the code has no use for it."""
+    """Return the modules to block in the clean process: the program, and torchvision if the code does not import it."""
     return ["app"] if "torchvision" in top_packages(texts) else ["app", "torchvision"]
 
 
@@ -75,8 +75,8 @@ def ask(
 ) -> dict[str, Any]:
     """Run `script` with a question in JSON and return its answer; `folder` is a scratch folder of the caller's.
 
-    The script finds in the question where to leave its answer and how far it is (`answer`, `progress`), both paths.
-    Raises Broken if there is none in `patience` seconds, Stopped.
+    The question contains the paths for its answer and its progress (`answer`, `progress`). Raises Broken without an
+    answer in `patience` seconds, Stopped.
     """
     import torch
 
@@ -95,7 +95,7 @@ def ask(
 
 
 def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, patience: float) -> tuple[int, str]:
-    """The exit code, and what was written to stderr. The child is left to `folder`: nothing is found by chance."""
+    """Return the exit code and stderr. The child's working directory is `folder`, which hides other files."""
     window = getattr(subprocess, "CREATE_NO_WINDOW", 0)
     with tempfile.TemporaryFile() as told:
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=told, cwd=folder,

@@ -1,7 +1,8 @@
-"""What a net gives for inputs and a seed: outputs, gradients of a loss, buffers; and how far two of such lie apart.
+"""Measurement of a net for inputs and a seed: outputs, gradients of a loss, buffers; and comparison of two
+measurements.
 
-The program measures its own net with this, and a clean process runs this very file (`python -I measure.py ask.json`)
-to measure the exported one. So it imports nothing but Python's library and torch.
+The program measures its own net with this, and a clean process runs this file (`python -I measure.py ask.json`) to
+measure the exported one. So it imports only the standard library and torch.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from app.util.formatting import shape_text
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
-# Of the largest gradient of the net, this part is what the differences of very small ones are measured by: gradients
-# that are 0 but for rounding, as those of a bias before a BatchNorm, are nothing but noise.
+# Differences of gradients smaller than this fraction of the largest are relative to the fraction: gradients that are 0
+# but for rounding, as those of a bias before a BatchNorm, are noise.
 FLOOR = 1e-3
-# A tensor of more numbers than WHOLE is told by SAMPLES of them and by one sum of all, in rows of FOLD.
+# A tensor larger than WHOLE is sketched by SAMPLES of its numbers and one weighted sum, in rows of FOLD.
 WHOLE, SAMPLES, FOLD = 1024, 128, 65_537
 CHUNK = 2**22
 
@@ -42,7 +43,7 @@ Record = dict[str, Any]
 
 
 def seed_everything(seed: int) -> None:
-    """Seed what a layer may draw from on the CPU: torch, Python's random, and numpy if somebody imported it."""
+    """Seed the CPU generators of torch, Python's random, and numpy if it is imported."""
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
@@ -51,7 +52,7 @@ def seed_everything(seed: int) -> None:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What an output holds, with the way to it: `out`, `[0]`, `aux[1]`."""
+    """Yield the leaves of an output with their path: `out`, `[0]`, `aux[1]`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, dict | type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -65,14 +66,14 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def doubled(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers in double precision; whole numbers and truth values stay what they are."""
+    """Convert floating-point numbers to double precision; integers and bools stay unchanged."""
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def outputs_of(net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int) -> Record:
-    """What the net gives in eval mode, in its own dtype. Raises whatever the net raises."""
+    """Run the net in eval mode, in its own dtype. Raises whatever the net raises."""
     net.eval()
     seed_everything(seed)
     with torch.inference_mode():
@@ -83,11 +84,10 @@ def step_of(
     net: torch.nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, *, train: bool, double: bool, backward: bool,
     call: Callable[..., Any] | None = None,
 ) -> Record:  # fmt: skip
-    """One step without an optimizer: outputs, gradients of parameters and inputs, and the buffers after it.
+    """Run one step without an optimizer: outputs, gradients of parameters and inputs, and the buffers after it.
 
-    The loss is the sum of all floating outputs, each weighed with numbers made from `seed`. A net that does not go
-    backward leaves `refused`, in torch's words. `call` is what is called in place of the net. Raises whatever its
-    forward raises.
+    The loss is the sum of all floating outputs, weighted with pseudo-random numbers from `seed`. If backward fails,
+    `refused` has torch's message. `call` is called instead of the net. Raises whatever its forward raises.
     """
     net.train(train)
     net.zero_grad(set_to_none=True)
@@ -95,13 +95,13 @@ def step_of(
     able = {name: value.clone().requires_grad_() for name, value in given.items() if _differentiable(value)}
     seed_everything(seed)
     with torch.enable_grad():
-        # A net may write into what it is given, which torch forbids for a leaf; its copy is none.
+        # A net may modify its input in place, which torch forbids for a leaf, but not for a clone.
         value = (call or net)(*((able[name] if name in able else value).clone() for name, value in given.items()))
         record = _split(value)
         if backward:
             try:
                 _loss(value, seed).backward()
-            except Exception as error:  # what a net's own backward raises is the finding
+            except Exception as error:  # an error in backward is the finding
                 record["refused"] = told(error)
                 return record
     record["gradients"] = {
@@ -113,7 +113,7 @@ def step_of(
 
 
 def told(error: BaseException) -> str:
-    """An error in one line: torch often says what is wrong in the first and where in the second."""
+    """Format an error in one line: torch often gives the reason in the first and the location in the second."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     return f"{type(error).__name__}: {' '.join(lines[:2])}" if lines else type(error).__name__
 
@@ -123,7 +123,7 @@ def _differentiable(value: torch.Tensor) -> bool:
 
 
 def _split(value: Any) -> Record:
-    """Tensors, copied, and what else the output holds, in words."""
+    """Split an output into copied tensors and the repr of other leaves."""
     found = list(leaves(value))
     tensors = {path: leaf.detach().clone() for path, leaf in found if isinstance(leaf, torch.Tensor)}
     others = {path: repr(leaf) for path, leaf in found if not isinstance(leaf, torch.Tensor)}
@@ -166,9 +166,9 @@ def noise(key: str, count: int) -> torch.Tensor:
 
 
 def sketch(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """A tensor by a few numbers (float64) of its own size: any that differs in one place has another sketch.
+    """Sketch a tensor by a few numbers (float64) of its own magnitude; a difference in any element changes the sketch.
 
-    Small ones are kept as they are. What is not finite is told by its places.
+    Small ones are returned unchanged. Non-finite elements are sketched by position.
     """
     if tensor is not None and tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
@@ -185,12 +185,12 @@ def sketch(tensor: torch.Tensor | None) -> torch.Tensor | None:
 
 @functools.cache
 def _fold_weights() -> torch.Tensor:
-    """The weights of one row: made once, every large tensor is told by them."""
+    """Return the weights of one row, cached."""
     return noise("fold", FOLD)
 
 
 def _folded(flat: torch.Tensor) -> torch.Tensor:
-    """One number of the size of the others in which every one counts, with a weight of its own."""
+    """Return a weighted sum of all numbers, of their own magnitude."""
     rows = flat.numel() // FOLD
     weights, rest = _fold_weights(), flat[rows * FOLD :]
     total = rest @ weights[: rest.numel()]
@@ -203,9 +203,9 @@ def _folded(flat: torch.Tensor) -> torch.Tensor:
 
 
 def compare(mine: Tensors, expected: Tensors) -> Record:
-    """How far `mine` lie from `expected`: `largest` is relative, None where no number can say it, and at `worst`.
+    """Compare `mine` with `expected`: `largest` is the relative difference, at `worst`, None if it is not numeric.
 
-    `odd` says how many numbers of one of them are not finite, "" if all are.
+    `odd` describes non-finite numbers of either, "" if all are finite.
     """
     names = {*mine, *expected}
     found: Record = {"count": len(expected), "equal": True, "largest": 0.0, "worst": "", "words": "",
@@ -226,7 +226,7 @@ def compare(mine: Tensors, expected: Tensors) -> Record:
 
 
 def odd_numbers(tensors: Tensors) -> str:
-    """`3 of 8 numbers of output are not finite`, "" where all of all tensors are."""
+    """Describe non-finite numbers: `3 of 8 numbers of output are NaN`; "" if all are finite."""
     for name, value in tensors.items():
         if value is not None and (value.is_floating_point() or value.is_complex()):
             wrong = value.numel() - int(value.isfinite().sum())
@@ -237,7 +237,7 @@ def odd_numbers(tensors: Tensors) -> str:
 
 
 def _apart(a: torch.Tensor | None, b: torch.Tensor | None, floor: float) -> tuple[str, float, bool]:
-    """Words where no number can say how two differ, else how far they lie apart, and whether every bit is the same."""
+    """Return a description of a non-numeric difference, the relative difference, and whether both are bitwise equal."""
     if a is None or b is None:
         words = "has no gradient and should have one" if a is None else "has a gradient and should have none"
         return ("", 0.0, True) if a is b else (words, 0.0, False)
@@ -280,7 +280,7 @@ def _kind(tensor: torch.Tensor) -> str:
 
 
 class _Loader(SourceFileLoader):
-    """Compiles the text itself: what is cached beside a file may have been made of another text."""
+    """Compiles the file itself, since a bytecode cache may be of another text."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -297,7 +297,7 @@ def imported(name: str, path: str) -> ModuleType:
 
 
 def make_class(ask: Record) -> type[torch.nn.Module]:
-    """The exported class, its file run anew; the generators are seeded."""
+    """Import the exported class anew, with seeded generators."""
     seed_everything(ask["seed"])
     for path in ask["layers"]:
         imported(os.path.splitext(os.path.basename(path))[0], path)
@@ -307,7 +307,7 @@ def make_class(ask: Record) -> type[torch.nn.Module]:
 
 
 def make_net(ask: Record) -> torch.nn.Module:
-    """The exported net with its exported weights."""
+    """Create the exported net with its exported weights."""
     net = make_class(ask)()
     if ask["weights"].endswith(".safetensors"):
         from safetensors.torch import load_file
@@ -325,19 +325,19 @@ def sha256(path: str) -> str:
 
 
 def begin(path: str) -> Record:
-    """Read what is asked for, and shut out what the exported files must do without."""
+    """Read the question, and block the modules that the exported files must do without."""
     with open(path, encoding="utf-8") as file:
         ask: Record = json.load(file)
     for name in ask["barred"]:
         sys.modules[name] = None  # type: ignore[assignment]
     torch.set_num_threads(ask["threads"])
-    # What a layer prints is no answer of ours.
+    # Output of a layer must not mix with the answer.
     sys.stdout = sys.stderr
     return ask
 
 
 def tell(ask: Record, words: str) -> None:
-    """Let who waits know how far it is."""
+    """Report progress to the waiting process."""
     Path(ask["progress"]).write_text(words, encoding="utf-8")
 
 
@@ -382,10 +382,10 @@ def _stage(ask: Record, stage: Record, net: torch.nn.Module, inputs: Mapping[str
 
 
 def answered(job: Callable[[str], None]) -> int:
-    """Do it and return the exit code; the last line on stderr is what went wrong."""
+    """Run a job and return the exit code; the last line on stderr is the error."""
     try:
         job(sys.argv[1])
-    except Exception as error:  # whatever the exported files raise is the answer
+    except Exception as error:  # any error of the exported files is the answer
         traceback.print_exc()
         print(told(error), file=sys.__stderr__)
         return 1

@@ -1,4 +1,4 @@
-"""The net of the program, measured stage by stage; what it gives lies in files for the clean process to hold to."""
+"""The program's net, measured stage by stage; the results are files for the clean process to compare with."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 
     from app.export.weights import StateDict
 
-# Two samples, since BatchNorm in train mode wants more than one; a net made for one sample gets one.
+# Two samples, as BatchNorm in train mode needs; one for nets with a fixed batch of one.
 BATCHES = (2, 1)
 
 
 class NotRunning(Exception):
-    """The net itself gives no outputs; the text says why."""
+    """The net itself does not run; the text says why."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One measurement: `kind` is outputs, eval or train; its record lies in `file`.
+    """One measurement: `kind` is outputs, eval or train; its record is in `file`.
 
-    `double` converts the net first, `fresh` makes it anew, `refused` is why there are no gradients, or no record.
+    `double` converts the net first, `fresh` creates a new one, `refused` tells why there are no gradients, or no
+    record.
     """
 
     kind: str
@@ -51,14 +52,14 @@ class Stage:
         return self.file.exists()
 
     def question(self) -> dict[str, Any]:
-        """As the clean process wants it."""
+        """Return the stage as a question for the clean process."""
         return {"kind": self.kind, "words": self.words, "file": str(self.file), "double": self.double,
                 "fresh": self.fresh, "backward": self.backward and not self.refused}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Live:
-    """What the net of the program gave: for these inputs, in these stages."""
+    """Measurements of the program's net: its inputs and the stages."""
 
     inputs: Mapping[str, Tensor]
     stages: tuple[Stage, ...]
@@ -67,7 +68,7 @@ class Live:
 
 
 class Measurement:
-    """Measures one net. The generators are borrowed for a stage at a time, so that a run under way goes on between."""
+    """Measures one net. The generators are borrowed per stage, so that a concurrent run proceeds in between."""
 
     def __init__(self, source: Source, state_dict: StateDict, seed: int, folder: Path, tell: Tell,
                  cancelled: Cancelled) -> None:  # fmt: skip
@@ -75,7 +76,7 @@ class Measurement:
         self._say, self._cancelled = tell, cancelled
 
     def run(self, inputs: tuple[Tensor, ...] | None = None) -> Live:
-        """All stages. Raises NotRunning if not even the outputs come, Stopped."""
+        """Run all stages. Raises NotRunning if the forward fails, Stopped."""
         net, given, record = self._outputs(inputs)
         first = self._kept(Stage("outputs", "outputs", self._folder / "outputs.pt"), record)
         floats = [value.dtype for value in record["outputs"].values() if value.is_floating_point()]
@@ -84,7 +85,7 @@ class Measurement:
         one = self._step(net, given, "eval", double=True)
         if one.recorded:
             return Live(given, (first, one, self._step(net, given, "train", double=True)), dtype)
-        # Something in the net is of one dtype for good: its gradients are compared in that.
+        # Something in the net has a fixed dtype: compare its gradients in that.
         del net
         again = self._made()
         two = self._step(again, given, "eval", double=False, fresh=True)
@@ -92,9 +93,10 @@ class Measurement:
         return Live(given, stages, dtype, one.refused)
 
     def eval_outputs(self, batches: tuple[int, ...]) -> tuple[dict[int, dict[str, str]], bool]:
-        """Files with inputs and outputs in eval mode for each size of batch that the net takes; and whether it draws.
+        """Write inputs and outputs in eval mode for each supported batch size; return the files, and whether the net is
+        random.
 
-        Raises NotRunning if it takes none of them, Stopped.
+        Raises NotRunning if it supports none of them, Stopped.
         """
         self._tell("Running the network here: outputs")
         net, files, random, reason = self._made(), {}, False, ""
@@ -106,7 +108,7 @@ class Measurement:
                 try:
                     record = measure.outputs_of(net, given, self._seed)
                     again = measure.outputs_of(net, given, self._seed + 1)
-                except Exception as error:  # a size that the net does not take; if it takes none, that is told
+                except Exception as error:  # an unsupported batch size; reported if all are
                     reason = measure.told(error)
                     continue
             random = random or not measure.compare(again["outputs"], record["outputs"])["equal"]
@@ -135,7 +137,7 @@ class Measurement:
                 given = dict(zip(names, chosen, strict=True))
                 try:
                     return net, given, measure.outputs_of(net, given, self._seed)
-                except Exception as error:  # whatever a net raises, it is told with the last batch tried
+                except Exception as error:  # any error; reported with the last batch tried
                     reason = error
         raise NotRunning(measure.told(reason)) from reason
 
@@ -146,7 +148,7 @@ class Measurement:
         with self._quiet():
             try:
                 record = measure.step_of(net, given, self._seed, train=kind == "train", double=double, backward=True)
-            except Exception as error:  # a net that does not run this way has nothing to compare, which is told
+            except Exception as error:  # a net that fails in this mode has nothing to compare; reported
                 return Stage(kind, words, file, double, fresh, True, measure.told(error))
         return self._kept(Stage(kind, words, file, double, fresh, True, record.get("refused", "")), record)
 
@@ -161,7 +163,7 @@ class Measurement:
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Nothing that the net draws is noticed outside, and it runs as in a process where nothing else is set."""
+        """Isolate the net: restore the random generators afterwards, and run in torch's default modes."""
         numpy: Any = sys.modules.get("numpy")
         with borrowed(self._seed), torch.inference_mode(False), torch.enable_grad():
             kept = random.getstate(), numpy.random.get_state() if numpy is not None else None

@@ -1,8 +1,8 @@
-"""What the template of `train.py` asks for: the settings of a job, and what follows from them.
+"""Variables of the `train.py` template: the settings of a job, and values derived from them.
 
-Here is decided what differs; `train.py.jinja` says what is written for it. The arithmetic of the script is that of
-`app.training.loop`, operation for operation, and the functions that read and split the data are taken over word for
-word, so the losses of both are equal bit for bit on the CPU.
+Decisions are made here; `train.py.jinja` has the text. The arithmetic of the script is that of `app.training.loop`,
+operation for operation, and the functions that read and split the data are copied verbatim, so the losses of both are
+equal bit for bit on the CPU.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from app.training.objectives import Row, forms, rows_of, wants_input
 from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.setup.weighted_losses import takes_weights
 
-MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # whose mean is over the weights of the labels
+MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")  # losses whose mean is weighted by the labels' weights
 
-# What the script may use of the standard library; it imports what it does use.
+# Names of the standard library that the script may use; it imports those that it does use.
 _NAMES = {
     "collections.abc": "Callable Iterable Iterator Mapping Sequence",
     "concurrent.futures": "Future ThreadPoolExecutor",
@@ -46,8 +46,8 @@ _MODULES = "copy csv hashlib io os random struct subprocess sys tempfile threadi
 class Batch:
     """The inputs of a batch as expressions.
 
-    `made` makes them of the samples, "" where they are the samples; `inputs` are they then, `fed` what goes into the
-    net, and `target` what the loss compares with.
+    `made` computes them from the samples, "" if they are the samples; `inputs` is their name, `fed` the net's input,
+    and `target` the loss's target.
     """
 
     made: str
@@ -57,10 +57,10 @@ class Batch:
 
 
 def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, Any]:
-    """The values by the names that the template has for them.
+    """Return the variables of the template.
 
-    With `hands` the script pauses, steps and stops when it is told so on its standard input. Raises JobError,
-    DataError or ChoiceError.
+    With `hands` the script accepts the commands pause, step and stop on standard input. Raises JobError, DataError or
+    ChoiceError.
     """
     training, spec = job.training, look(job.data)
     rows = rows_of(job, spec.known_targets, spec.shape, spec.label) if training.losses else ()
@@ -96,7 +96,7 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
 
 
 def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
-    """How samples are read and split."""
+    """Return the variables for reading and splitting samples."""
     reading = reading_of(job, spec)
     transformed = job.data.train_transforms or job.data.eval_transforms
     needs = reading.needs
@@ -119,7 +119,7 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
 
 
 def _words(spec: SourceSpec) -> str:
-    """The shapes of all samples and what they are compared with."""
+    """Describe the shapes of samples and targets."""
     shape = f"(N, {', '.join(map(str, spec.shape))})"
     sizes = "".join(f", {size}" for size in spec.label_shape) or ","
     what, dtype = ("values to predict", "") if spec.task == VALUES else ("class ids", " int64")
@@ -127,17 +127,17 @@ def _words(spec: SourceSpec) -> str:
 
 
 def _in_order(spec: SourceSpec) -> bool:
-    """Whether the first samples are learnt from and the last held out."""
+    """Return whether the split is in order: the first samples for training, the last held out."""
     return spec.key == "file.text" or bool(spec.arguments.get("in_order"))
 
 
 def _labels(spec: SourceSpec, target: str, of: str = "labels") -> str:
-    """The labels of a target as an expression; those of an only target have no name."""
+    """Return the expression for the labels of a target; a single target needs no name."""
     return f"{of}[{quoted(target)}]" if spec.targets else of
 
 
 def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
-    """What the lines of a step say of a batch. What is measured is the first loss's, if there are several."""
+    """Return the variables for a batch. Measurements are those of the first loss, if there are several."""
     training, chief = job.training, _chief(spec, rows[0]) if rows else spec
     has_ids = LOSSES.get(training.loss.name) == CLASS_IDS
     one_hot = not rows and chief.task != VALUES and not has_ids
@@ -178,7 +178,7 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any
 
 
 def _chief(spec: SourceSpec, row: Row) -> SourceSpec:
-    """What is known of the data, said of the target of a loss."""
+    """Return the source's metadata for the target of one loss."""
     target = next((one for one in spec.known_targets if one.name == row.target), None)
     if target is None:  # the input itself
         return replace(spec, task=row.task.kind, classes=(), label_shape=spec.shape)
@@ -186,7 +186,7 @@ def _chief(spec: SourceSpec, row: Row) -> SourceSpec:
 
 
 def _losses(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]:
-    """The losses of several outputs, what weighs them, and what the part of a process counts for in each."""
+    """Return the variables for losses, class weights, and each process's share of the batch."""
     balanced, portions = [], []
     if job.data.class_weights and not rows:
         balanced = [("loss_function", "labels", len(spec.classes))]
@@ -210,18 +210,18 @@ def _losses(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any]
 
 
 def _is_weighed(job: Job, loss: Choice) -> bool:
-    """Whether the mean of a loss is over the weights of its labels."""
+    """Return whether the mean of a loss is weighted by its labels' weights."""
     weighs = loss.params.get("weight") is not None or (job.data.class_weights and takes_weights(loss))
     return loss.name in MEAN_OF_WEIGHTS and weighs and loss.params.get("reduction") != "sum"
 
 
 def _flat(text: str) -> str:
-    """A call on one line."""
+    """Join a call to one line."""
     return " ".join(text.split()).replace("( ", "(").replace(", )", ")").replace(",)", ")")
 
 
 def _metrics(job: Job) -> dict[str, Any]:
-    """The classes of torchmetrics, and how the output of the net is read as probabilities."""
+    """Return the classes of torchmetrics, and how the output is converted to probabilities."""
     training = job.training
     chosen = [SCORES[name] for name in training.metrics]
     modules: dict[str, set[str]] = {"torchmetrics": {"Metric"}} if chosen else {}
@@ -239,7 +239,7 @@ def _metrics(job: Job) -> dict[str, Any]:
 
 
 def _parameters(job: Job) -> str:
-    """What the optimizer takes, as an expression."""
+    """Return the expression for the optimizer's parameters."""
     if not _grouped(job):
         return "model.parameters()"
     own = {group.path: dict(group.options) for group in job.training.groups}
@@ -251,7 +251,7 @@ def _grouped(job: Job) -> bool:
 
 
 def _carried(job: Job, spec: SourceSpec) -> list[Function]:
-    """The functions and classes of this program that the script has word for word."""
+    """List the functions and classes of this program that the script contains verbatim."""
     data, training, own_split = job.data, job.training, spec.own_split and not job.data.test_fraction
     more: list[tuple[Function, Any]] = [
         (splits.split_in_order, _in_order(spec)),
@@ -274,7 +274,7 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
 
 
 def imports_of(text: str) -> list[str]:
-    """The imports of the standard library that a script needs, read off the names that it uses.
+    """List the standard-library imports that a script needs, from the names that it uses.
 
     >>> imports_of("def f(x: Any) -> Path: return Path(os.getcwd())")
     ['import os', 'from pathlib import Path', 'from typing import Any']

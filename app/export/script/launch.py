@@ -1,4 +1,5 @@
-"""Processes of one machine that nobody else can reach. An exported script has these functions word for word."""
+"""Processes of one machine that accept connections from loopback only. An exported script contains these functions
+verbatim."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import time
 
 
 def on_loopback() -> dict[str, str]:
-    """The environment that keeps gloo and NCCL to the loopback interface, and NCCL's monitor from listening at all."""
+    """Return environment variables that restrict gloo and NCCL to the loopback interface, and disable NCCL's monitor.
+    """
     name = {"darwin": "lo0", "win32": "Loopback Pseudo-Interface 1"}.get(sys.platform, "lo")
     return {"GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name, "NCCL_RAS_ENABLE": "0"}
 

@@ -22,7 +22,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class OwnClass:
-    """A person's Dataset class, whose file lies beside the script."""
+    """A user's Dataset class, whose file is in the script's folder."""
 
     module: str
     name: str
@@ -30,12 +30,13 @@ class OwnClass:
 
 @dataclass(frozen=True)
 class Reading:
-    """`call` is an expression that gives inputs and labels of all samples; `functions` are those that it needs.
+    """How a script reads its data. `call` is an expression for inputs and labels of all samples; `functions` are those
+    that it needs.
 
-    For data that their authors split it gives those to learn from, and `held_out` the others. `needs` is said in words.
-    `folder` is where the data are, "" for those that are nowhere. Of a download, `place` is an expression of what is
-    there if it was fetched, and `fetched_with` are arguments to fetch it with. Of a person's own data, `named` is what
-    they are called in an f-string, and `how` the arguments that they are read with.
+    For data with a split of their authors it returns the training samples, and `held_out` the others. `needs` lists the
+    required packages as text. `folder` has the data, "" without one. Of a download, `place` is an expression for a file
+    that exists afterwards, and `fetched_with` are the arguments to download it. Of the user's data, `named` is their
+    name in an f-string, and `how` the arguments of their reader.
     """
 
     call: str
@@ -52,7 +53,7 @@ class Reading:
 
 
 def reading_of(job: Job, spec: SourceSpec) -> Reading:
-    """How the samples of a job come in."""
+    """Choose how the samples of a job are read."""
     source, _, name = spec.key.partition(".")
     if spec.key == dataset_class.KEY:
         return _own_class(spec, job)
@@ -95,7 +96,8 @@ def _download(name: str, folder: str) -> Reading:
 
 
 def _own_file(spec: SourceSpec, job: Job) -> Reading:
-    """How a person's own file is read was found out when it was read here, and stands at the top of the script."""
+    """Read a user's file with the arguments found when it was surveyed, which are constants at the top of the script.
+    """
     by_key: dict[str, tuple[Function, ...]] = {
         "file.csv": (file_readers.cell_values, file_readers.alone, file_readers.read_csv),
         "file.tensors": (file_readers.kind_of, file_readers.alone, file_readers.tensor_of, file_readers.class_ids,
@@ -113,7 +115,7 @@ def _own_file(spec: SourceSpec, job: Job) -> Reading:
 
 
 def _own_class(spec: SourceSpec, job: Job) -> Reading:
-    """A Dataset class: its file lies beside the script, see `beside`."""
+    """Read a Dataset class, whose file is in the script's folder, see `beside`."""
     own = OwnClass(Path(job.data.path).stem, spec.arguments["name"])
     how = f"{own.name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     made = f"read_dataset({how})"
@@ -128,12 +130,13 @@ def _own_class(spec: SourceSpec, job: Job) -> Reading:
 
 
 def is_streamed(spec: SourceSpec) -> bool:
-    """Whether samples are read when their batch comes."""
+    """Return whether samples are read on demand, per batch."""
     return "pin" in spec.arguments
 
 
 def beside(job: Job, script: Path) -> list[Path]:
-    """Write what the data of a script need beside it: the file of a Dataset class. Raises OSError, DataError."""
+    """Write the files that a script's data need to its folder: the file of a Dataset class. Raises OSError, DataError.
+    """
     if job.data.source != dataset_class.KEY:
         return []
     file = dataset_class.file_of(Path(job.data.path))
@@ -144,7 +147,7 @@ def beside(job: Job, script: Path) -> list[Path]:
 
 
 def quoted(text: str) -> str:
-    """A string literal in double quotes where that needs no escape.
+    """Format a string literal, in double quotes if that needs no escape.
 
     >>> print(quoted("data"), quoted('a"b'))
     "data" 'a"b'
@@ -154,6 +157,6 @@ def quoted(text: str) -> str:
 
 
 def call(name: str, *values: Any, **named: Any) -> str:
-    """A call as text; what a project says enters it through `repr`, once it has been checked."""
+    """Format a call; values of a project enter through `repr`, after validation."""
     written = [quoted(value) if isinstance(value, str) else repr(value) for value in values]
     return f"{name}({', '.join([*written, *(f'{key}={value!r}' for key, value in named.items())])})"

@@ -1,6 +1,6 @@
-"""`train.py`: the run as a plain PyTorch script beside `model.py`.
+"""`train.py`: the run as a plain PyTorch script next to `model.py`.
 
-What stands in it is read off `train.py.jinja`; `app.export.script.context` works out the values.
+Its text is `train.py.jinja`; `app.export.script.context` computes the variables.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from app.training.setup.initial_weights import tensors
 
 
 def start_file(script: Path) -> Path:
-    """Where the start weights of a script lie: beside it."""
+    """Return the file of a script's start weights, in its folder."""
     return script.with_name(f"{script.stem}_start.pt")
 
 
 def write_start(job: Job, script: Path) -> list[Path]:
-    """Write beside a script what it reads: start weights, and the file of a Dataset class; returns what was written.
+    """Write the files that a script reads to its folder: start weights, and the file of a Dataset class; return their
+    paths.
 
     Raises StartError, WeightsError, DataError.
     """
@@ -43,12 +44,11 @@ def write_start(job: Job, script: Path) -> list[Path]:
 def training_script(
     job: Job, model_module_name: str = "model", script: str = "train.py", *, hands: bool = False
 ) -> str:
-    """The text of `train.py` for `job`, whose net is the class of `<model_module_name>.py` beside it.
+    """Return the text of `train.py` for `job`, whose net is the class in `<model_module_name>.py`.
 
-    `script` is the name that it will have; its start weights are read from a file of that name, see `write_start`.
-    With `hands` it pauses, steps and stops when it is told so on its standard input. It takes checkpoints then, and
-    where `save_every` asks for them.
-    Imports torch (the signatures of the loss and the optimizer are read off it). Raises JobError or ChoiceError.
+    `script` is its file name, which determines that of its start weights, see `write_start`. With `hands` it accepts
+    the commands pause, step and stop on standard input. It saves checkpoints then, and according to `save_every`.
+    Imports torch (for the signatures of the loss and the optimizer). Raises JobError or ChoiceError.
     """
     check_numbers(job)
     for name in (model_module_name, job.source.class_name):
@@ -73,12 +73,12 @@ def _template() -> Template:
 
 
 def _escaped(text: str) -> str:
-    """A text as it may stand in a docstring, such as the name of a file, which can have quotes in it."""
+    """Escape text for a docstring, such as a file name with quotes."""
     return "".join('\\"' if char == '"' else repr(char)[1:-1] for char in text)
 
 
 def _pretty(value: Any) -> str:
-    """A value as a person would write it in Python, on as many lines as it needs."""
+    """Format a value as Python, on several lines if needed."""
     return pformat(_plain(value), width=110, sort_dicts=False)
 
 
@@ -89,5 +89,5 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _source(function: Any) -> str:
-    """The text of a function or a class of this program."""
+    """Return the source of a function or class of this program."""
     return inspect.getsource(function).rstrip()

@@ -1,6 +1,6 @@
-"""The files with start weights: kept under their hash until the project is saved, then beside it.
+"""Files of start weights: stored by hash until the project is saved, then in its folder.
 
-A file is never written over by one with other content, so undo finds what it goes back to.
+A file is never overwritten with other content, so that undo can restore the previous weights.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from app.training.setup.weights_header import is_unchanged, remember, sha256_of
 from app.util import atomic, leftovers, user_folders
 
 LONGEST_NAME = 120
-KEPT = 30 * 24 * 3600.0  # seconds that a file which no project took along is kept
+KEPT = 30 * 24 * 3600.0  # seconds until an unused file is deleted
 
 
 def store() -> Path:
-    """Where weights lie that were loaded into a project and not saved with it yet."""
+    """Return the folder of weights that were loaded but not saved with a project yet."""
     return user_folders.cache() / "weights"
 
 
@@ -58,7 +58,7 @@ def adopt(path: str, sha256: str, folder: Path) -> str:
 
 
 def _prune(folder: Path) -> None:
-    """Away with what lies there for long: every project that was saved has its own."""
+    """Delete old files: saved projects have copies."""
     with contextlib.suppress(OSError):
         for path in folder.glob("*.safetensors"):
             if time.time() - path.stat().st_mtime > KEPT:
@@ -66,15 +66,15 @@ def _prune(folder: Path) -> None:
 
 
 def weights_beside(start: StartWeights, project: Path) -> StartWeights:
-    """The start weights in a file in the project's folder, which is made if they lie elsewhere. Raises OSError.
+    """Copy start weights to the project's folder if they are elsewhere. Raises OSError.
 
-    A file that is not there any more stays the one that is named: the project is saved all the same.
+    A missing file keeps its path, so that the project can still be saved.
     """
     return replace(start, path=file_beside(start.path, start.sha256, project))
 
 
 def origin_beside(origin: Origin, project: Path) -> Origin:
-    """The origin of an imported net with its files in the project's folder, as `weights_beside`. Raises OSError."""
+    """Copy the files of an import's origin to the project's folder, like `weights_beside`. Raises OSError."""
 
     def beside(file: KeptFile | None, tail: str) -> KeptFile | None:
         return file and replace(file, path=file_beside(file.path, file.sha256, project, tail))
@@ -83,7 +83,8 @@ def origin_beside(origin: Origin, project: Path) -> Origin:
 
 
 def file_beside(path: str, sha256: str, project: Path, tail: str = "") -> str:
-    """Copy a file beside a project under the project's name, unless it lies there; return where. Raises OSError."""
+    """Copy a file to the project's folder under the project's name, unless it is there; return its path. Raises
+    OSError."""
     file = Path(path)
     if file.parent.resolve() == project.parent.resolve() or not file.is_file():
         return path

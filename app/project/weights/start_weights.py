@@ -1,4 +1,4 @@
-"""Start weights of a project: put there from a state_dict, and what the net has against them once it is edited."""
+"""Start weights of a project: set from a state_dict, and validated against the edited net."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ LARGEST_HASHED = 256 * 2**20  # of a file that is read whole each time it change
 
 
 def chosen(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> StartWeights:
-    """Keep what is taken of a file, under the net's own keys. Raises WeightsError, OSError."""
+    """Store the chosen tensors of a file, under the net's own keys. Raises WeightsError, OSError."""
     return kept(state_dicts.taken(state, found, keys), state.path.name)
 
 
 def kept(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
-    """Keep tensors whose keys are the net's. Raises WeightsError, OSError."""
+    """Store tensors with the net's keys. Raises WeightsError, OSError."""
     return files.keep(lambda path: save_safetensors(tensors, path), name)
 
 
 def problems(start: StartWeights | None, source: Source) -> tuple[Problem, ...]:
-    """What stands between start weights and a run: a file that is gone or changed, keys that do not fit any more."""
+    """List problems with start weights: a missing or changed file, keys that no longer fit."""
     if start is None:
         return ()
     try:
@@ -65,8 +65,8 @@ def _without() -> Cure:
 
 
 def random_start(project: Project) -> StartWeights | None:
-    """What a project starts from when its weights are random: the buffers of its source model that its code does not
-    fill, None if there are none."""
+    """Return the start of a project with random weights: the buffers of its source model that its code does not
+    initialise, None if there are none."""
     origin = project.origin
     if origin is None or origin.weights is None or not origin.buffers:
         return None
@@ -74,13 +74,13 @@ def random_start(project: Project) -> StartWeights | None:
 
 
 def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
-    """A warning where a run would begin with other buffers than the source model of an imported net has."""
+    """Warn if a run would start with other buffers than the source model of an imported net."""
     origin, start = project.origin, project.training.start
     if origin is None or not origin.buffers:
         return ()
     try:
         taken = header(start).keys() if start is not None else frozenset()
-    except StartError:  # which is said by `problems`
+    except StartError:  # reported by `problems`
         return ()
     lost = [key for key in origin.buffers if key not in taken and node_of(key, source)]
     if not lost:
@@ -96,18 +96,18 @@ def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
 
 
 def node_of(key: str, source: Source) -> str | None:
-    """The node of the drawing that a key of the state_dict belongs to."""
+    """Return the node of the drawing that a key of the state_dict belongs to."""
     found = {path: node for node, path in source.modules.items() if key == path or key.startswith(f"{path}.")}
     return found[max(found, key=len)] if found else None
 
 
 def words(start: StartWeights, source: Source) -> str:
-    """What a run starts from, in short. Raises StartError."""
+    """Summarise the start weights. Raises StartError."""
     taken, whole = counted(start, source)
     return f"Starts from {taken:,} of {whole:,} tensors of {start.name or Path(start.path).name}"
 
 
 @lru_cache(maxsize=8)
 def counted(start: StartWeights, source: Source) -> tuple[int, int]:
-    """How many of the net's tensors start from the file, and how many the net has. Raises StartError."""
+    """Return how many of the net's tensors start from the file, and how many the net has. Raises StartError."""
     return len(header(start)), len(state_dicts.net_infos(source))

@@ -1,4 +1,4 @@
-"""A state_dict held against what a net has, key by key, from names, shapes and dtypes alone."""
+"""Comparison of a state_dict with a net, key by key, by names, shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class KeyRow:
-    """One key: what the net has under it and what the file. `source` is its name in the file."""
+    """One key with the tensors of the net and of the file. `source` is its name in the file."""
 
     key: str
     kind: str
@@ -43,7 +43,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Diff:
-    """A file against a net, in the order of the net; what it has not stands last."""
+    """A file compared with a net, in the order of the net; unknown keys come last."""
 
     rows: tuple[KeyRow, ...]
 
@@ -65,7 +65,7 @@ class Diff:
         return bool(self.rows) and all(row.fits for row in self.rows)
 
     def words(self) -> str:
-        """The counts that are not 0: `118 fit, 2 with another shape`."""
+        """The nonzero counts: `118 fit, 2 with another shape`."""
         return ", ".join(f"{count:,} {KINDS[kind]}" for kind, count in self.counts.items() if count)
 
 
@@ -92,7 +92,7 @@ def _kind(ours: TensorInfo, theirs: TensorInfo) -> str:
 
 
 def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
-    """What might be meant: a prefix to take off or put on, then keys with another name and the same shape."""
+    """Suggest mappings of keys: a prefix to remove or add, then renamed keys of the same shape."""
     found: list[Suggestion] = []
     names: dict[str, str] = {}
     if prefix := _prefix(theirs, ours):
@@ -108,7 +108,7 @@ def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
 
 
 def _prefix(theirs: Infos, ours: Infos) -> Suggestion | None:
-    """The prefix by which most keys would fit that do not fit as they are."""
+    """Return the prefix change with which most keys fit, if it is better than none."""
     fit = most = _matches(theirs, ours, {})
     best: tuple[str, dict[str, str]] = ("", {})
     ways = [(f"Take “{one}” off the keys.", {key: key.removeprefix(one) for key in theirs if key.startswith(one)})
@@ -121,7 +121,7 @@ def _prefix(theirs: Infos, ours: Infos) -> Suggestion | None:
 
 
 def _prefixes(keys: Iterable[str]) -> list[str]:
-    """What keys begin with, three steps deep at most."""
+    """List the prefixes of keys, at most three parts deep."""
     found: dict[str, None] = {}
     for key in keys:
         parts = key.split(".")
@@ -131,13 +131,13 @@ def _prefixes(keys: Iterable[str]) -> list[str]:
 
 
 def _matches(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> int:
-    """How many keys of the net would be filled; two keys under one name are one."""
+    """Count the net's keys that would be filled; two keys under one name count once."""
     taken = {names.get(key, key): info for key, info in theirs.items()}
     return sum(key in ours and _kind(ours[key], info) != SHAPE for key, info in taken.items())
 
 
 def _renamed(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> dict[str, str]:
-    """Pairs of what is missing and what is not of the net: those that are alike and as many here as there, in order."""
+    """Pair missing keys with unknown ones of the same kind, in order, if there are equally many."""
     renamed = {names.get(key, key): key for key in theirs}
     missing = _alike({key: info for key, info in ours.items() if key not in renamed})
     unknown = _alike({key: theirs[source] for key, source in renamed.items() if key not in ours})
@@ -149,7 +149,7 @@ def _renamed(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> dict[str, 
 
 
 def _alike(infos: Infos) -> dict[tuple[str, TensorInfo], list[str]]:
-    """Keys by their last part and what is under them."""
+    """Group keys by their last part and their tensor's shape and dtype."""
     groups: dict[tuple[str, TensorInfo], list[str]] = {}
     for key, info in infos.items():
         groups.setdefault((key.rpartition(".")[2], info), []).append(key)
@@ -157,7 +157,7 @@ def _alike(infos: Infos) -> dict[tuple[str, TensorInfo], list[str]]:
 
 
 def table(infos: Infos) -> str:
-    """A state_dict as text: key, shape, dtype, bytes; a line each, and the sum."""
+    """Format a state_dict as text: key, shape, dtype, bytes; a line each, and the sum."""
     rows = [(key, shape_text(info.shape, "()"), info.dtype, f"{info.bytes:,}") for key, info in infos.items()]
     total = sum(info.bytes for info in infos.values())
     rows = [("key", "shape", "dtype", "bytes"), *rows, (f"{len(infos):,} tensors", "", "", f"{total:,}")]

@@ -1,4 +1,4 @@
-"""State_dicts in files: read as data alone, shown as a table, and held against what a net has, key by key."""
+"""State_dicts in files: read as data only, and compared with a net, key by key."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from app.util import tensor_files
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Under which names checkpoints keep a state_dict, in the order in which they are looked for.
+# Keys under which checkpoints store a state_dict, in order of preference.
 NESTED = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params")
-# What wrappers put before every key, and who does.
+# Key prefixes of wrapper modules, and their wrapper.
 WRAPPERS = {"module.": "DataParallel", "_orig_mod.": "torch.compile"}
 _CURES = {
     "unreadable": "",
@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class StateDict:
-    """What a file holds: its tensors by key, on the CPU. `notes` say what was done to come by them."""
+    """The content of a file: its tensors by key, on the CPU. `notes` describe how they were extracted."""
 
     path: Path
     tensors: Mapping[str, Tensor]
@@ -46,11 +46,11 @@ class StateDict:
 
 
 def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
-    """The state_dict in a `.pt`, `.pth` or `.safetensors` file. Nothing in it is ever run. Raises WeightsError."""
+    """Read the state_dict of a `.pt`, `.pth` or `.safetensors` file, executing nothing. Raises WeightsError."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise WeightsError(f"{path.name} ends in {path.suffix or 'nothing'}; weights are {', '.join(SUFFIXES)}.")
-    with suppress(OSError):  # which is said below
+    with suppress(OSError):  # reported below
         tell(f"Reading {path.name}, {path.stat().st_size / 1e6:,.1f} MB")
     try:
         tensors_alone = path.suffix.lower() == ".safetensors"
@@ -64,7 +64,7 @@ def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
 
 
 def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The state_dict in what was read, and where it was found. Raises WeightsError."""
+    """Extract the state_dict from a file's content, with notes where it was found. Raises WeightsError."""
     if not isinstance(value, Mapping):
         raise WeightsError(f"{path} holds {type(value).__name__}, and no state_dict: it must map names to tensors.")
     for name in NESTED:
@@ -85,7 +85,7 @@ def _unwrapped(value: Any, path: Path) -> tuple[dict[str, Tensor], tuple[str, ..
 
 
 def _tensors(value: Mapping[Any, Any]) -> dict[str, Tensor]:
-    """Its plain tensors: dense, with names."""
+    """Return the dense, named tensors."""
     import torch
 
     return {
@@ -107,12 +107,12 @@ def _some(names: list[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-# --- What a net has
+# --- Tensors of a net
 
 
 @lru_cache(maxsize=8)
 def net_infos(source: Source) -> Infos:
-    """The state_dict of a net as names, shapes and dtypes, from tensors without memory."""
+    """Return names, shapes and dtypes of a net's state_dict, without allocating memory."""
     import torch
 
     from app.util.rng import borrowed
@@ -120,14 +120,14 @@ def net_infos(source: Source) -> Infos:
     try:
         with torch.device("meta"):
             model = make_module(source)
-    except (NotImplementedError, RuntimeError, TypeError):  # a layer of a person's own computes with its weights
+    except (NotImplementedError, RuntimeError, TypeError):  # a custom layer computes with its weights
         with borrowed(0):
             model = make_module(source)
     return {key: TensorInfo.of(value) for key, value in model.state_dict().items()}
 
 
 def taken(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> dict[str, Tensor]:
-    """The tensors to be loaded under the net's own keys: all that fit, or those named. Raises WeightsError."""
+    """Select the tensors to load, by the net's own keys: all that fit, or those named. Raises WeightsError."""
     fitting = {row.key: row for row in found.rows if row.fits}
     wanted = list(fitting) if keys is None else list(keys)
     wrong = [key for key in wanted if key not in fitting]
