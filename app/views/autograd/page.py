@@ -13,11 +13,11 @@ from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
 from app.util import gc_pause
 from app.views.autograd.graph.finder import TapeFinder
-from app.views.autograd.graph.minimap import Minimap
 from app.views.autograd.graph.path_highlight import Way
 from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.autograd.header import Head
+from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.theme import current
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.empty import EmptyState
@@ -60,7 +60,7 @@ class AutogradRoom(QWidget):
         self._row: float | None = None
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
-        self.minimap = Minimap(self.view)
+        self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
         self.head = Head()
         self.banner = Banner()
         self.banner.hide()

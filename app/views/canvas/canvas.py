@@ -22,11 +22,9 @@ from app.views.canvas.growth import Growth
 from app.views.canvas.items import unfolded_blocks
 from app.views.canvas.items.animation import Glide
 from app.views.canvas.items.deferred_show import Unveiling
-from app.views.canvas.items.geometry import bounds
 from app.views.canvas.items.painter import forget_fonts
 from app.views.canvas.keyboard_actions import Hand
 from app.views.canvas.menus import menu_for
-from app.views.canvas.minimap import Minimap
 from app.views.canvas.notes.field import Writing
 from app.views.canvas.overlays import EDGE, Callout, FocusRing, Legend, Scales, Word, ZoomControl, arrange_overlays
 from app.views.canvas.scene import CanvasScene
@@ -38,6 +36,8 @@ from app.views.canvas.view import CanvasView
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
 from app.views.ui import theme
+from app.views.ui.graphview.minimap import Minimap
+from app.views.ui.graphview.spatial import bounds
 from app.views.ui.widgets.empty import EmptyState
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Canvas(QWidget):
         self.legend = Legend(self)
         self.scales = Scales(self)
         self.zoom_control = ZoomControl(self)
-        self.minimap = Minimap(self.scene, self)
+        self.minimap = Minimap(self.view, self.scene, self)
         self.callout = Callout(self)
         self.search = SearchBox(self.catalog, self)
         self.connect_box = ConnectBox(self)
@@ -154,7 +154,7 @@ class Canvas(QWidget):
         self.zoom_control.into.clicked.connect(lambda: view.zoom_by(1.25))
         self.zoom_control.percent.clicked.connect(lambda: view.zoom_to(1.0))
         self.zoom_control.all.clicked.connect(self.frame_all)
-        self.minimap.wanted.connect(view.show_point)
+        self.scene.redrawn.connect(self.minimap.refresh)
         self.callout.cure_wanted.connect(self.cureRequested)
         self.search.closed.connect(self._back_to_view)
         self.connect_box.closed.connect(self._back_to_view)
@@ -323,14 +323,13 @@ class Canvas(QWidget):
         self.scene.retheme()
         self.legend.refont()
         self.word.restyle()
-        self.minimap.refresh()
         self._moved()
         self.view.viewport().update()
 
     def _refresh(self) -> None:
         some = bool(self.scene.nodes or self.scene.notes.items)
         self.empty.setVisible(not some)
-        self.minimap.setVisible(some and self.minimap.fits)
+        self.minimap.follow()
         self.zoom_control.setVisible(some)
         self.callouts.show()
         self._enable()
@@ -367,7 +366,6 @@ class Canvas(QWidget):
         return seen.translated(QPointF(self.view.mapTo(self, QPoint(0, 0))))
 
     def _moved(self) -> None:
-        self.minimap.set_seen(self.view.visible_area())
         self.callouts.place()
         self.writing.place()
 

@@ -15,6 +15,7 @@ from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.geometry import text_width
 from app.views.canvas.items.painter import paint_port
 from app.views.ui import theme
+from app.views.ui.graphview.minimap import EDGE
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.heatbar import HeatBar
@@ -23,7 +24,6 @@ from app.views.ui.widgets.painting import Glyph, TextLine, announce, at_least, b
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
-EDGE = 12
 KINDS = (("Tensor", "tensor"), ("Number", "number"), ("Tuple", "tuple"))
 
 
@@ -367,9 +367,7 @@ def arrange_overlays(canvas: Canvas) -> None:
     legend.setVisible(whole and not shown)
     legend.move(width - EDGE - legend.width() + 8, 10)
     scales.move(width - EDGE - scales.width(), 13)
-    minimap.fit(canvas.size())
-    minimap.setVisible(minimap.fits and canvas.empty.isHidden())
-    minimap.move(width - EDGE - minimap.width(), height - EDGE - minimap.height())
+    minimap.follow()
     zoom.adjustSize()
     right = minimap.x() - 8 if minimap.fits else width - EDGE
     zoom.move(right - zoom.width(), height - EDGE - zoom.height())

@@ -18,16 +18,18 @@ from app.views.canvas.difference import differing, moved
 from app.views.canvas.gestures.hit import Hit, hit_in
 from app.views.canvas.items.clearing import Clearing
 from app.views.canvas.items.faces import Face, Problems, face_of, learnt_of, problems_by_node
-from app.views.canvas.items.geometry import bounds, shape_of
+from app.views.canvas.items.geometry import shape_of
 from app.views.canvas.items.near_item import Layer, NodesItem, WiresItem
 from app.views.canvas.items.node_item import NodeItem
-from app.views.canvas.items.overview_item import FarItem
+from app.views.canvas.items.overview_item import CanvasOverview
 from app.views.canvas.items.painter import SIMPLE
 from app.views.canvas.items.positions import MANY, Places
 from app.views.canvas.notes.notes import Notes, subtotals
 from app.views.canvas.wires.bend_items import BendDots
 from app.views.canvas.wires.wire_item import WireItem
 from app.views.canvas.wires.wiring import Wiring
+from app.views.ui.graphview.minimap import MapShapes
+from app.views.ui.graphview.spatial import bounds
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -58,7 +60,7 @@ class CanvasScene(QGraphicsScene):
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
         self.wires = self.wiring.items
         self._clearing = Clearing(self)
-        self._far = FarItem(self.nodes, self.wires, self.wiring.catch_up)
+        self._far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
         self._wires_item = WiresItem(self.wires, self.wiring.index, self._near, self.wiring.catch_up)
         self.nodes_item = NodesItem(self.nodes, self.index, self.wires, self.wiring.index, self._near, QTimer(self))
         self.addItem(self._near)
@@ -377,9 +379,12 @@ class CanvasScene(QGraphicsScene):
         """The rectangle about all nodes, notes and bends."""
         return bounds([self.places.whole(), *self.notes.bodies(), *self.bends.bodies()])
 
-    def map_colors(self) -> tuple[dict[int, list[QRectF]], bool]:
-        """The rectangles of all nodes by colour, for a map of the drawing, and whether these are all."""
-        return self._far.map_colors()
+    def map_shapes(self) -> MapShapes | None:
+        """All nodes and the frames of notes, for a map; None while a large sheet comes in turns."""
+        if self.coming is not None:
+            return None
+        rects, complete = self._far.map_rects()
+        return MapShapes(rects, [note.body for note in self.notes.items.values() if note.is_frame], complete)
 
     def rect_of(self, nodes: Iterable[str]) -> QRectF:
         """The rectangle about some nodes."""

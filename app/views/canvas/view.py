@@ -26,7 +26,7 @@ from app.views.canvas.gestures.hit import Hit
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.scene import CanvasScene
 from app.views.selection import Selection
-from app.views.ui.pan_zoom_view import RoamingView
+from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.widgets.painting import KEY_REASONS
 
 MIME = "application/x-tapedeck-op"
@@ -38,7 +38,7 @@ SIZING = {
 }  # fmt: skip
 
 
-class CanvasView(RoamingView):
+class CanvasView(PanZoomView):
     """Shows the scene. Signals speak of points of the scene, `refusal` and `hint` of the viewport."""
 
     refusal = Signal(str, QPoint)

@@ -18,9 +18,9 @@ from app.builder.results import Analysis
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing, moved
-from app.views.canvas.items.spatial import RectIndex
 from app.views.canvas.scene import CanvasScene
 from app.views.ui import theme
+from app.views.ui.graphview.spatial import RectIndex
 from tests.support.unfold_blocks import net
 
 BLOCKS = net(unfolded=True)[0].blocks

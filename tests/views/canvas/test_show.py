@@ -22,13 +22,13 @@ from app.util.frozen import FrozenMap
 from app.views.canvas import Canvas
 from app.views.canvas.items.geometry import WIDEST, snapped
 from app.views.canvas.items.node_item import NodeItem, cells_of
-from app.views.canvas.items.spatial import RectIndex
 from app.views.canvas.search.search import found
 from app.views.canvas.wires import routes
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL
 from app.views.selection import Selection
 from app.views.ui import theme
+from app.views.ui.graphview.spatial import RectIndex
 
 OPS = catalog()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QImage, QPainter
 
-from app.views.canvas.items import sprites
-from app.views.canvas.items.sprites import SpriteRequest, Sprites
+from app.views.ui.graphview import sprites
+from app.views.ui.graphview.sprites import SpriteRequest, Sprites
 
 SCALE = (1.0, 1.0)
 

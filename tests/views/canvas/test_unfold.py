@@ -366,7 +366,7 @@ def test_a_million_nodes_inside_are_painted(desk: Desk) -> None:
     project, deep = edits.add(replace(desk.project, blocks=blocks), with_blocks(catalog(), blocks), op, (0.0, 900.0))
     desk.document.apply("deep", edits.changed(project, unfolded=frozenset([deep])))
     desk.canvas.frame_all()
-    assert sum(map(len, desk.scene.map_colors()[0].values())) < 10_000
+    assert len(desk.scene.map_shapes().rects) < 10_000
     desk.view.grab()
     desk.view.zoom_to(1.0)
     desk.view.grab()
@@ -383,9 +383,9 @@ def test_another_theme_paints_the_inside_anew(desk: Desk, qapp) -> None:
 
 
 def test_the_map_shows_what_is_inside(desk: Desk) -> None:
-    before = sum(map(len, desk.scene.map_colors()[0].values()))
+    before = len(desk.scene.map_shapes().rects)
     desk.unfold("stage1")
-    assert sum(map(len, desk.scene.map_colors()[0].values())) == before + 2
+    assert len(desk.scene.map_shapes().rects) == before + 2
 
 
 # --- Files and windows ------------------------------------------------------------------------------------------

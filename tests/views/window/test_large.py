@@ -85,12 +85,14 @@ def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
     assert scene.whole() == fresh.places.about(fresh.nodes)
 
 
-def whole_map(scene: CanvasScene) -> dict[int, int]:
-    """How many rectangles of each colour a map has in the end."""
+def whole_map(scene: CanvasScene) -> list[list[float]]:
+    """The rectangles of a map with their colours, in the end."""
     complete = False
     while not complete:
-        colors, complete = scene.map_colors()
-    return {color: len(rects) for color, rects in colors.items()}
+        shapes = scene.map_shapes()
+        assert shapes is not None
+        complete = shapes.complete
+    return sorted(shapes.rects.tolist())
 
 
 def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(window: MainWindow) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout import Layout, Rect
-from app.views.canvas.items.spatial import RectIndex
+from app.views.ui.graphview.spatial import RectIndex
 
 T = TypeVar("T")
 # ("box", id), ("group", id), ("arrow", number) or ("label", number)

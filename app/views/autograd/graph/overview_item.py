@@ -1,117 +1,140 @@
-"""The zoomed-out graph as one item: blocks and hairlines, painted in a few calls."""
+"""The tape's graph from afar: groups, boxes and arrows as blocks and hairlines, and the rings over them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
-from PySide6.QtCore import QLineF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPen
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QPainter, QPainterPath
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
-from app.diagram.diagram import Box, Drawing
+from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Layout, Rect
 from app.util import gc_pause
 from app.views.autograd.graph.faces import State, paint_rings
 from app.views.autograd.graph.playback_paint import paint_far
+from app.views.ui.graphview.minimap import MapRects
+from app.views.ui.graphview.overview import Batch, Layer, Overview, batched, map_array
+from app.views.ui.graphview.spatial import bounds
 from app.views.ui.theme import Theme, current, faded, mix
 
 DIMMED = 0.22
-Look = tuple[str, bool]  # category, whether it is a leaf
+BATCH = 2048
+FRAMES, HEADERS, LINES, BOXES, WAY_LINES, WAY_BOXES = range(6)
+
+Route = tuple[tuple[float, float], ...]
 
 
 def rectangle(rect: Rect) -> QRectF:
     return QRectF(rect.x, rect.y, rect.width, rect.height)
 
 
-class FarItem(QGraphicsItem):
+class _Part(Batch[Any]):
+    LAYERS = 6
+
+    def __init__(self, item: TapeOverview, members: Sequence[Any]) -> None:
+        super().__init__(members)
+        self._item = item
+
+    def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
+        """The outermost groups and boxes as blocks of their categories' colours."""
+        colors = {name: mix(now.panel, color, 0.62).rgba() for name, color in now.categories.items()}
+        outer = ((rect, one.category) for one, rect in self.members if self.frame_of(one) is None)
+        found = ((rect.x, rect.y, rect.right, rect.bottom, colors[category]) for rect, category in outer)
+        return map_array(()), map_array(found)
+
+    def frame_of(self, one: Any) -> str | None:
+        raise NotImplementedError
+
+
+class Groups(_Part):
+    members: Sequence[tuple[Group, Rect]]
+
+    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+        fill, line = now.frame.rgba(), (now.line2.rgba(), 1)
+        for group, rect in self.members:
+            layers[FRAMES].fills[fill].append(rectangle(rect))
+            layers[FRAMES].outlines[line].append(rectangle(rect))
+            color = mix(now.raised, now.categories[group.category], now.header)
+            layers[HEADERS].fills[color.rgba()].append(QRectF(rect.x, rect.y, rect.width, HEADER))
+        return bounds(rectangle(rect) for _, rect in self.members)
+
+    def frame_of(self, one: Group) -> str | None:
+        return one.parent
+
+
+class Boxes(_Part):
+    members: Sequence[tuple[Box, Rect]]
+
+    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+        way = self._item.way
+        colors = {
+            (name, leaf): mix(now.raised, color, 0.15 if leaf else 0.45).rgba()
+            for name, color in now.categories.items()
+            for leaf in (False, True)
+        }
+        plain, on_way = layers[BOXES].fills, layers[WAY_BOXES].fills
+        for box, rect in self.members:
+            into = on_way if box.id in way else plain
+            into[colors[box.category, box.shape == "leaf"]].append(QRectF(*rect))
+        return bounds(QRectF(*rect) for _, rect in self.members)
+
+    def frame_of(self, one: Box) -> str | None:
+        return one.group
+
+
+class Arrows(_Part):
+    members: Sequence[tuple[Arrow, Route]]
+
+    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+        way = self._item.way
+        plain, on_way = QPainterPath(), QPainterPath()
+        for arrow, route in self.members:
+            path = on_way if arrow.source in way and arrow.target in way else plain
+            path.moveTo(*route[0])
+            for point in route[1:]:
+                path.lineTo(*point)
+        layers[LINES].lines[mix(now.canvas, now.back, 0.72).rgba(), 1] = plain
+        layers[WAY_LINES].lines[now.back.rgba(), 2] = on_way
+        return plain.controlPointRect().united(on_way.controlPointRect()).adjusted(-1, -1, 1, 1)
+
+
+class TapeOverview(Overview):
     """Everything but texts. Where a way is marked, what is not on it is faint."""
 
     def __init__(self, drawing: Drawing, layout: Layout) -> None:
-        super().__init__()
-        self._drawing, self._layout = drawing, layout
-        self._area = QRectF(-1, -1, layout.width + 2, layout.height + 2)
-        self._way: frozenset[str] = frozenset()
-        self._boxes: dict[Look, list[QRectF]] | None = None
-        self._lines: list[QLineF] = []
-        self._way_boxes: dict[Look, list[QRectF]] = {}
-        self._way_lines: list[QLineF] = []
+        super().__init__(QRectF(-1, -1, layout.width + 2, layout.height + 2))
+        self.way: frozenset[str] = frozenset()
+        groups = [(one, layout.groups[one.id]) for one in drawing.groups if one.id in layout.groups]
+        boxes = [(box, layout.boxes[box.id]) for box in drawing.boxes]
+        self._mapped: list[_Part] = [
+            *batched(groups, (), partial(Groups, self), BATCH), *batched(boxes, (), partial(Boxes, self), BATCH)
+        ]  # fmt: skip
+        arrows = list(zip(drawing.arrows, layout.routes, strict=True))
+        self._all = [*self._mapped, *batched(arrows, (), partial(Arrows, self), BATCH)]
         self.setZValue(2)
-        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
         self.setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
+
+    def batches(self) -> Sequence[_Part]:
+        return self._all
+
+    def mapped_batches(self) -> Sequence[_Part]:
+        return self._mapped
 
     def set_way(self, boxes: frozenset[str]) -> None:
         """These boxes and the arrows between them stand out; none for nothing."""
-        if boxes != self._way:
-            self._way, self._boxes = boxes, None
-            self.update()
+        if boxes != self.way:
+            self.way = boxes
+            self.forget()
 
-    def _make(self) -> None:
-        way, rects = self._way, self._layout.boxes
-        boxes: dict[Look, list[QRectF]] = defaultdict(list)
-        on_way: dict[Look, list[QRectF]] = defaultdict(list)
-        for box in self._drawing.boxes:
-            (on_way if box.id in way else boxes)[_look(box)].append(rectangle(rects[box.id]))
-        lines: list[QLineF] = []
-        way_lines: list[QLineF] = []
-        for arrow, route in zip(self._drawing.arrows, self._layout.routes, strict=True):
-            into = way_lines if way and arrow.source in way and arrow.target in way else lines
-            ax, ay = route[0]
-            for bx, by in route[1:]:
-                into.append(QLineF(ax, ay, bx, by))
-                ax, ay = bx, by
-        self._boxes, self._way_boxes, self._lines, self._way_lines = boxes, on_way, lines, way_lines
-
-    def boundingRect(self) -> QRectF:
-        return self._area
+    def layer_opacity(self, number: int) -> float:
+        return DIMMED if self.way and number < WAY_LINES else 1.0
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        if self._boxes is None:
-            with gc_pause.put_off():
-                self._make()
-        assert self._boxes is not None
-        now = current()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        if self._way:
-            painter.setOpacity(DIMMED)
-        self._paint_groups(painter, now)
-        painter.setPen(QPen(mix(now.canvas, now.back, 0.72), 0))
-        painter.drawLines(self._lines)
-        _paint_boxes(painter, now, self._boxes)
-        if self._way:
-            painter.setOpacity(1.0)
-            pen = QPen(now.back, 2)
-            pen.setCosmetic(True)
-            painter.setPen(pen)
-            painter.drawLines(self._way_lines)
-            _paint_boxes(painter, now, self._way_boxes)
-
-    def _paint_groups(self, painter: QPainter, now: Theme) -> None:
-        for group in self._drawing.groups:
-            rect = self._layout.groups.get(group.id)
-            if rect is None:
-                continue
-            painter.setPen(QPen(now.line2, 0))
-            painter.setBrush(now.frame)
-            painter.drawRect(rectangle(rect))
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(mix(now.raised, now.categories[group.category], now.header))
-            painter.drawRect(QRectF(rect.x, rect.y, rect.width, HEADER))
-
-    def paint_map(self, painter: QPainter, now: Theme) -> None:
-        """The outermost groups and boxes as blocks of their categories' colours, at least a pixel each."""
-        found: dict[str, list[QRectF]] = defaultdict(list)
-        for group in self._drawing.groups:
-            if group.parent is None and group.id in self._layout.groups:
-                found[group.category].append(rectangle(self._layout.groups[group.id]))
-        for box in self._drawing.boxes:
-            if box.group is None:
-                found[box.category].append(rectangle(self._layout.boxes[box.id]))
-        for category, rects in found.items():
-            color = mix(now.panel, now.categories[category], 0.62)
-            painter.setPen(QPen(color, 0))
-            painter.setBrush(color)
-            painter.drawRects(rects)
+        with gc_pause.put_off():
+            super().paint(painter, option, widget)
 
 
 class Marks(QGraphicsItem):
@@ -148,14 +171,3 @@ class Marks(QGraphicsItem):
                 painter.setBrush(faded(now.hover, 0.6))
                 painter.drawRect(area)
             paint_rings(painter, area, 0.0, now, state)
-
-
-def _look(box: Box) -> Look:
-    return box.category, box.shape == "leaf"
-
-
-def _paint_boxes(painter: QPainter, now: Theme, boxes: dict[Look, list[QRectF]]) -> None:
-    painter.setPen(Qt.PenStyle.NoPen)
-    for (category, leaf), rects in boxes.items():
-        painter.setBrush(mix(now.raised, now.categories[category], 0.15 if leaf else 0.45))
-        painter.drawRects(rects)

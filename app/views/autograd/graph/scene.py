@@ -19,10 +19,11 @@ from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, State, la
 from app.views.autograd.graph.items import ArrowItem, BoxItem, GroupItem, LabelItem, Sheet
 from app.views.autograd.graph.key_navigation import next_box
 from app.views.autograd.graph.lazy_items import Parts, Place, places
-from app.views.autograd.graph.overview_item import DIMMED, FarItem, Marks, rectangle
+from app.views.autograd.graph.overview_item import DIMMED, Marks, TapeOverview, rectangle
 from app.views.autograd.graph.plain_arrows import PlainArrows
 from app.views.autograd.graph.playback_paint import PlayedParts
-from app.views.canvas.items.spatial import RectIndex
+from app.views.ui.graphview.minimap import MapShapes
+from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.theme import manager
 
 MARGIN = 40.0
@@ -95,7 +96,7 @@ class TapeScene(QGraphicsScene):
         self._sheet = Sheet()
         self._sheet.setZValue(2)
         self._sheet.setVisible(not self._far)
-        self.far, self._marks = FarItem(drawing, layout), Marks(QRectF(0, 0, layout.width, layout.height))
+        self.far, self._marks = TapeOverview(drawing, layout), Marks(QRectF(0, 0, layout.width, layout.height))
         for item in (self.far, self._marks):
             item.setVisible(self._far)
             self.addItem(item)
@@ -103,7 +104,7 @@ class TapeScene(QGraphicsScene):
         self.plain = PlainArrows(self._sheet)
 
     def _repaint(self) -> None:
-        self.far.update()
+        self.far.forget()
         self.update()
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -348,6 +349,15 @@ class TapeScene(QGraphicsScene):
                 self._change(old, hovered=on)
         self._hover = key
         self.hovered.emit(self.link_of(key) if key else None)
+
+    def whole(self) -> QRectF:
+        """The rectangle about everything."""
+        return QRectF(0, 0, self.layout_.width, self.layout_.height)
+
+    def map_shapes(self) -> MapShapes:
+        """The outermost groups and boxes, for a map."""
+        rects, complete = self.far.map_rects()
+        return MapShapes(rects, complete=complete)
 
     # -- places --------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.views.autograd.graph.items import SIMPLE_BELOW, BoxItem, GroupItem
 from app.views.autograd.graph.scene import TapeScene
-from app.views.ui.pan_zoom_view import RoamingView
+from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.theme import manager
 
 STEP = 1.0015
@@ -21,7 +21,7 @@ _KEYS = {
 }
 
 
-class TapeView(RoamingView):
+class TapeView(PanZoomView):
     """`folded(key)` asks to open or close a group, `leveled(±1)` a level of them everywhere; `led(key)` to mark the way
     from what is selected to this box or group, `escaped` to end that."""
 

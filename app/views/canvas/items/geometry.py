@@ -23,7 +23,6 @@ NAME_BASE, LINE_BASE, DETAIL_BASE = 19.5, 43.5, 61.0
 BADGE_PAD = 5.0
 PORT_SPREAD, PORT_CLOSEST, PORT_MARGIN = 20.0, 14.0, 8.0
 PORT_REACH = 10.0  # how far from a port a press still means it
-EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
 OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the ring of a port that fits
 
 
@@ -115,11 +114,3 @@ def forget_fonts() -> None:
 def snapped(point: QPointF, anchor: float) -> QPointF:
     """The top left corner nearest to `point` with which a node's left edge and port line are on the grid."""
     return QPointF(round(point.x() / GRID) * GRID, round((point.y() + anchor) / GRID) * GRID - anchor)
-
-
-def bounds(rects: list[QRectF]) -> QRectF:
-    """The rectangle about all of them."""
-    whole = QRectF()
-    for rect in rects:
-        whole = whole.united(rect)
-    return whole

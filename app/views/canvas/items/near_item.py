@@ -14,12 +14,12 @@ from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QPaintEngine, QPainter, QTransform
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
-from app.views.canvas.items.geometry import EVERYWHERE, OUTLINE
+from app.views.canvas.items.geometry import OUTLINE
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import LEGIBLE
-from app.views.canvas.items.spatial import RectIndex
-from app.views.canvas.items.sprites import SpriteRequest, Sprites
 from app.views.canvas.wires.wire_item import LABEL_HEIGHT, WireItem, paint_chip
+from app.views.ui.graphview.spatial import EVERYWHERE, RectIndex
+from app.views.ui.graphview.sprites import SpriteRequest, Sprites
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge

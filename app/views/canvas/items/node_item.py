@@ -18,7 +18,7 @@ from app.views.canvas.items.faces import Face, Pin
 from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area, shape_of
 from app.views.canvas.items.painter import NodeLook, heat_cells, paint_ports
 from app.views.canvas.items.repaint import Ground
-from app.views.canvas.items.sprites import Hashed
+from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import Theme
 
 if TYPE_CHECKING:
@@ -69,6 +69,11 @@ class NodeItem:
     def body(self) -> QRectF:
         """The node's rectangle on the scene."""
         return QRectF(self._body)
+
+    @property
+    def edges(self) -> tuple[float, float, float, float]:
+        """The left, top, right and bottom of the node on the scene."""
+        return self._body.getCoords()  # type: ignore[return-value]
 
     @property
     def own_extent(self) -> QRectF:

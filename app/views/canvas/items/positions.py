@@ -11,9 +11,8 @@ from app.builder.layout.arrange import Size, complete
 from app.builder.sheet import Positions
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing
-from app.views.canvas.items.geometry import bounds
 from app.views.canvas.items.node_item import NodeItem
-from app.views.canvas.items.spatial import RectIndex
+from app.views.ui.graphview.spatial import RectIndex, bounds
 
 MANY = 100  # more nodes or places than this in one change, and nobody asks which they were: all is painted anew
 

@@ -23,18 +23,17 @@ from app.views.canvas.items.geometry import (
     WIDEST,
     Shape,
     beside_name,
-    bounds,
     shape_of,
     text_width,
 )
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import paint_note
-from app.views.canvas.items.spatial import RectIndex
 from app.views.canvas.wires.bent_route import through
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.routes import Route, nothing, route, runs_back
 from app.views.canvas.wires.wire_item import LABEL_HEIGHT, NORMAL, WireItem
 from app.views.ui import theme
+from app.views.ui.graphview.spatial import RectIndex, bounds
 
 BESIDE = 56.0  # between the frame's sides and what is in it: room for a wire to turn
 ABOVE, BELOW = 22.0, 18.0  # between the header or the lower edge and what is in it

@@ -12,8 +12,8 @@ from app.builder.graph import Graph
 from app.builder.sheet import Comment, Comments
 from app.util.formatting import counted
 from app.util.frozen import FrozenMap
-from app.views.canvas.items.spatial import RectIndex
 from app.views.canvas.notes.item import Edges, NoteItem
+from app.views.ui.graphview.spatial import RectIndex
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

@@ -17,12 +17,12 @@ from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.items.faces import Problems
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.repaint import Ground
-from app.views.canvas.items.spatial import RectIndex
 from app.views.canvas.wires.bend_items import BendDots
 from app.views.canvas.wires.bent_route import through
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.routes import Route, nothing, route, runs_back, unled
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
+from app.views.ui.graphview.spatial import RectIndex
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from PySide6.QtCore import QRectF
 
 CELL = 256
 MANY_CELLS = 32  # what covers more of them is looked at every time, so that one long wire does not fill the grid
+
+EVERYWHERE = QRectF(-1e6, -1e6, 2e6, 2e6)  # the bounds of what paints whatever there is: they never grow
 
 K = TypeVar("K", bound=Hashable)
 
@@ -132,3 +134,11 @@ def _span(rect: QRectF) -> tuple[int, int, int, int]:
 
 def _cells_in(span: tuple[int, int, int, int]) -> int:
     return (span[2] - span[0] + 1) * (span[3] - span[1] + 1)
+
+
+def bounds(rects: Iterable[QRectF]) -> QRectF:
+    """The rectangle about all of them."""
+    whole = QRectF()
+    for rect in rects:
+        whole = whole.united(rect)
+    return whole

@@ -8,12 +8,12 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QPainter, QResizeEvent, QTransform
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
-from app.views.ui.grid_dots import Dots
+from app.views.ui.graphview.grid_dots import Dots
 
 Pads = tuple[int, int, int, int]
 
 
-class RoamingView(QGraphicsView):
+class PanZoomView(QGraphicsView):
     """What canvas and tape have in common. A subclass says what `whole_area` is and what a zoom changes.
 
     `zoomed(zoom)` and `moved` tell whoever lies over the view.

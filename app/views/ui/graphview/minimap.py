@@ -1,0 +1,193 @@
+"""Minimap: the whole graph in a corner with the viewport's frame; click or drag to go there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer
+from PySide6.QtGui import QImage, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap
+from PySide6.QtWidgets import QWidget
+from shiboken6 import isValid
+
+from app.views.ui import theme
+from app.views.ui.graphview.pan_zoom_view import PanZoomView
+from app.views.ui.widgets.painting import box, start
+
+SIZE, SMALL = QSize(196, 92), QSize(132, 62)
+ROOMY, TIGHT = QSize(880, 440), QSize(420, 220)  # views that are smaller have a small map, or none
+EDGE = 12  # from the corner
+PAD = 8
+DELAY = 40  # milliseconds between pictures while things move
+FEW_PIXELS = 16  # what covers no more of them is put down together with all others of its kind
+
+MapRects = NDArray[np.float64]  # n×5, see `MapShapes`
+
+
+@dataclass(frozen=True)
+class MapShapes:
+    """What a map shows: `rects` are n×5 (left, top, right, bottom on the scene, and 0xAARRGGBB), later ones on top.
+
+    `outlines` lie under them. If not `complete`, the map asks again soon.
+    """
+
+    rects: MapRects
+    outlines: Sequence[QRectF] = ()
+    complete: bool = True
+
+
+class MapSource(Protocol):
+    """A scene that can be shown small."""
+
+    def whole(self) -> QRectF: ...
+
+    def map_shapes(self) -> MapShapes | None:
+        """None while so much changes that a picture is not worth its time."""
+
+
+class Minimap(QWidget):
+    """Lies at the bottom right of its parent. With `only_hidden_parts` it hides while everything is in sight."""
+
+    def __init__(
+        self, view: PanZoomView, source: MapSource, parent: QWidget, *, only_hidden_parts: bool = False
+    ) -> None:
+        super().__init__(parent)
+        self._view, self._source, self._parent = view, source, parent
+        self._only_hidden_parts = only_hidden_parts
+        self._seen = QRectF()
+        self._picture: QPixmap | None = None
+        self._stale = True
+        self._whole = QRectF()
+        self.fits = True
+        self.setFixedSize(SIZE)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setAccessibleName("Minimap")
+        self._timer = QTimer(self, singleShot=True, interval=DELAY)
+        self._timer.timeout.connect(self._outdate)
+        view.moved.connect(self.follow)
+        theme.manager().changed.connect(self.refresh)
+
+    def refresh(self) -> None:
+        """Make the picture anew soon, once for many changes."""
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def rebuild(self) -> None:
+        """Show another graph at once."""
+        self._outdate()
+        self.follow()
+
+    def _outdate(self) -> None:
+        self._stale = True
+        self.update()
+
+    def follow(self) -> None:
+        """Mark what is in sight, and stand aside where there is no room or nothing to show."""
+        if not isValid(self._parent):  # the view moves once more while both are being deleted
+            return
+        room = self._parent.size()
+        self.fits = room.width() >= TIGHT.width() and room.height() >= TIGHT.height()
+        wanted = SIZE if room.width() >= ROOMY.width() and room.height() >= ROOMY.height() else SMALL
+        if wanted != self.size():
+            self.setFixedSize(wanted)
+            self._stale = True
+        self.move(room.width() - EDGE - self.width(), room.height() - EDGE - self.height())
+        seen, whole = self._view.visible_area(), self._source.whole()
+        hidden = not whole.isEmpty() and not seen.adjusted(-1, -1, 1, 1).contains(whole)
+        self.setVisible(self.fits and not whole.isEmpty() and (hidden or not self._only_hidden_parts))
+        if seen != self._seen:
+            self._seen = seen
+            self.update()
+
+    def _scale(self) -> tuple[float, QPointF]:
+        """Pixels here for one of the scene, and where the scene's origin lies."""
+        whole = self._whole.adjusted(-40, -40, 40, 40)
+        width, height = self.width() - 2 * PAD, self.height() - 2 * PAD
+        scale = min(width / max(whole.width(), 1), height / max(whole.height(), 1), 0.2)
+        middle = QPointF(self.width() / 2, self.height() / 2)
+        return scale, middle - whole.center() * scale
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        now = theme.current()
+        if self._stale:
+            self._make_picture()
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 6, now.panel, now.line2)
+        if self._picture is not None:
+            painter.drawPixmap(0, 0, self._picture)
+        scale, origin = self._scale()
+        seen = QRectF(self._seen.topLeft() * scale + origin, self._seen.size() * scale)
+        seen = seen.intersected(QRectF(self.rect()).adjusted(3, 3, -3, -3))
+        if not seen.isEmpty():
+            painter.setBrush(theme.faded(now.accent, 0.06))
+            painter.setPen(QPen(now.accent, 1.25))
+            painter.drawRoundedRect(seen, 2, 2)
+        painter.end()
+
+    def _make_picture(self) -> None:
+        began = perf_counter()
+        shapes = self._source.map_shapes()
+        if shapes is None:
+            self.refresh()
+            return
+        self._whole, self._stale = self._source.whole(), False
+        self._picture = self._draw(shapes)
+        # The picture of a very large drawing is made seldom, so that it takes no more than a tenth of the time.
+        self._timer.setInterval(max(DELAY, round(10_000 * (perf_counter() - began))))
+        if not shapes.complete:
+            self.refresh()
+
+    def _draw(self, shapes: MapShapes) -> QPixmap:
+        ratio = self.devicePixelRatioF()
+        picture = QPixmap(self.size() * ratio)
+        picture.fill(Qt.GlobalColor.transparent)
+        scale, origin = self._scale()
+        painter = QPainter(picture)
+        painter.scale(ratio, ratio)
+        painter.setPen(QPen(theme.current().line3, 1))
+        painter.drawRects([QRectF(one.topLeft() * scale + origin, one.size() * scale) for one in shapes.outlines])
+        painter.resetTransform()
+        painter.drawImage(0, 0, rastered(shapes.rects, scale * ratio, origin * ratio, picture.size()))
+        painter.end()
+        picture.setDevicePixelRatio(ratio)
+        return picture
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._go(event.position())
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self._go(event.position())
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        event.accept()  # it is not the view's
+
+    def _go(self, spot: QPointF) -> None:
+        scale, origin = self._scale()
+        self._view.show_point((spot - origin) / scale)
+
+
+def rastered(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
+    """An image of `size` pixels with filled rectangles, each at least one pixel, transparent elsewhere.
+
+    Of very many small ones a painter would be handed each as an object; here an array of all is.
+    """
+    width, height = size.width(), size.height()
+    pixels = np.zeros((height, width), np.uint32)
+    corners = np.rint(rects[:, :4] * scale + [origin.x(), origin.y(), origin.x(), origin.y()]).astype(np.int64)
+    left, top = corners[:, 0].clip(0, width - 1), corners[:, 1].clip(0, height - 1)
+    right, bottom = corners[:, 2].clip(left + 1, width), corners[:, 3].clip(top + 1, height)
+    across, count = right - left, (right - left) * (bottom - top)
+    colors = rects[:, 4].astype(np.uint32)
+    for number in np.flatnonzero(count > FEW_PIXELS):
+        pixels[top[number] : bottom[number], left[number] : right[number]] = colors[number]
+    few = np.flatnonzero(count <= FEW_PIXELS)
+    which = np.repeat(few, count[few])
+    within = np.arange(len(which)) - np.repeat(np.cumsum(count[few]) - count[few], count[few])
+    pixels[top[which] + within // across[which], left[which] + within % across[which]] = colors[which]
+    data: Any = pixels
+    return QImage(data, width, height, 4 * width, QImage.Format.Format_ARGB32).copy()

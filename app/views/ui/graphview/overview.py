@@ -1,0 +1,179 @@
+"""The whole graph from afar in one item: blocks and thin lines, painted in a few calls.
+
+Painting a thousand nodes by themselves takes longer than a frame, and from afar nobody can tell them apart. They are
+kept in batches: an edit makes one batch anew, a few milliseconds a painting, and batches out of sight are not painted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from PySide6.QtCore import QRectF, Qt, QTimer
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
+from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+
+from app.views.ui import theme
+from app.views.ui.graphview.minimap import MapRects
+from app.views.ui.graphview.spatial import EVERYWHERE
+from app.views.ui.theme import Theme
+
+SLICE = 0.005  # seconds of a painting for batches that are made anew
+A_FEW = 8  # batches that a map is made of at least
+BATCH = 64  # members of a batch
+
+T = TypeVar("T")
+B = TypeVar("B", bound="Batch[Any]")
+Pen = tuple[int, float]  # colour, pixels of the screen
+
+
+class Layer:
+    """Filled rectangles by colour, over them outlines, over these lines by colour and width."""
+
+    __slots__ = ("fills", "lines", "outlines")
+
+    def __init__(self) -> None:
+        self.fills: dict[int, list[QRectF]] = defaultdict(list)
+        self.outlines: dict[Pen, list[QRectF]] = defaultdict(list)
+        self.lines: dict[Pen, QPainterPath] = defaultdict(QPainterPath)
+
+    def paint(self, painter: QPainter) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        for color, rects in self.fills.items():
+            painter.setBrush(QColor.fromRgba(color))
+            painter.drawRects(rects)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for pen, rects in self.outlines.items():
+            painter.setPen(_cosmetic(pen))
+            painter.drawRects(rects)
+        for pen, path in self.lines.items():
+            painter.strokePath(path, _cosmetic(pen))
+
+
+class Batch(Generic[T]):
+    """Some things that are painted together; `stale` when one of them looks different."""
+
+    LAYERS = 1
+
+    def __init__(self, members: Sequence[T]) -> None:
+        self.members = members
+        self.stale = True
+        self.layers: list[Layer] | None = None  # once it was made
+        self.area = QRectF()
+        self.mapped: tuple[MapRects, MapRects] | None = None
+
+    def spoil(self) -> None:
+        """One of its members looks different."""
+        self.stale, self.mapped = True, None
+
+    def remake(self, now: Theme) -> None:
+        self.layers = [Layer() for _ in range(self.LAYERS)]
+        self.area = self.fill(self.layers, now)
+        self.stale = False
+
+    def fill(self, layers: list[Layer], now: Theme) -> QRectF:
+        """Put all members into layers that are still empty; returns the area that they cover."""
+        raise NotImplementedError
+
+    def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
+        """Rectangles for a map: those under all else, and the others. Of more than `most` some may be left out."""
+        raise NotImplementedError
+
+
+class Overview(QGraphicsItem):
+    """Paints batches, layer by layer. A subclass says which there are."""
+
+    def __init__(self, area: QRectF = EVERYWHERE) -> None:
+        super().__init__()
+        self._area = area
+        self._margin = 0.0  # that outlines reach beyond what they are of, on the scene
+        self._rest = QTimer(singleShot=True, interval=1)
+        self._rest.timeout.connect(lambda: self.update())
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def batches(self) -> Sequence[Batch[Any]]:
+        """All batches, in the order in which they are painted."""
+        raise NotImplementedError
+
+    def mapped_batches(self) -> Sequence[Batch[Any]]:
+        """Those that a map shows."""
+        raise NotImplementedError
+
+    def layer_opacity(self, number: int) -> float:
+        """How much of a layer is seen."""
+        return 1.0
+
+    def forget(self) -> None:
+        """Make everything anew: colours are others now."""
+        for batch in self.batches():
+            batch.spoil()
+        self.update()
+
+    def map_rects(self, most: int = 4000) -> tuple[MapRects, bool]:
+        """The rectangles for a map, and whether these are all: of very many some are left for later."""
+        now, end = theme.current(), perf_counter() + SLICE
+        batches = self.mapped_batches()
+        known, made = [], 0
+        for batch in batches:
+            if batch.mapped is None:
+                made += 1
+                if made > A_FEW and perf_counter() > end:
+                    continue
+                batch.mapped = batch.map(now, most)
+            known.append(batch.mapped)
+        rects = [both[layer] for layer in (0, 1) for both in known]
+        return np.concatenate(rects or [np.empty((0, 5))]), len(known) == len(batches)
+
+    def boundingRect(self) -> QRectF:
+        return self._area
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        batches = self.batches()
+        self._make(batches, math.inf if widget is None else SLICE)  # an image has no next painting
+        area = option.exposedRect.adjusted(-self._margin, -self._margin, self._margin, self._margin)
+        shown = [batch.layers for batch in batches if batch.layers and batch.area.intersects(area)]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        plain = painter.opacity()
+        for number in range(max(map(len, shown), default=0)):
+            painter.setOpacity(plain * self.layer_opacity(number))
+            for layers in shown:
+                if number < len(layers):
+                    layers[number].paint(painter)
+        painter.setOpacity(plain)
+
+    def _make(self, batches: Sequence[Batch[Any]], seconds: float) -> None:
+        """Make stale batches anew. Of very many the rest is left to the next paintings."""
+        now, end = theme.current(), perf_counter() + seconds
+        for batch in batches:
+            if batch.stale:
+                batch.remake(now)
+                if perf_counter() > end:
+                    self._rest.start()
+                    return
+
+
+def batched(members: Sequence[Any], before: Sequence[B], kind: Callable[[Any], B], size: int = BATCH) -> list[B]:
+    """The members in batches; those that hold what they held are kept."""
+    parts = [members[i : i + size] for i in range(0, len(members), size)]
+    old: list[B | None] = [*before, *([None] * len(parts))]
+    return [
+        batch if batch is not None and batch.members == part else kind(part)
+        for part, batch in zip(parts, old, strict=False)
+    ]
+
+
+def map_array(rects: Iterable[tuple[float, ...]]) -> MapRects:
+    """Rows of (left, top, right, bottom, colour) for a map."""
+    return np.array(list(rects), float).reshape(-1, 5)
+
+
+def _cosmetic(pen: Pen) -> QPen:
+    """A pen as wide on the screen at every zoom."""
+    made = QPen(QColor.fromRgba(pen[0]), pen[1])
+    made.setCosmetic(True)
+    return made

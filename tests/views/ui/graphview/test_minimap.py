@@ -1,0 +1,105 @@
+"""The map of a graph in its corner: every thing is a pixel at least, later ones lie on top, and a press goes there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QGraphicsScene
+
+from app.views.ui import theme
+from app.views.ui.graphview.minimap import MapShapes, Minimap, rastered
+from app.views.ui.graphview.pan_zoom_view import PanZoomView
+
+RED, BLUE = 0xFFFF0000, 0xFF0000FF
+sides = st.integers(-30, 230)
+rectangles = st.lists(st.tuples(sides, sides, st.integers(0, 90), st.integers(0, 90)), max_size=30)
+
+
+@given(rectangles)
+def test_every_rectangle_is_put_down_whole_and_is_seen(found: list[tuple[int, int, int, int]]) -> None:
+    colors = [0xFF000001 + number for number in range(len(found))]
+    corners = [(x, y, x + width, y + height) for x, y, width, height in found]
+    rects = np.array([(*corner, color) for corner, color in zip(corners, colors, strict=True)], float).reshape(-1, 5)
+    for number in range(len(found)):
+        image = rastered(rects[number : number + 1], 0.5, QPointF(0, 0), QSize(100, 80))
+        seen = [(x, y) for x in range(100) for y in range(80) if image.pixel(x, y) == colors[number]]
+        left, top, right, bottom = (min(max(round(value / 2), 0), most) for value, most in
+                                    zip(corners[number], (99, 79, 100, 80), strict=True))  # fmt: skip
+        assert len(seen) == max(right - left, 1) * max(bottom - top, 1)
+    whole = rastered(rects, 0.5, QPointF(0, 0), QSize(100, 80))
+    assert len({whole.pixel(x, y) for x in range(100) for y in range(80)} - {0}) <= len(found)
+
+
+def test_what_comes_later_lies_on_top() -> None:
+    small = np.array([(0, 0, 3, 3, RED), (1, 1, 4, 4, BLUE), (2, 2, 3, 3, RED)], float)
+    image = rastered(small, 1.0, QPointF(0, 0), QSize(6, 6))
+    assert [image.pixel(i, i) for i in range(5)] == [RED, BLUE, RED, BLUE, 0]
+
+
+class Graph(QGraphicsScene):
+    """Two things far from each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here = True
+        self.rects = np.array([(0, 0, 400, 400, RED), (3600, 1600, 4000, 2000, BLUE)], float)
+
+    def whole(self) -> QRectF:
+        return QRectF(0, 0, 4000, 2000)
+
+    def map_shapes(self) -> MapShapes | None:
+        return MapShapes(self.rects) if self.here else None
+
+
+class View(PanZoomView):
+    def whole_area(self) -> QRectF:
+        return QRectF(0, 0, 4000, 2000)
+
+
+@pytest.fixture
+def parts(qtbot, qapp) -> tuple[Graph, View, Minimap]:
+    theme.apply(qapp, "dark")
+    graph = Graph()
+    view = View(graph)
+    qtbot.addWidget(view)
+    minimap = Minimap(view, graph, view)
+    view.resize(1000, 600)
+    view.show()
+    minimap.follow()
+    return graph, view, minimap
+
+
+def test_a_press_goes_there_and_the_colours_are_the_things(qtbot, parts) -> None:
+    graph, view, minimap = parts
+    view.zoom_to(1.0)
+    picture = minimap.grab().toImage()
+    spots = [QPoint(x, y) for x in range(minimap.width()) for y in range(minimap.height())
+             if picture.pixelColor(x, y) == QColor.fromRgba(BLUE)]  # fmt: skip
+    middle = spots[len(spots) // 2]
+    qtbot.mouseClick(minimap, Qt.MouseButton.LeftButton, pos=middle)
+    assert QRectF(3500, 1500, 600, 600).contains(view.visible_area().center())
+
+
+def test_a_graph_that_is_on_its_way_is_shown_once_it_is_there(qtbot, parts) -> None:
+    graph, _, minimap = parts
+    before = minimap.grab().toImage()
+    graph.here, graph.rects = False, graph.rects[:1]
+    minimap.refresh()
+    qtbot.waitUntil(lambda: minimap._timer.isActive())
+    assert minimap.grab().toImage() == before
+    graph.here = True
+    qtbot.waitUntil(lambda: minimap.grab().toImage() != before)
+
+
+def test_a_map_steps_aside_where_it_would_cover_the_view(parts) -> None:
+    _, view, minimap = parts
+    sizes = []
+    for width, height in ((1000, 600), (600, 300), (400, 300)):
+        view.resize(width, height)
+        sizes.append(minimap.width() if minimap.isVisible() else 0)
+        assert QRectF(view.rect()).contains(QRectF(minimap.geometry())) or not sizes[-1]
+    assert sizes[0] > sizes[1] > sizes[2] == 0
