@@ -150,9 +150,10 @@ class Engine:
             except OSError as error:
                 if isinstance(said, Question):
                     _fail(said, EngineDied(f"The process that answers could not be started: {error}"))
-            except NotAValue as error:  # sent to a question under way
-                if isinstance(said, tuple):
-                    _fail(said[0], error)
+            except Exception as error:  # what was to be sent is no value; other questions are answered on
+                question = said[0] if isinstance(said, tuple) else said
+                if isinstance(question, Question):
+                    _fail(question, error)
         process, self._process = self._process, None
         if process is not None:
             self._end(process)

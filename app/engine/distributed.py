@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from app.engine import child_process, pool
 from app.engine.json_lines import Clock, Reader
@@ -208,7 +209,7 @@ class _Group:
                 ending = event
                 continue
             if isinstance(event, Started) and self._changed:
-                event = replace(event, changed=self._changed)
+                event = msgspec.structs.replace(event, changed=self._changed)
             yield event
         if ending is None:
             yield self._failed(reader)

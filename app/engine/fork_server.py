@@ -30,7 +30,7 @@ from app.engine.entries import LENGTH, PID, READY, STATUS
 # What runs, imports and snippets want; torch loads its compiler and its monitor with the first step of an optimizer.
 MODULES = """
     torch torch._dynamo torch.profiler._cupti_monitor torch.utils.data torch.fx.experimental.proxy_tensor
-    sklearn.datasets app.training.loop app.training.run_requests app.engine.programs.run app.engine.programs.rank
+    sklearn.datasets app.engine.tasks.train app.engine.programs.rank
     app.engine.programs.import_model app.engine.tasks.import_pipeline app.engine.tasks.parity.initial
     app.engine.tasks.parity.resources app.builder.importer.building app.builder.importer.lowering.opaque
     app.engine.tasks.snippet app.autograd.snippets.run app.engine.server app.engine.tasks.capture

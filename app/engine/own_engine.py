@@ -24,6 +24,7 @@ class OwnEngine(Engine):
         self, start: Callable[[], Any], hear: Callable[[IO[bytes]], Any] = child_process.Told, longest: int = LONGEST
     ) -> None:
         process = _Process(1, start, hear, longest)
+        self._how = ""
         super().__init__(start)
         self._own = self._process = process
         self.child, self.stderr = process.child, process.stderr
@@ -31,7 +32,7 @@ class OwnEngine(Engine):
 
     def how_it_ended(self) -> str:
         """The second half of a sentence; waits for its end."""
-        return child_process.ending_words(self.child.wait(), self._own.kills)
+        return self._how or child_process.ending_words(self.child.wait(), self._own.kills)
 
     def kill(self) -> None:
         """End it now, whatever it does."""
@@ -53,4 +54,5 @@ class OwnEngine(Engine):
         return allowed, allowed
 
     def _words(self, how: str) -> str:
+        self._how = how
         return f"The process {how}."

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
 import queue
 import re
 import shutil
-import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,12 +13,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from app.data.own_files import dataset_class
 from app.engine import child_process, pool
-from app.engine.codec import decode, encode
-from app.engine.frames import Broken, Mark, Pipe, unpacked
+from app.engine.client import Question, traceback_of
+from app.engine.mark import Mark
+from app.engine.own_engine import OwnEngine
 from app.engine.placement import OWN_PROCESS, Place
-from app.source import layer_files
+from app.engine.protocol import EngineDied
+from app.engine.requests.train import Answered, Hand, Order, Train, Trained, Watch, WriteWeights
+from app.engine.values import Codec
 from app.source.generated import Source
 from app.training.control import Control, NoWeights, Result, RunEnded
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
@@ -53,34 +52,34 @@ class Elsewhere(RunEnded):
 
 
 class ChildControl(Control):
-    """The hands on a run in another process: everything is said through a pipe, and answered by the run's events."""
+    """The hands on a run in another process: what they do is sent to it, and answered by its events."""
 
     def __init__(self) -> None:
-        self._pipe: Pipe | None = None
+        self._question: Question[Trained] | None = None
         self._folder: Path | None = None
         self._asked: dict[int, Future[Any]] = {}
         self._numbers = itertools.count()
         self._points = WatchPoints()
-        self._unsent: list[tuple[Any, ...]] = []
+        self._unsaid: list[Hand | Watch | Order] = []
         self.stopped_at: float | None = None
         super().__init__()
 
     def pause(self) -> None:
         super().pause()
-        self._say("pause")
+        self._say(Hand.PAUSE)
 
     def resume(self) -> None:
         super().resume()
-        self._say("resume")
+        self._say(Hand.RESUME)
 
     def step(self) -> None:
         super().step()
-        self._say("step")
+        self._say(Hand.STEP)
 
     def stop(self) -> None:
         super().stop()
         self.stopped_at = self.stopped_at or monotonic()
-        self._say("stop")
+        self._say(Hand.STOP)
 
     @property
     def watch(self) -> WatchPoints:
@@ -89,15 +88,15 @@ class ChildControl(Control):
     @watch.setter
     def watch(self, points: WatchPoints) -> None:
         self._points = points
-        self._say("watch", encode(points))
+        self._say(Watch(points))
 
     def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
-        """An order of `app.training.run_requests` goes through the pipe; for others the future gets Elsewhere."""
+        """A request of `app.training.run_requests` goes to the process; for others the future gets Elsewhere."""
         if not isinstance(function, RunRequest):
             future: Future[T] = Future()
             future.set_exception(Elsewhere())
             return future
-        return self._ask("order", encode(function))
+        return self._ask(function)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
         if self._result is None and self._folder is not None:
@@ -118,7 +117,7 @@ class ChildControl(Control):
     def _written(self, path: Path, timeout: float | None) -> bool:
         """Have the process leave a copy in a file; False where it ended meanwhile."""
         try:
-            self._ask("weights", str(path)).result(timeout)
+            self._ask(WriteWeights(path)).result(timeout)
         except RunEnded:  # between the question and the answer; what it leaves is on its way
             with self._condition:
                 self._condition.wait_for(lambda: self._result is not None, timeout)
@@ -130,71 +129,55 @@ class ChildControl(Control):
             raise NoWeights("The run has no weights to give: it has not begun, or its process is gone.")
         return self._result.state_dict
 
-    def _ask(self, kind: str, what: Any) -> Future[Any]:
-        """Say something that is answered."""
+    def _ask(self, what: Any) -> Future[Any]:
+        """Say something that is answered. Raises NotAValue."""
         future: Future[Any] = Future()
         with self._condition:
             if self._result is not None:
                 future.set_exception(RunEnded("The run has ended; its weights are in `Control.result`."))
                 return future
-            number = next(self._numbers)
-            self._asked[number] = future
-        self._say(kind, number, what)
+            order = Order(next(self._numbers), what)
+            self._say(order)
+            self._asked[order.number] = future
         return future
+
+    def _say(self, what: Hand | Watch | Order) -> None:
+        """Raises NotAValue here, where it does not end the run."""
+        Codec(0).encode(what)
+        with self._condition:
+            if self._question is not None:
+                self._question.send(what)
+            elif self._result is None:
+                self._unsaid.append(what)
 
     # What follows is for `train` alone.
 
-    def begin(self, folder: Path) -> None:
-        """There will be somebody to talk to, who leaves in `folder` what is asked for."""
-        self._folder = folder
-
-    def connect(self, pipe: Pipe) -> None:
-        """From here on there is somebody to talk to. It hears what was said before, in that order, and then begins."""
+    def begin(self, folder: Path, ask: Callable[[tuple[Hand | Watch | Order, ...]], Question[Trained]]) -> None:
+        """Have the run asked for, together with what was said before; what it is told to leave is left in `folder`."""
         with self._condition:
-            self._unsent.append(("ready",))
-        while True:
-            with self._condition:
-                unsent, self._unsent = self._unsent, []
-                if not unsent:
-                    self._pipe = pipe
-                    return
-            for words in unsent:
-                try:
-                    pipe.send(*words)
-                except (OSError, ValueError):
-                    continue  # it is gone, which its reader finds out and tells
+            self._folder = folder
+            self._question = ask(tuple(self._unsaid))
+            self._unsaid.clear()
 
-    def answered(self, number: int, value: Any, problem: str, ended: bool) -> None:
+    def answered(self, answer: Answered) -> None:
         """What came of an order, or why nothing did."""
         with self._condition:
-            future = self._asked.pop(number)
-        if problem:
-            future.set_exception(RunEnded(problem) if ended else RuntimeError(problem))
+            future = self._asked.pop(answer.number)
+        error = answer.error
+        if error is not None:
+            future.set_exception(error if isinstance(error, RunEnded) else RuntimeError(str(error)))
         else:
-            future.set_result(decode(value))
+            future.set_result(answer.value)
 
     def ended(self, result: Result) -> None:
         """Keep what is left, and answer those who still wait."""
         with self._condition:
             if self._result is None:
                 self._result = result
-            self._pipe = None
             waiting, self._asked = list(self._asked.values()), {}
             self._condition.notify_all()
         for future in waiting:
             future.set_exception(RunEnded("The run has ended."))
-
-    def _say(self, *words: Any) -> None:
-        with self._condition:
-            pipe = self._pipe
-            if pipe is None:
-                if self._result is None:
-                    self._unsent.append(words)
-                return
-        try:
-            pipe.send(*words)
-        except (OSError, ValueError):
-            return  # it is gone, which its reader finds out and tells
 
 
 def copy_weights(weights: Mapping[str, Tensor], path: Path) -> None:
@@ -243,75 +226,64 @@ class _Child:
     def __init__(self, job: Job, control: ChildControl, scratch: Path, hang: float, grace: float) -> None:
         self.job, self.control = job, control
         self._scratch, self._hang, self._grace = scratch, hang, grace
-        self._child: pool.Child | None = None
-        self._pipe: Pipe | None = None
-        self._heard: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
+        self._engine: OwnEngine | None = None
+        self._heard: queue.SimpleQueue[list[Event] | None] = queue.SimpleQueue()
+        self._error: BaseException | None = None
         self.epoch = self.step = 0
         self.started = self.paused = False
-        self._kills = child_process.memory_kills()
 
     def events(self, threads: int | None, folder: Path | None, resume: Path | None, place: Place) -> Iterator[Event]:
         self._folder, self._resume = folder, resume
+        extra = {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else None
         try:
-            pipe = self._start(place)
+            self._engine = engine = OwnEngine(lambda: pool.start("engine", extra))
         except OSError as error:
             yield Failed("process", f"The process of the run cannot be started: {error}.", "", "", None, 0, 0)
             return
-        self.control.begin(self._scratch)
-        options = {
-            "threads": threads, "folder": str(folder or ""), "resume": str(resume or ""),
-            "weights": str(self._scratch / "weights.pt"), "mark": str(self._scratch / "mark"),
-            "trusted": [
-                *(one.sha256 for one in self.job.source.files if layer_files.allowed(one.sha256)),
-                *dataset_class.trusted(self.job.data),
-            ],
-        }  # fmt: skip
-        try:
-            pipe.send("job", encode(self.job), options)
-        except OSError:
-            pass  # it is gone already, and how is told below
-        self.control.connect(pipe)
+
+        def ask(said: tuple[Hand | Watch | Order, ...]) -> Question[Trained]:
+            question = engine.ask(Train(self.job, self._scratch, threads, folder, resume, said), self._hear)
+            question.add_done_callback(self._end)
+            return question
+
+        self.control.begin(self._scratch, ask)
         ending: Finished | Failed | None = None
-        for event in self._told():
+        for event in self._told(engine):
             self._follow(event)
             if isinstance(event, Finished | Failed):
                 ending = event  # told when the process has handed over the weights
             else:
                 yield event
-        yield ending if ending is not None and self.control.result is not None else self._died()
+        yield ending if ending is not None and self.control.result is not None else self._died(engine)
 
-    def _start(self, place: Place) -> Pipe:
-        child = pool.start("run", {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else None)
-        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
-        self._child, self._stderr = child, child_process.Told(child.stderr)
-        self._pipe = pipe = Pipe(child.stdout, child.stdin)
-        threading.Thread(target=self._read, args=(pipe,), name="events of a run", daemon=True).start()
-        return pipe
+    # On the thread that reads: who asked for an answer may be who is to ask for the next event.
 
-    def _read(self, pipe: Pipe) -> None:
-        try:
-            for frame in pipe.frames():
-                if frame[0] == "answer":  # who asked may be who is to ask for the next event
-                    self.control.answered(*frame[1:])
-                    continue
-                if frame[0] == "result":
-                    self._hand_over(*frame[1:])
-                self._heard.put(frame)
-        except (OSError, ValueError, Broken):
-            return  # the end of it, as if it had come in good order; who listens looks at the process
-        finally:
-            self._heard.put(None)
+    def _hear(self, said: list[Event] | Answered) -> None:
+        if isinstance(said, Answered):
+            self.control.answered(said)
+        else:
+            self._heard.put(said)
 
-    def _told(self) -> Iterator[Event]:
+    def _end(self, question: Future[Trained]) -> None:
+        self._error = question.exception()
+        if self._error is None:
+            left = question.result()
+            weights = TensorsOnDisk(left.weights) if left.weights is not None else None
+            self.control.ended(Result(left.ending, left.epoch, left.step, weights))
+        self._heard.put(None)
+
+    # On the thread that asks for events.
+
+    def _told(self, engine: OwnEngine) -> Iterator[Event]:
         """What the process tells, until it has nothing more to tell or is not let go on."""
-        assert self._child is not None
         self._silence = ""
-        quiet_since, work = monotonic(), child_process.work_of(self._child.pid)
+        pid = engine.child.pid
+        quiet_since, work = monotonic(), child_process.work_of(pid)
         while not self._silence:
             try:
-                frame = self._heard.get(timeout=LOOK)
+                events = self._heard.get(timeout=LOOK)
             except queue.Empty:
-                now, done = monotonic(), child_process.work_of(self._child.pid)
+                now, done = monotonic(), child_process.work_of(pid)
                 spent = now - quiet_since
                 if self.paused or done is None or work is None or done - work > LITTLE * max(spent, 1.0):
                     quiet_since, work = now, done
@@ -319,23 +291,16 @@ class _Child:
                     self._silence = f"has done nothing for {spent:.0f} seconds and was ended"
                 self._look_at_stop()
                 continue
-            if frame is None:
+            if events is None:
                 return
-            quiet_since, work = monotonic(), child_process.work_of(self._child.pid)
-            kind, *values = frame
-            if kind == "events":
-                yield from unpacked(values[0])
-            else:
-                return  # the result, which is handed over already
+            quiet_since, work = monotonic(), child_process.work_of(pid)
+            yield from events
             self._look_at_stop()
 
     def _look_at_stop(self) -> None:
         at = self.control.stopped_at
         if at is not None and monotonic() - at > self._grace:
             self._silence = f"had not stopped {self._grace:.0f} seconds after it was told to, and was ended"
-
-    def _hand_over(self, ending: Any, epoch: int, step: int, path: str) -> None:
-        self.control.ended(Result(ending, epoch, step, TensorsOnDisk(Path(path)) if path else None))
 
     def _follow(self, event: Event) -> None:
         if isinstance(event, Started):
@@ -345,18 +310,20 @@ class _Child:
         self.epoch = getattr(event, "epoch", self.epoch)
         self.step = max(self.step, getattr(event, "step", 0))
 
-    def _died(self) -> Failed:
-        assert self._child is not None
-        how = self._silence
-        if how:
-            self._child.kill()
-        code = self._child.wait()
-        told = self._stderr.text()
+    def _died(self, engine: OwnEngine) -> Failed:
+        error = None if self._silence else self._error
+        how, why = self._silence, "."
+        if isinstance(error, EngineDied):
+            how = engine.how_it_ended()
+        elif error is not None:  # such as a full disk when its weights are written
+            how, why = "failed", f": {getattr(error, 'kind', type(error).__name__)}: {error}"
+        engine.kill()
+        told = engine.stderr.text() + (traceback_of(error) if error is not None else "")
         # What it told last is lost with it; the mark is not.
         self.epoch, self.step = max((self.epoch, self.step), self._marked())
         began = self.started or self.epoch > 0  # of a quick death, the mark may be all that was told
         where = f"in step {self.step + 1:,}" if began else "before its first step"
-        message = f"The process of the run {how or child_process.ending_words(code, self._kills)} {where}."
+        message = f"The process of the run {how} {where}{why}"
         node = crashed_node(told, self.job.source)
         return Failed("process", message, self._kept(), told, node, self.epoch, self.step)
 
@@ -377,21 +344,9 @@ class _Child:
 
     def close(self) -> None:
         """Leave nothing of it behind."""
-        child = self._child
-        if child is None:
-            return
-        if child.poll() is None and self.control.result is None:
-            child.kill()
-        try:
-            child.wait(5.0)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        if os.name == "posix":
-            child_process.end_group(child.pid)
-        if self._pipe is not None:
-            self._pipe.close()
-        self.control.ended(Result("failed", self.epoch, self.step, None))
+        if self._engine is not None:
+            self._engine.close()
+            self.control.ended(Result("failed", self.epoch, self.step, None))
 
 
 _FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')

@@ -8,6 +8,7 @@ changed, and an answer that names the graph of the question comes back as that v
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import msgspec
 import numpy as np
@@ -47,7 +48,8 @@ MODULES = """
     engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
     engine.requests.runs runs.record runs.checkpoint_files
-    training.monitoring.looks engine.requests.evaluation
+    training.monitoring.looks training.monitoring.watch_points training.run_requests training.control
+    engine.requests.train engine.requests.evaluation
     training.evaluation.result training.evaluation.trying
 """
 
@@ -249,10 +251,10 @@ class Codec:
 
     def _sequence(self, value: tuple[Any, ...] | list[Any]) -> Any:
         kind: Any = type(value[0]) if value else None
-        if len(value) >= LONG and _alike_structs(kind, value):
+        family = _family(kind)
+        if family and len(value) >= (LONG if len(family) == 1 else 1) and family.issuperset(map(type, value)):
             parts = (value[start : start + BULK] for start in range(0, len(value), BULK))
-            data = [packed(part) for part in parts]
-            return ["bulk", _name(kind), *data]
+            return ["bulk", _name(kind), *map(packed, parts)]
         return ["tuple" if type(value) is tuple else "list", *[self._plain(each) for each in value]]
 
     def _mapping(self, value: Mapping[Any, Any]) -> Any:
@@ -372,18 +374,38 @@ def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(items[::2], items[1::2], strict=True)
 
 
-def _alike_structs(kind: Any, values: Any) -> bool:
-    return issubclass(kind, msgspec.Struct) and all(type(each) is kind for each in values)
+@cache
+def _family(kind: Any) -> frozenset[type]:
+    """With which structs those of a class are encoded in one go: where each says which it is, all of its module."""
+    if kind is None or not issubclass(kind, msgspec.Struct):
+        return frozenset()
+    if kind.__struct_config__.tag is None:
+        return frozenset((kind,))
+    found = (value for value in vars(sys.modules[kind.__module__]).values() if isinstance(value, type))
+    return frozenset(each for each in found if issubclass(each, msgspec.Struct) and each.__struct_config__.tag
+                     and each.__module__ == kind.__module__)  # fmt: skip
+
+
+@cache
+def _bulk_encoder() -> msgspec.msgpack.Encoder:
+    return msgspec.msgpack.Encoder(enc_hook=_as_dict)
+
+
+@cache
+def _bulk_decoder(kind: Any) -> msgspec.msgpack.Decoder[tuple[Any, ...]]:
+    structs: Any = Union[tuple(_family(kind))]  # noqa: UP007  known only here
+    return msgspec.msgpack.Decoder(tuple[structs, ...], dec_hook=_from_dict)
 
 
 def packed(structs: Sequence[Any]) -> bytes:
-    """Structs of one class as bytes, for many that are sent once: nobody remembers them at either end."""
-    return msgspec.msgpack.encode(structs, enc_hook=_as_dict)
+    """Structs of one class or family as bytes, for many that are sent once: nobody remembers them at either end."""
+    return _bulk_encoder().encode(structs)
 
 
 def unpacked(kind: type[S], data: bytes) -> tuple[S, ...]:
     """What `packed` was given. Raises msgspec.DecodeError."""
-    return msgspec.msgpack.decode(data, type=tuple[kind, ...], dec_hook=_from_dict)  # type: ignore[valid-type]
+    decoder: msgspec.msgpack.Decoder[tuple[S, ...]] = _bulk_decoder(kind)  # type: ignore[arg-type]
+    return decoder.decode(data)
 
 
 def _as_dict(value: Any) -> Any:
@@ -393,7 +415,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _bulk(kind: type, parts: list[bytes]) -> Iterator[Any]:
-    """Structs of one class. Between two parts other threads of this process have their turn."""
+    """Structs of one class or family. Between two parts other threads of this process have their turn."""
     for part in parts:
         yield from unpacked(kind, part)
         time.sleep(0)

@@ -1,4 +1,4 @@
-"""Events of a run as frozen values, and their JSON lines as printed by the command line and the exported script.
+"""Events of a run as frozen structs, and their JSON lines as printed by the command line and the exported script.
 
 `step` counts from 1 over the whole run, `epoch` from 1. `seconds` is host time since the first step, without pauses; on
 an accelerator it is the time when a step was launched, which is accurate at every flush.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from app.telemetry.histogram import Histogram
 
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class _Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Base of the events; the encoding of each names its class."""
+
+
+class Started(_Event, frozen=True, eq=False):
     """`layers` are the paths of the modules that have trainable parameters, in the order of the gradient norms.
 
     `changed` warns of differences to the environment of the run up to its checkpoint.
@@ -38,13 +42,24 @@ class Started:
     resumed_at: int = 0  # the step that a checkpoint was taken after
     changed: str = ""
     # The environment; "" and 0 if unknown. `threads` is the number of threads per operation.
-    torch: str = field(default="", compare=False)
-    device_name: str = field(default="", compare=False)
-    threads: int = field(default=0, compare=False)
+    torch: str = ""
+    device_name: str = ""
+    threads: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same run began, in whatever environment."""
+        return type(other) is Started and self._run == other._run
+
+    def __hash__(self) -> int:
+        return hash(self._run)
+
+    @property
+    def _run(self) -> tuple[object, ...]:
+        names = self.__struct_fields__
+        return tuple(getattr(self, name) for name in names[: names.index("torch")])
 
 
-@dataclass(frozen=True, slots=True)
-class StepDone:
+class StepDone(_Event, frozen=True):
     """`rate` is the learning rate of the main parameter group at this step, nan where the optimizer has none."""
 
     epoch: int
@@ -55,8 +70,7 @@ class StepDone:
     rate: float = math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRates:
+class GroupRates(_Event, frozen=True):
     """Learning rates of several parameter groups, emitted before the first step and after every change.
 
     `groups` are their paths, the main one first; "" is all that lies in no group of the project.
@@ -67,8 +81,7 @@ class GroupRates:
     rates: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LossParts:
+class LossParts(_Event, frozen=True):
     """Unweighted losses of several outputs at a step, emitted after the step whose loss is their sum."""
 
     epoch: int
@@ -82,8 +95,7 @@ class LossParts:
         return cls(epoch, step, tuple(parts), tuple(value.item() for value in parts.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class GradientNorms:
+class GradientNorms(_Event, frozen=True):
     """L2 norm of each layer's gradients after backward and before the optimizer step; NaN if it has none."""
 
     step: int
@@ -91,8 +103,7 @@ class GradientNorms:
     norms: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerFigures:
+class LayerFigures(_Event, frozen=True):
     """A close look at a step. `weights` are the norms of the layers' weights before it, `ratios` the norm of the
     optimizer's update over that. `dead` is the fraction of units, by `cutting` layers such as ReLU, that were 0 for the
     whole batch; empty if the forward is compiled."""
@@ -105,8 +116,7 @@ class LayerFigures:
     dead: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GainFigures:
+class GainFigures(_Event, frozen=True):
     """Backward gradients at a sampled step: for each layer, in forward order, the norm of the gradient at its output
     and of the one it passed to other layers; `reached` is the norm at the last layer. See `telemetry.gradient_gains`.
     """
@@ -118,8 +128,7 @@ class GainFigures:
     leaving: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Histograms:
+class Histograms(_Event, frozen=True):
     """Of every layer at a step; `kind` is "weights", "gradients" or "activations"."""
 
     step: int
@@ -127,8 +136,7 @@ class Histograms:
     layers: tuple[Histogram, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(_Event, frozen=True):
     """Telemetry overhead since the run started or resumed: `spent` of `seconds`, over `steps`. The window's drawing is
     not in it.
     """
@@ -139,8 +147,7 @@ class Looking:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Caught:
+class Caught(_Event, frozen=True):
     """A watch point held, and the run pauses: `what` is "loss", "gradient", "dead" or "memory"."""
 
     epoch: int
@@ -152,8 +159,7 @@ class Caught:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Noticed:
+class Noticed(_Event, frozen=True):
     """A mistake in a module, detected between two steps; emitted once per run."""
 
     step: int
@@ -162,8 +168,7 @@ class Noticed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class EpochDone:
+class EpochDone(_Event, frozen=True):
     """Losses are means over samples. Training figures are measured during the epoch's updates, in train mode.
 
     Validation figures are None without validation samples, accuracies without classes. `metrics` are further ones of
@@ -180,8 +185,7 @@ class EpochDone:
     metrics: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySample:
+class MemorySample(_Event, frozen=True):
     """Memory in bytes. `scope` "device": allocated, reserved and peak by torch; "process": resident memory only."""
 
     step: int
@@ -193,8 +197,7 @@ class MemorySample:
     resident: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(_Event, frozen=True):
     """A batch with a non-finite loss that was not trained on; `message` names the first bad layer."""
 
     epoch: int
@@ -203,15 +206,13 @@ class Skipped:
     node: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Saving:
+class Saving(_Event, frozen=True):
     """A checkpoint is about to be saved after this step: recorders flush their data now."""
 
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(_Event, frozen=True):
     """A checkpoint was saved; `problem` is the error message otherwise, and the run continues without it."""
 
     step: int
@@ -219,8 +220,7 @@ class Saved:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RateSet:
+class RateSet(_Event, frozen=True):
     """The learning rate was set by hand after this step; from then on, results differ from the script.
 
     `group` is the path of the parameter group whose it is, "" the main one.
@@ -231,20 +231,17 @@ class RateSet:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(_Event, frozen=True):
     epoch: int
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(_Event, frozen=True):
     epoch: int
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(_Event, frozen=True):
     """End of a run. `note` tells why it ended early, `looking` is the fraction of time spent on telemetry."""
 
     reason: Literal["done", "stopped"]
@@ -255,8 +252,7 @@ class Finished:
     looking: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(_Event, frozen=True):
     """`kind`: "job", "data", "shape", "memory", "not finite" or "error". `node` is the node whose line failed."""
 
     kind: str

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from app.engine import child_process, pool, run_process
-from app.engine.codec import decode, encode
-from app.engine.programs import run as run_main
+from app.engine import pool, run_process
+from app.engine.own_engine import OwnEngine
+from app.engine.requests.train import Answered
+from app.engine.tasks import train as train_task
+from app.engine.values import Codec
 from app.training.control import Control
-from app.training.events import Caught, Failed, Paused, Started, StepDone
+from app.training.events import Caught, EpochDone, Failed, Paused, Started, StepDone
 from app.training.loop import train
 from app.training.monitoring.watch_points import WatchPoints
-from app.training.run_requests import LookInside, ShowCaught, TellMemory, WriteSnapshot
-from tests.engine.test_child import alive, wait_for
+from app.training.run_requests import LookInside, SetRate, ShowCaught, TellMemory, WriteSnapshot
+from tests.engine.test_child import broken_net
 from tests.support.training_jobs import SMALL_NET, job
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
-def test_a_step_that_was_asked_for_before_the_run_is_one_step_however_late_it_is_sent(monkeypatch):
-    """The process has everything loaded: it could be through the run by the time it hears of it."""
-    connect = run_process.ChildControl.connect
-
-    started: list[pool.Child] = []
-    start = pool.start
-
-    def kept(*given: Any) -> pool.Child:
-        started.append(start(*given))
-        return started[-1]
-
-    def at_rest() -> bool:
-        pid = started[0].pid
-        before = child_process.work_of(pid)
-        time.sleep(0.3)  # it waits, or has come to its end
-        return not alive(pid) or child_process.work_of(pid) == before
-
-    def late(control: run_process.ChildControl, pipe: object) -> None:
-        wait_for(at_rest)
-        connect(control, pipe)
-
-    monkeypatch.setattr(run_process.ChildControl, "connect", late)
-    monkeypatch.setattr(pool, "start", kept)
+def test_a_step_that_was_asked_for_before_the_run_is_one_step():
+    """It goes with the question: the process could be through the run by the time it hears of it."""
     control = run_process.ChildControl()
     control.step()
     steps = 0
@@ -68,7 +50,7 @@ def test_one_that_cannot_be_started_says_why(monkeypatch):
 
 
 def test_one_that_nobody_wants_any_more_goes_in_good_order():
-    child = pool.start("run")
+    child = pool.start("engine")
     child.stdin.close()
     assert child.stderr.read() == b"" and child.wait(120) == 0
 
@@ -107,23 +89,49 @@ def test_what_is_looked_at_in_a_run_comes_through_the_pipe_as_it_is(tmp_path):
 
 
 def test_an_answer_that_cannot_be_sent_is_not_waited_for():
-    said: list[tuple[object, ...]] = []
-    pipe: Any = type("Said", (), {"send": lambda _self, *words: said.append(words)})()
-    control = Control()
+    said: list[Answered] = []
+    codec, control = Codec(1), Control()
+    context: Any = SimpleNamespace(progress=lambda answer: said.append(codec.encode(answer) and answer))
     for event in train(job(max_steps=1), control):
         if isinstance(event, Started):
             asked = control.call(lambda live: live)
-    run_main._answer(pipe, 7, asked)
-    assert said[0][:3] == ("answer", 7, None) and "cannot be stored" in said[0][3]
+    train_task._answer(context, 7, asked)
+    (answer,) = said
+    assert answer.number == 7 and answer.value is None and "travels" in str(answer.error)
 
 
-def test_arrays_go_through_the_pipe_and_nothing_but_numbers_comes_out_of_it():
-    strided = np.arange(6.0, dtype=np.float32).reshape(2, 3)[:, ::2]
-    for array in (strided, np.array([[True]]), np.zeros((0, 4), np.uint8)):
-        back = decode(encode(array))
-        np.testing.assert_array_equal(back, array)
-        assert back.dtype == array.dtype and back.shape == array.shape and back.flags.writeable
-    with pytest.raises(ValueError, match="no array of numbers"):
-        decode({"array": ["|O", [1], b"12345678"]})
-    with pytest.raises(ValueError, match="cannot be stored"):
-        encode(np.array([object()]))
+def test_an_order_that_cannot_be_sent_is_refused_to_who_gives_it_and_the_run_goes_on():
+    control = run_process.ChildControl()
+    steps = 0
+    for event in run_process.train(job(max_steps=5), control):
+        steps += isinstance(event, StepDone)
+        if isinstance(event, Started):
+            with pytest.raises(ValueError, match="cannot be sent"):
+                control.call(SetRate(np.array([object()])))
+    assert steps == 5
+
+
+def test_a_layer_that_ends_the_process_is_said_with_its_exit_code():
+    failed = list(run_process.train(job(broken_net("__import__('os')._exit(7)", at=3))))[-1]
+    assert isinstance(failed, Failed) and failed.message == "The process of the run ended with exit code 7 in step 3."
+
+
+def test_a_run_whose_weights_cannot_be_kept_says_so(tmp_path, monkeypatch):
+    """The folder goes in the last step, as that of a disk that is pulled out."""
+    line = f"__import__('shutil').rmtree({str(tmp_path / 'scratch')!r})"
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(run_process, "TemporaryFolder", lambda: nullcontext(tmp_path / "scratch"))
+    failed = list(run_process.train(job(broken_net(f"{line} or x", at=3), max_steps=3)))[-1]
+    assert isinstance(failed, Failed) and "failed in step 4: RuntimeError: Parent directory" in failed.message
+
+
+def test_neither_end_remembers_the_events_of_a_run(monkeypatch):
+    """A run tells millions of them."""
+    codecs = []
+    monkeypatch.setattr(run_process, "OwnEngine", lambda start: codecs.append(OwnEngine(start)) or codecs[-1])
+    weights = set()
+    events = run_process.train(job(SMALL_NET, epochs=8))
+    for event in events:
+        if isinstance(event, EpochDone):
+            weights.add(codecs[0]._own.codec._table.weight)
+    assert len(weights) == 1 and max(weights) < 50

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -151,7 +151,7 @@ def test_history_goes_on_after_the_checkpoint() -> None:
         history.add(event)
     started = history.started
     assert started is not None
-    history.add(replace(started, resumed_at=5))
+    history.add(msgspec.structs.replace(started, resumed_at=5))
     assert history.steps["step"].tolist() == [1, 2, 3, 4, 5] and not len(history.epochs)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.engine.codec import decode, encode
+from app.engine.values import Codec
 from app.training.control import Control
 from app.training.events import Paused
 from app.training.loop import train
@@ -55,8 +55,8 @@ def test_a_profile_and_its_order_go_through_a_pipe(monkeypatch):
     asked, _ = profiled(job(max_steps=3))
     profile = asked.result()
     assert len(profile.rows) == 5 and profile.left_out > 0 and sum(row.cpu for row in profile.rows) < profile.cpu
-    assert decode(encode(profile)) == profile
-    assert decode(encode(ProfileStep("trace.json"))) == ProfileStep("trace.json")
+    assert Codec(0).decode(*Codec(1).encode(profile)) == profile
+    assert Codec(0).decode(*Codec(1).encode(ProfileStep("trace.json"))) == ProfileStep("trace.json")
 
 
 def test_the_trace_is_a_file_of_events_or_the_order_fails(tmp_path):

@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from datetime import datetime
 
+import msgspec
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -246,7 +247,7 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
     curves.set_history(process)
     assert curves.memory.heading.texts[0] == "Resident memory of the process"
     started = next(event for event in events if isinstance(event, Started))
-    device.add(replace(started, device="cuda:0"))
+    device.add(msgspec.structs.replace(started, device="cuda:0"))
     for step in (1, 2, 3):
         device.add(StepDone(1, step, 1.0, 64, step / 10))
         device.add(MemorySample(step, step / 10, "device", 20 << 20, 90 << 20, 71 << 20, None))
@@ -254,7 +255,7 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
     assert curves.memory.heading.texts[:2] == ("GPU memory", "MiB, cuda:0")
     assert curves.memory.legend.texts == ["allocated 20.0", "peak 71.0", "reserved 90.0"]
     mps = History()
-    mps.add(replace(started, device="mps"))
+    mps.add(msgspec.structs.replace(started, device="mps"))
     mps.add(StepDone(1, 1, 1.0, 64, 0.1))
     mps.add(MemorySample(1, 0.1, "device", 20 << 20, 90 << 20, None, None))
     curves.set_history(mps)

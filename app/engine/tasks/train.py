@@ -1,0 +1,107 @@
+"""Carry out a run: see `app.engine.requests.train`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from app.engine.mark import Mark
+from app.engine.requests.train import Answered, Hand, Order, Train, Trained, Watch, WriteWeights
+from app.engine.server import Context, handles
+from app.engine.values import NotAValue
+from app.telemetry.ring import Ring
+from app.training import loop
+from app.training.control import Control, RunEnded
+from app.training.events import Event, StepDone
+from app.training.monitoring.live_model import Live
+from app.util import tensor_files
+
+EVERY = 0.05  # seconds between two lists of events
+
+
+@handles(Train)
+def train(request: Train, context: Context) -> Trained:
+    control, mark = Control(), Mark(request.scratch / "mark")
+    for said in request.said:
+        _do(said, control, context)
+    threading.Thread(target=_listen, args=(control, context), name="hands", daemon=True).start()
+    outbox = _Outbox(context.progress)
+    put, kind = outbox.put, StepDone
+    events = loop.train(request.job, control, threads=request.threads, folder=request.folder, resume=request.resume)
+    for event in events:
+        put(event)
+        if type(event) is kind:
+            mark.set(event.epoch, event.step)
+    outbox.close()
+    result = control.result
+    assert result is not None
+    weights: Path | None = None
+    if result.state_dict is not None:
+        weights = request.scratch / "weights.pt"
+        tensor_files.save(result.state_dict, weights)
+    return Trained(result.ending, result.epoch, result.step, weights)
+
+
+def _listen(control: Control, context: Context) -> None:
+    """Do what is said, until there is nobody who could say something."""
+    while (said := context.inbox.get()) is not None:
+        _do(said, control, context)
+    control.stop()
+
+
+def _do(said: Hand | Watch | Order, control: Control, context: Context) -> None:
+    match said:
+        case Hand():
+            getattr(control, said.value)()
+        case Watch():
+            control.watch = said.points
+        case Order():
+            order = partial(_write_weights, said.what.path) if isinstance(said.what, WriteWeights) else said.what
+            control.call(order).add_done_callback(partial(_answer, context, said.number))
+
+
+def _write_weights(path: Path, live: Live) -> None:
+    tensor_files.save(live.weights(), path)
+
+
+def _answer(context: Context, number: int, done: Future[Any]) -> None:
+    error = done.exception()
+    if error is not None:
+        told = error if isinstance(error, RunEnded) else RuntimeError(str(error) or type(error).__name__)
+        context.progress(Answered(number, None, told))
+        return
+    try:
+        context.progress(Answered(number, done.result()))
+    except NotAValue as refused:  # who asked would wait for ever
+        context.progress(Answered(number, None, refused))
+
+
+class _Outbox:
+    """Tells what the loop tells, in lists, on a thread of its own: the loop appends to a queue and goes on."""
+
+    def __init__(self, tell: Callable[[list[Event]], None]) -> None:
+        self._tell = tell
+        self._ring: Ring[Event] = Ring()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+        self.put = self._ring.append
+
+    def _run(self) -> None:
+        while not self._closing.wait(EVERY):
+            self._send()
+        self._send()
+
+    def _send(self) -> None:
+        events = self._ring.drain()
+        if events:
+            self._tell(events)  # a list, so that neither end remembers it
+
+    def close(self) -> None:
+        """Tell the rest."""
+        self._closing.set()
+        self._thread.join()
