@@ -19,7 +19,7 @@ from app.project import file
 from app.views import app
 from app.views.files.changed_file_dialog import ChangedFileDialog
 from app.views.main_window import MainWindow
-from app.views.ui.dialogs.message import Answer, QuestionDialog
+from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
 LEFT, CTRL = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier
 
@@ -112,7 +112,7 @@ class Obedient(QObject):
             QTest.mouseClick(getattr(dialog, f"{self._choice}_button"), LEFT)
             self._choice = "keep"  # asked once more about a third version, it lets that be
         elif isinstance(dialog, QuestionDialog):
-            dialog.answer = Answer.DISCARD
+            dialog.answer = DialogAnswer.DISCARD
             dialog.accept()
 
 

@@ -11,12 +11,12 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from app.engine.client import Engine, Question, shared, traceback_of
 from app.engine.protocol import EngineDied, Handle, Request
-from app.views.ui.background import Failure, Questions
+from app.views.ui.background import Failure, PendingRequests
 
 A = TypeVar("A")
 
 
-class EngineService(Questions):
+class EngineService(PendingRequests):
     """Asks the engine; of several requests under one key only the newest is answered.
 
     `ended(words)` says how an engine ended that was not closed; the next question starts another.
@@ -50,7 +50,7 @@ class EngineService(Questions):
 
         Without `on_error` a failure is raised on this thread, but not that the engine ended: `ended` tells that once.
         """
-        number = self._begin(key, on_answer, on_error or _raise)
+        number = self._register(key, on_answer, on_error or _raise)
         if number is None:
             return None
         if on_progress is not None:

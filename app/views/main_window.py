@@ -393,14 +393,14 @@ class MainWindow(QMainWindow):
 
     def _may_stop_run(self) -> bool:
         """Ask whether the run under way may end."""
-        from app.views.ui.dialogs.message import Answer, running_dialog
+        from app.views.ui.dialogs.message import DialogAnswer, running_dialog
 
         progress = self.session.progress()
         where = f"epoch {progress.epoch} of {progress.epochs}" if progress else "its beginning"
         dialog = running_dialog(where, self)
         dialog.exec()
         dialog.deleteLater()
-        return dialog.answer is Answer.DISCARD
+        return dialog.answer is DialogAnswer.DISCARD
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         data = event.mimeData()

@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
 from app.training.setup.device import Device
-from app.views.training.runs.transport_deck import Deck
+from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
 from app.views.ui.widgets.button import Button
 
@@ -31,7 +31,7 @@ class Toolbar(QFrame):
         self.project = Button("", "flat", parent=self)
         self.project.setObjectName("project")
         self.project.setAccessibleName("Project")
-        self.deck = Deck(self)
+        self.deck = RunDeck(self)
         # Wide enough for every state, so that the keys stay where they are.
         self.deck.setMinimumWidth(DECK)
         self.device = QComboBox(self)

@@ -19,7 +19,14 @@ from app.engine.requests.export import ExportChoice
 from app.views.export.export_dialog import ExportDialog, folder_problem
 from app.views.training.form.download_dialog import DownloadDialog
 from app.views.ui.dialogs.about import AboutDialog, versions
-from app.views.ui.dialogs.message import Answer, ErrorDialog, QuestionDialog, running_dialog, show_error, unsaved_dialog
+from app.views.ui.dialogs.message import (
+    DialogAnswer,
+    ErrorDialog,
+    QuestionDialog,
+    running_dialog,
+    show_error,
+    unsaved_dialog,
+)
 from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet, command_text, key_text
 
 
@@ -61,9 +68,9 @@ def test_without_a_traceback_there_is_no_button_for_it(qtbot: QtBot) -> None:
 
 @pytest.mark.parametrize(
     ("text", "answer"),
-    [("Save", Answer.SAVE), ("Don't save", Answer.DISCARD), ("Cancel", Answer.CANCEL)],
+    [("Save", DialogAnswer.SAVE), ("Don't save", DialogAnswer.DISCARD), ("Cancel", DialogAnswer.CANCEL)],
 )
-def test_unsaved_changes(qtbot: QtBot, text: str, answer: Answer) -> None:
+def test_unsaved_changes(qtbot: QtBot, text: str, answer: DialogAnswer) -> None:
     dialog = unsaved_dialog("digits")
     show(qtbot, dialog)
     press(qtbot, dialog, text)
@@ -77,8 +84,10 @@ def press(qtbot: QtBot, dialog: QuestionDialog, text: str) -> None:
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-@pytest.mark.parametrize(("key", "answer"), [(Qt.Key.Key_Escape, Answer.CANCEL), (Qt.Key.Key_Return, Answer.SAVE)])
-def test_unsaved_changes_by_key(qtbot: QtBot, key: Qt.Key, answer: Answer) -> None:
+@pytest.mark.parametrize(
+    ("key", "answer"), [(Qt.Key.Key_Escape, DialogAnswer.CANCEL), (Qt.Key.Key_Return, DialogAnswer.SAVE)]
+)
+def test_unsaved_changes_by_key(qtbot: QtBot, key: Qt.Key, answer: DialogAnswer) -> None:
     dialog = unsaved_dialog("digits")
     show(qtbot, dialog)
     qtbot.keyClick(dialog, key)
@@ -90,7 +99,7 @@ def test_leaving_a_run_is_not_the_default(qtbot: QtBot) -> None:
     show(qtbot, dialog)
     assert "epoch 3 of 20" in words(dialog)
     qtbot.keyClick(dialog, Qt.Key.Key_Return)
-    assert dialog.answer is Answer.CANCEL
+    assert dialog.answer is DialogAnswer.CANCEL
 
 
 def test_enter_presses_the_button_that_has_the_focus(qtbot: QtBot) -> None:
@@ -99,7 +108,7 @@ def test_enter_presses_the_button_that_has_the_focus(qtbot: QtBot) -> None:
     button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Don't save")
     button.setFocus()
     qtbot.keyClick(button, Qt.Key.Key_Return)
-    assert dialog.answer == Answer.DISCARD
+    assert dialog.answer == DialogAnswer.DISCARD
 
 
 def test_about_tells_the_versions(qtbot: QtBot) -> None:

@@ -101,14 +101,14 @@ def test_pictures_are_painted_in_turns_and_kept(qtbot: QtBot, monkeypatch: pytes
     monkeypatch.setattr(thumbnails, "BUDGET", 0.0)  # one piece a turn at most
     painter = Thumbnails(QSize(120, 60))
     wanted = ThumbnailRequest("picture", Project("a", chain(6)), catalog())
-    with qtbot.waitSignal(painter.made) as made:
-        painter.ask(wanted)
+    with qtbot.waitSignal(painter.ready) as made:
+        painter.request(wanted)
         assert made.signal_triggered is False
     picture = made.args[1]
     image = picture.toImage()
     assert image.hasAlphaChannel() and any(image.pixelColor(x, 60).alpha() for x in range(image.width()))
-    with qtbot.waitSignal(painter.made, timeout=0) as again:
-        painter.ask(wanted)
+    with qtbot.waitSignal(painter.ready, timeout=0) as again:
+        painter.request(wanted)
     assert again.args[1].cacheKey() == picture.cacheKey()
 
 

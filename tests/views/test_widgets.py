@@ -156,7 +156,7 @@ def test_segmented_moves_with_arrows(shown, qtbot, said):
 
 
 def test_chip_sizes_to_its_text_and_tells_its_state(qtbot):
-    chip = w.Chip("N×32×26×26")
+    chip = w.ShapeChip("N×32×26×26")
     qtbot.addWidget(chip)
     narrow = chip.sizeHint().width()
     chip.set("N×32×26×26×128", "assumed")

@@ -21,7 +21,7 @@ from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.theme import current
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.empty import EmptyState
-from app.views.ui.widgets.painting import Line, start
+from app.views.ui.widgets.painting import Divider, start
 
 EMPTY, BUSY, GRAPH = range(3)
 # A small graph is laid out to fill the window as it is now, less what surrounds it.
@@ -79,7 +79,7 @@ class AutogradRoom(QWidget):
         inside.setSpacing(0)
         inside.addWidget(self.head)
         inside.addWidget(self.head.below)
-        inside.addWidget(Line())
+        inside.addWidget(Divider())
         inside.addWidget(self.finder)
         inside.addWidget(self.way)
         inside.addWidget(self.view, 1)

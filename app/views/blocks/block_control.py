@@ -19,7 +19,7 @@ from app.views.canvas.breadcrumb import NETWORK as OUTERMOST
 from app.views.canvas.breadcrumb import Crumb
 from app.views.canvas.overlays import arrange_overlays
 from app.views.navigation import NETWORK, way_to
-from app.views.ui.widgets.ask import AskBox
+from app.views.ui.widgets.ask import PromptBox
 from app.views.ui.widgets.painting import announce
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class BlockControl(QObject):
         super().__init__(window)
         self._window = window
         self._looks: dict[Way, Look] = {}
-        self.ask = AskBox(window)
+        self.ask = PromptBox(window)
         window.place.changed.connect(self._moved)
         window.document.changed.connect(lambda _before, _after: self._show_way())
         window.document.replaced.connect(lambda _project: self._looks.clear())

@@ -37,7 +37,7 @@ class CodeFindBar(FindBar):
     def open_bar(self, words: str = "") -> None:
         super().open_bar(words or self._edit.textCursor().selectedText())
 
-    def let_go(self) -> None:
+    def end_search(self) -> None:
         self._edit.mark_found([])
         self._edit.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -52,16 +52,16 @@ class CodeFindBar(FindBar):
                 place = self._edit.document().find(words, place)
         self._edit.mark_found(self._found)
         if self._found:
-            self.go(1)
+            self.go_to_match(1)
         else:
-            self.tell(-1, 0)
+            self.show_count(-1, 0)
 
-    def go(self, step: int) -> None:
+    def go_to_match(self, step: int) -> None:
         """Go to the next place, or with −1 the one before, round and round."""
         if self._found:
             self._at = (self._at + step) % len(self._found)
             self._edit.reveal([self._found[self._at].blockNumber() + 1])
-            self.tell(self._at, len(self._found))
+            self.show_count(self._at, len(self._found))
 
 
 class CodeView(QWidget):

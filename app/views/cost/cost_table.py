@@ -34,7 +34,7 @@ from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.widgets.empty import EmptyState
-from app.views.ui.widgets.painting import Line, label
+from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class CostTable(QWidget):
         column.setContentsMargins(0, 0, 0, 6)
         column.setSpacing(0)
         column.addWidget(self.table, 1)
-        column.addWidget(Line(color="line2"))
+        column.addWidget(Divider(color="line2"))
         column.addWidget(self.total)
         self.note.setContentsMargins(8, 2, 8, 0)
         column.addWidget(self.note)

@@ -15,7 +15,7 @@ from app.views.palette.op_rows import OP_ROW
 from app.views.ui import icons
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import KeyboardFocus, Line, TextLine, box, elided, label, start
+from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, box, elided, label, start
 
 MOST_ROWS = 5  # in sight at once
 
@@ -100,7 +100,7 @@ class OwnFiles(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 6)
         column.setSpacing(0)
-        column.addWidget(Line())
+        column.addWidget(Divider())
         column.addLayout(top)
         below = QVBoxLayout()
         below.setContentsMargins(12, 0, 10, 2)

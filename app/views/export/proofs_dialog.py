@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QVBoxLayout, Q
 from app.engine.requests.export import Proofs, Prove, ToProve
 from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
-from app.views.ui.dialogs.progress import WorkingDialog
+from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.present import present
 from app.views.ui.widgets.painting import Glyph, label, set_property
 
@@ -21,7 +21,7 @@ MEANS = (
 DIFFERS = "Do not rely on these files: what was certified is not what is on the canvas. Export them anew."
 
 
-class ProofsDialog(WorkingDialog):
+class ProofsDialog(ProgressDialog):
     """Proves at once when it is shown. `proved(Proofs)` comes when it is done, also when something does not pass."""
 
     proved = Signal(object)
@@ -51,10 +51,10 @@ class ProofsDialog(WorkingDialog):
         self.finished.connect(lambda: engine.release(wanted.handle))
         self.ask(engine, Prove(wanted.handle))
 
-    def told(self, words: str) -> None:
+    def show_progress(self, words: str) -> None:
         self.state.setText(words)
 
-    def answered(self, answer: Proofs | Failure, cancelled: bool) -> None:
+    def finished_with(self, answer: Proofs | Failure, cancelled: bool) -> None:
         self.bar.hide()
         self.stop_button.setText("Close")
         self.stop_button.setEnabled(True)

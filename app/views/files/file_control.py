@@ -19,7 +19,7 @@ from app.views.files.autosave import Autosave
 from app.views.files.changed_file_dialog import ChangedFileDialog, Choice, OnDisk, look
 from app.views.files.project_difference import differences, summary
 from app.views.ui.background import Failure
-from app.views.ui.dialogs.message import Answer, QuestionDialog
+from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.task import Task
 from app.views.ui.widgets.banner import Banner
 
@@ -267,11 +267,11 @@ class FileControl(QObject):
         else:
             return True
         dialog = QuestionDialog(title, words, self._window)
-        dialog.offer("Replace it", Answer.DISCARD, left=True)
-        dialog.offer("Cancel", Answer.CANCEL, "primary", default=True)
+        dialog.offer("Replace it", DialogAnswer.DISCARD, left=True)
+        dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
         dialog.exec()
         dialog.deleteLater()
-        return dialog.answer is Answer.DISCARD
+        return dialog.answer is DialogAnswer.DISCARD
 
     def _not_saved(self, title: str, reason: str) -> None:
         self._put(UNSAVED, Notice("error", title, reason, {"Save as…": self._window.files.save_as}))

@@ -114,11 +114,11 @@ class Files(QObject):
         """Ask what becomes of unsaved changes; False if the person would rather stay."""
         if not self._document.dirty:
             return True
-        from app.views.ui.dialogs.message import Answer, ask_unsaved
+        from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved
 
         path = self._document.path
         answer = ask_unsaved(self._window, path.name if path else self._document.project.name)
-        return self.save() if answer is Answer.SAVE else answer is Answer.DISCARD
+        return self.save() if answer is DialogAnswer.SAVE else answer is DialogAnswer.DISCARD
 
 
 def project_in(data: QMimeData) -> Path | None:

@@ -67,7 +67,7 @@ class RecoveryDialog(Dialog):
         super().__init__(title, parent, icon="info")
         self.setWindowTitle("Tapedeck")
         self.thumbnails = Thumbnails(PICTURE, self)
-        self.thumbnails.made.connect(self._painted)
+        self.thumbnails.ready.connect(self._painted)
         self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
         self.cards = [Card(offer, self) for offer in offers]
         inside = QWidget()
@@ -105,7 +105,7 @@ class RecoveryDialog(Dialog):
             if card.picture is None and not found.begin_painting():
                 card.words = NO_PICTURE
             elif not card.words:
-                self.thumbnails.ask(ThumbnailRequest((found.path, entry.saved), entry.project, card.offer.ops))
+                self.thumbnails.request(ThumbnailRequest((found.path, entry.saved), entry.project, card.offer.ops))
 
     def _painted(self, key: tuple[Path, object], picture: QPixmap) -> None:
         for card in self.cards:

@@ -104,7 +104,7 @@ class GalleryDialog(Dialog):
         self.view.doubleClicked.connect(lambda index: self._choose())
         self.view.selectionModel().currentChanged.connect(lambda now, before: self._name_button())
         self.open_button.clicked.connect(self._choose)
-        self.thumbnails.made.connect(self._painted)
+        self.thumbnails.ready.connect(self._painted)
         theme.manager().changed.connect(self._repaint)
         self.finished.connect(self._leave)
 
@@ -138,7 +138,7 @@ class GalleryDialog(Dialog):
     def _paint(self, example: Example, facts: Facts | None) -> None:
         ops = with_blocks(catalog(), example.project.blocks)
         key = (example.path, example.path.stat().st_mtime_ns)
-        self.thumbnails.ask(ThumbnailRequest(key, example.project, ops, facts.analysis if facts else None))
+        self.thumbnails.request(ThumbnailRequest(key, example.project, ops, facts.analysis if facts else None))
 
     def _painted(self, key: tuple[Path, int], picture: QPixmap) -> None:
         self.model.show_picture(key[0], picture)

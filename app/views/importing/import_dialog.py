@@ -21,7 +21,7 @@ from app.views.importing.import_pages import FilePage, FormField, ModelTrustDial
 from app.views.importing.import_result import ResultPage
 from app.views.importing.importing import Drawn, ImportRequest, import_model
 from app.views.ui.background import Background, Failure
-from app.views.ui.dialogs.progress import WorkingDialog
+from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets import Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
 
@@ -35,7 +35,7 @@ Open = Callable[[Drawn, ImportRequest], bool]
 _listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
 
 
-class ImportDialog(WorkingDialog):
+class ImportDialog(ProgressDialog):
     """Two pages, and whether the weights come along. `lay_out` is called beside the window's thread; `open_project` is
     handed what came of it, and says whether it was opened."""
 
@@ -168,10 +168,10 @@ class ImportDialog(WorkingDialog):
         self.stop_button.setEnabled(True)
         self.stop_button.setText("Cancel" if on else "Stop")
 
-    def told(self, words: str) -> None:
+    def show_progress(self, words: str) -> None:
         self._say(words, "text2")
 
-    def answered(self, answer: Drawn | Failure, cancelled: bool) -> None:
+    def finished_with(self, answer: Drawn | Failure, cancelled: bool) -> None:
         wanted = self._wanted
         assert wanted is not None
         self._enable(True)
@@ -214,13 +214,13 @@ class ImportDialog(WorkingDialog):
         if isinstance(failure.error, OSError) or "cannot be written" in words:
             known = ("", "Make room on the disk, or import the model without its weights.")
         entry, cure = known
-        told = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
+        message = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
         self.state.setToolTip(failure.traceback)
-        announce(self, told)
-        if self.page.blame(entry, told):
+        announce(self, message)
+        if self.page.blame(entry, message):
             self._say("Nothing was imported.", "error")
         else:
-            self._say(told, "error")
+            self._say(message, "error")
 
 
 def _worth_reading(project: Project, wanted: ImportRequest) -> tuple[str, ...]:

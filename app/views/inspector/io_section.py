@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.builder.graph import Graph, Node
 from app.views.inspector.sections import Shown, emptied
-from app.views.ui.widgets import Chip, Section
+from app.views.ui.widgets import Section, ShapeChip
 from app.views.ui.widgets.painting import Glyph, elided, label
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class EndsSection(Section):
             row.setSpacing(8)
             name = label(elided(one.port, "label", _NAME_MOST).text, "label", "text2")
             name.setToolTip(one.port)
-            chip = Chip(one.text, one.state)
+            chip = ShapeChip(one.text, one.state)
             chip.setAccessibleName(f"{one.port}: {one.text}")
             row.addWidget(Glyph("io", "io", 14))
             row.addWidget(name)

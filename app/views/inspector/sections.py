@@ -14,7 +14,7 @@ from app.builder.diagnostics.problems import Problem
 from app.util.formatting import bytes_text, grouped_digits, share
 from app.views.cost.cost_rows import flop_text, gaps_text
 from app.views.ui import theme
-from app.views.ui.widgets import Button, Chip, Section
+from app.views.ui.widgets import Button, Section, ShapeChip
 from app.views.ui.widgets.painting import Glyph, TextLine, box, elided, label, start
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class ShapeSection(Section):
         column.addLayout(table)
 
 
-def _chip(one: Shown) -> Chip:
-    chip = Chip(one.text, one.state)
+def _chip(one: Shown) -> ShapeChip:
+    chip = ShapeChip(one.text, one.state)
     chip.setAccessibleName(f"{one.port}: {one.text}" + (f", {one.state}" if one.state in ("error", "assumed") else ""))
     return chip
 

@@ -1,7 +1,7 @@
-"""Questions answered off the window's thread: a frozen request to a worker, a frozen answer back.
+"""Run requests on a worker thread and deliver the answers on the thread of the window.
 
-One worker thread, because the answers compete for the interpreter lock anyway. A newer question under the same key
-makes an older one stale: if it has not begun it is never asked, and if it has, its answer is dropped.
+One worker, because the functions compete for the interpreter lock anyway. A newer request under the same key makes an
+older one stale: it is removed from the queue, or its answer is dropped if it already runs.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ FEW = 20  # modules that are imported by a question without more ado
 
 @contextmanager
 def many_imports() -> Iterator[None]:
-    """Around imports of many modules on a worker: nobody looks among them for garbage, now or later.
+    """Pause garbage collection around imports of many modules, then freeze what they created.
 
-    A look through all that torch makes holds every thread for a quarter of a second.
+    A full collection over all objects of torch would block every thread for a quarter of a second.
     """
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()  # before the first look, for which all of it would be new
+        gc.freeze()  # before the next collection, which would scan all of them
         gc.enable()
 
 
@@ -61,7 +61,7 @@ class _Worker(QThread):
         self._wake = Condition()
         self._leaving = False
 
-    def ask(self, question: _Question) -> None:
+    def put(self, question: _Question) -> None:
         with self._wake:
             self._drop(question.key)
             self._waiting.append(question)
@@ -91,19 +91,19 @@ class _Worker(QThread):
                 question = self._waiting.popleft()
             try:
                 answer = question.function(*question.arguments)
-            except BaseException as error:  # whatever it is, it belongs to who asked, and the worker goes on
+            except BaseException as error:  # reported to the caller; the worker continues
                 answer = Failure(error, traceback.format_exc())
             if len(sys.modules) > modules + FEW:
-                # What was imported stays. Looked through for garbage, torch holds every thread for half a second.
+                # Modules live as long as the process: a full collection over torch would block every thread for 0.5 s.
                 modules = len(sys.modules)
                 gc.freeze()
             self.answered.emit(question.number, answer)
 
 
-class Questions(QObject):
-    """Open questions by key: the newest under a key is answered, on the thread that this object lives in.
+class PendingRequests(QObject):
+    """Requests under way, by key: only the newest of a key is answered, on the thread that this object lives in.
 
-    Subclasses send a question with `_send` and put an answer, or a Failure, into `answered` from any thread.
+    Subclasses send a request with `_send` and put its answer, or a Failure, into `answered` from any thread.
     """
 
     busy_changed = Signal(bool)
@@ -125,10 +125,10 @@ class Questions(QObject):
     def busy(self) -> bool:
         return bool(self._newest)
 
-    def _begin(
+    def _register(
         self, key: str, on_answer: Callable[[Any], None], on_error: Callable[[Failure], None] | None
     ) -> int | None:
-        """The number of a new question under a key; the one before it is forgotten. None after `close`."""
+        """Return the number of a new request, which replaces the one under the same key; None after `close`."""
         if self._closed:
             return None
         number = next(self._numbers)
@@ -152,10 +152,10 @@ class Questions(QObject):
             self.busy_changed.emit(False)
 
     def _drop(self, key: str, number: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Cancel a request whose answer is no longer needed."""
 
     def close(self) -> None:
-        """Ask nothing more and deliver nothing more."""
+        """Refuse new requests and drop the answers of those under way."""
         was_busy, self._closed = self.busy, True
         self._open.clear()
         self._newest.clear()
@@ -164,7 +164,7 @@ class Questions(QObject):
 
     @Slot(int, object)
     def _deliver(self, number: int, answer: Any) -> None:
-        """One answer a turn of the event loop: two that come at once would hold the window for the sum of them."""
+        """Queue an answer: one is delivered per turn of the event loop, so that several do not add up to a pause."""
         self._arrived.append((number, answer))
         self._next.start(0)
 
@@ -186,8 +186,8 @@ class Questions(QObject):
             raise answer.error
 
 
-class Background(Questions):
-    """Asks a worker thread of this process."""
+class Background(PendingRequests):
+    """Runs functions on a worker thread of this process."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -203,21 +203,20 @@ class Background(Questions):
         on_answer: Callable[[Any], None],
         on_error: Callable[[Failure], None] | None = None,
     ) -> None:
-        """Run `function(*arguments)` on the worker and hand what it returns to `on_answer`.
+        """Run `function(*arguments)` on the worker and pass its result to `on_answer`.
 
-        Arguments and answer must be values that nobody changes. Of several questions under one key only the newest
-        is answered. Without `on_error` a failure is raised on this thread, where the window shows it. After `close`
-        nothing is asked and nothing answered.
+        Arguments and result must be immutable. Of several requests under one key only the newest is answered. Without
+        `on_error` a failure is raised on this thread, where the window shows it. Does nothing after `close`.
         """
-        number = self._begin(key, on_answer, on_error)
+        number = self._register(key, on_answer, on_error)
         if number is not None:
-            self._worker.ask(_Question(number, key, function, arguments))
+            self._worker.put(_Question(number, key, function, arguments))
 
     def _drop(self, key: str, number: int) -> None:
         self._worker.drop(key)
 
     def close(self) -> None:
-        """End the worker; a question under way is finished first and its answer dropped."""
+        """End the worker; a request under way is finished first and its answer dropped."""
         super().close()
         self._worker.leave()
         self._worker.wait()

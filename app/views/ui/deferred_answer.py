@@ -1,4 +1,4 @@
-"""An answer that a run gives between two of its steps: the window does not wait for it."""
+"""Results of a `Future` delivered as Qt callbacks, so that the window does not wait for a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGAIN = 30  # milliseconds between two looks whether it is there
 def when_done(
     future: Future, owner: QObject, on_answer: Callable[[Any], None], on_error: Callable[[BaseException], None]
 ) -> None:
-    """Hand over what a future brings, for as long as `owner` lives."""
+    """Call `on_answer` or `on_error` when the future is done, unless `owner` was deleted."""
     if not future.done():
         QTimer.singleShot(AGAIN, owner, partial(when_done, future, owner, on_answer, on_error))
         return

@@ -1,4 +1,4 @@
-"""A dock whose title is a row of tabs, as wide as it is and no wider than it must be."""
+"""Docks whose title bar is a row of tabs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.views.ui.widgets.tabs import ToolTabs
 
 
 class TabbedPane(QWidget):
-    """Tabs over a stack of pages. `shown(key)` tells which page is in front."""
+    """Tabs over a stack of pages. `shown(key)` is emitted with the page in front."""
 
     shown = Signal(str)
 
@@ -38,7 +38,7 @@ class TabbedPane(QWidget):
     def add(
         self, key: str, text: str, icon: str, page: QWidget | None = None, edge: str = "", *, after: str = ""
     ) -> None:
-        """Add a tab, at the end or `after` another; a page that is not made yet is put in later by `fill`."""
+        """Add a tab, at the end or `after` another; `fill` supplies its page if it does not exist yet."""
         place = self._keys.index(after) + 1 if after else len(self._keys)
         shown = self.stack.currentWidget()
         self._keys.insert(place, key)
@@ -48,7 +48,7 @@ class TabbedPane(QWidget):
         self.tabs.add(key, text, icon, edge, place)
 
     def fill(self, key: str, page: QWidget) -> None:
-        """Put the page of a tab in."""
+        """Set the page of a tab."""
         index = self._keys.index(key)
         shown = self.stack.currentIndex()
         placeholder = present(self.stack.widget(index))
@@ -58,7 +58,7 @@ class TabbedPane(QWidget):
         self.stack.setCurrentIndex(shown)
 
     def add_corner(self, widget: QWidget) -> None:
-        """Put something at the right end of the row of tabs."""
+        """Put a widget at the right end of the row of tabs."""
         self._bar_row.addWidget(widget)
 
     def show_page(self, key: str) -> None:
@@ -77,7 +77,7 @@ class TabbedPane(QWidget):
 
 
 class _DockPane(TabbedPane):
-    """Asks for the size that its dock begins with, whatever its pages ask for."""
+    """A pane whose size hint is the initial size of its dock, whatever its pages ask for."""
 
     def __init__(self, size: QSize, parent: QWidget) -> None:
         super().__init__(parent)
@@ -101,19 +101,19 @@ class TabbedDock(QDockWidget):
 
 
 class PageHeights(QObject):
-    """Gives each page of the bottom dock the height that it was left with; a list needs less room than charts."""
+    """Restores, for each page of the bottom dock, the height that the user left it at."""
 
     def __init__(self, window: QMainWindow, dock: TabbedDock, first: dict[str, int], usual: int) -> None:
         super().__init__(dock)
         self._window, self._dock, self._heights, self._usual = window, dock, dict(first), usual
         self._page = dock.pane.page
-        dock.pane.shown.connect(self._shown)
+        dock.pane.shown.connect(self._page_shown)
 
     def set_first(self, page: str, height: int) -> None:
-        """The height of a page that nobody has resized yet."""
+        """Set the initial height of a page, used until the user resizes it."""
         self._heights.setdefault(page, height)
 
-    def _shown(self, page: str) -> None:
+    def _page_shown(self, page: str) -> None:
         if page == self._page:
             return
         if self._dock.isVisible():

@@ -1,4 +1,4 @@
-"""How well typed letters fit a text: one rule for the palette, the outline and the list of commands."""
+"""Fuzzy matching of typed letters against a text, shared by the palette, the outline and the command palette."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WORD_START = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]|(?<=[a-z])[A-Z]|(?<=[A-Za
 
 
 def score(query: str, text: str) -> float | None:
-    """The fit of `query`, higher is better; None if a letter of it is missing. Every word of the query must fit.
+    """Return how well `query` matches, higher is better; None if a word of it does not match.
 
-    A piece of the text goes before scattered letters, the beginning of a word before its middle.
+    A contiguous match ranks above scattered letters, the start of a word above its middle.
 
     >>> score("conv", "Conv2d") > score("conv", "ConvTranspose2d") > score("cnv", "Conv2d")
     True
@@ -53,12 +53,12 @@ def _score_word(word: str, text: str) -> float | None:
 
 
 def best(query: str, texts: Iterable[tuple[str, float]]) -> float | None:
-    """The best fit among several texts, each with its weight; None if none fits."""
+    """Return the best score among several texts, each with a weight; None if none matches."""
     found = [(fit * weight) for text, weight in texts if (fit := score(query, text)) is not None]
     return max(found, default=None)
 
 
 def ranked(query: str, things: Iterable[T], text: Callable[[T], str]) -> list[T]:
-    """The things that fit, best first; equal ones, and all for an empty query, in the order given."""
+    """Return the matching things, best first; ties, and all for an empty query, in the order given."""
     fits = [(fit, thing) for thing in things if (fit := score(query, text(thing))) is not None]
     return [thing for _, thing in sorted(fits, key=lambda pair: -pair[0])]

@@ -1,7 +1,7 @@
-"""Full searches for garbage while nobody does anything.
+"""Run full garbage collections while the window is idle.
 
-One looks at every object there is, which holds all threads for up to a quarter of a second while a large sheet is open,
-and Python begins it whenever so much was made, as in the middle of an edit.
+With a large graph open, one blocks all threads for up to a quarter of a second, and Python would start it after some
+number of allocations, often in the middle of an edit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ACTS = frozenset((
 
 
 class Housekeeping(QObject):
-    """From `begin` to `end` Python makes no full search by itself; this makes it when a window rests."""
+    """Replaces Python's automatic full collections, between `begin` and `end`, by collections in idle moments."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
@@ -37,13 +37,13 @@ class Housekeeping(QObject):
         self._acted = monotonic()
         window.document.changed.connect(self._act)
         self._timer = QTimer(self, interval=LOOK)
-        self._timer.timeout.connect(self._look)
+        self._timer.timeout.connect(self._collect_if_due)
         self._timer.setTimerType(Qt.TimerType.VeryCoarseTimer)
 
     def begin(self) -> None:
         gc_pause.leave_to_us(True)
         self._window.winId()
-        handle = self._window.windowHandle()  # hears every key and every move of the mouse once
+        handle = self._window.windowHandle()  # receives every key and mouse event once
         if handle is not None:
             handle.installEventFilter(self)
         self._timer.start()
@@ -60,7 +60,7 @@ class Housekeeping(QObject):
     def _act(self, *_: object) -> None:
         self._acted = monotonic()
 
-    def _look(self) -> None:
+    def _collect_if_due(self) -> None:
         if self._window.background.busy or self._window.canvas.growth.active:
             self._act()
         due = gc_pause.overdue()
@@ -68,6 +68,6 @@ class Housekeeping(QObject):
             gc.collect()
 
     def _rests(self) -> bool:
-        """Whether nobody has done anything for a while, nor does in another window of the program, such as a dialog."""
+        """True if neither this window nor another of the program, such as a dialog, had input for a while."""
         focused = QGuiApplication.focusWindow()
         return monotonic() - self._acted >= REST and focused in (None, self._window.windowHandle())

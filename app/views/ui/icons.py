@@ -1,6 +1,6 @@
 """Icons, drawn from `resources/icons` in the theme's colours and sharp at every scale.
 
-An icon asks for its colour when it is painted, so it follows the theme without being set again.
+An icon resolves its colour when it is painted, so it follows the theme.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from PySide6.QtSvg import QSvgRenderer
 
 from app.views.ui.theme import RESOURCES, current, svg
 
-# Icons whose colour says what they mean; every other icon is `text2`, a category's has the category's colour.
+# Icons with a colour of their own; every other icon is `text2`, a category's has the category's colour.
 STATE_COLORS = {"record": "error", "error": "error", "warning": "warn", "info": "accent", "check": "run"}
 
 
 def names() -> tuple[str, ...]:
-    """All icons that can be asked for."""
+    """Return the names of all icons."""
     return tuple(sorted(f.stem for f in (RESOURCES / "icons").glob("*.svg") if f.stem != "app"))
 
 
@@ -31,7 +31,7 @@ def _renderer(name: str, color: str) -> QSvgRenderer:
 
 
 def pixmap(name: str, color: str | QColor, size: float = 16, dpr: float = 1.0) -> QPixmap:
-    """An icon as a picture of `size` logical pixels, for a screen of `dpr` device pixels each. Cached.
+    """Return an icon as a pixmap of `size` logical pixels, for a screen of `dpr` device pixels each. Cached.
 
     Raises:
         FileNotFoundError: there is no such icon.
@@ -72,7 +72,7 @@ def draw(painter: QPainter, name: str, color: str | QColor, x: float, y: float, 
 
 
 class ThemedEngine(QIconEngine):
-    """Paints one icon in whatever theme is in force when it is painted."""
+    """Paints one icon in the theme in force at that moment."""
 
     def __init__(self, name: str, color: str, size: int) -> None:
         super().__init__()
@@ -122,14 +122,14 @@ def _icon(name: str, color: str, size: int) -> QIcon:
 
 
 def default_color(name: str) -> str:
-    """The token that an icon is painted in when nothing else is asked for."""
+    """Return the token of the colour that an icon has by default."""
     if name in current().categories:
         return name
     return STATE_COLORS.get(name, "text2")
 
 
 def icon(name: str, role_or_color: str | QColor | None = None, size: int = 16) -> QIcon:
-    """An icon that follows the theme.
+    """Return an icon that follows the theme.
 
     Args:
         name: A file's stem in `resources/icons`.
@@ -146,7 +146,7 @@ def icon(name: str, role_or_color: str | QColor | None = None, size: int = 16) -
 
 @cache
 def app_icon() -> QIcon:
-    """The program's own icon: a cassette with two reels."""
+    """Return the application icon: a cassette with two reels."""
     renderer = QSvgRenderer(str(RESOURCES / "icons" / "app.svg"))
     result = QIcon()
     for side in (16, 24, 32, 48, 64, 128, 256):

@@ -1,4 +1,4 @@
-"""What Qt may lack in general, and has here."""
+"""Unwrapping of Qt's optional return values."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Task(QThread):
         self._cancelled.set()
 
     def abandon(self) -> None:
-        """Ask the function to stop, and emit `ended` no more."""
+        """Ask the function to stop, and never emit `ended`."""
         self._abandoned = True
         self.cancel()
 

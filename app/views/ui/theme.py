@@ -1,7 +1,7 @@
 """Colours, fonts and the stylesheet of the window, read from `resources/themes`.
 
 `current()` is the theme in force: a value whose attributes are the tokens by name (`current().accentFill`).
-`apply(app, "dark" | "light" | "system")` puts it on the whole program; `manager().changed` tells when it changed.
+`apply(app, "dark" | "light" | "system")` sets it for the whole program; `manager().changed` is emitted when it changes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ VIRIDIS = (
 
 @dataclass(frozen=True, eq=False)
 class Theme:
-    """One set of tokens. The colours are shared: make a changed one with `mix` or `faded`, never by a setter."""
+    """One set of tokens. The colours are shared: derive a changed one with `mix` or `faded`, never with a setter."""
 
     name: str
     dark: bool
@@ -103,7 +103,7 @@ class Theme:
     series: tuple[QColor, ...]
 
     def color(self, name: str | QColor) -> QColor:
-        """The colour of a token, a category or `#rrggbb`; a `QColor` is handed back as it is.
+        """Return the colour of a token, a category or `#rrggbb`; a `QColor` is returned as it is.
 
         Raises:
             KeyError: there is no such token.
@@ -140,7 +140,7 @@ def load(name: str) -> Theme:
 
 
 def channels(color: QColor) -> tuple[int, int, int, int]:
-    """Red, green, blue and alpha of a colour, 0 to 255 each."""
+    """Return red, green, blue and alpha of a colour, 0 to 255 each."""
     return color.red(), color.green(), color.blue(), color.alpha()
 
 
@@ -155,7 +155,7 @@ def mix(a: QColor, b: QColor, share: float) -> QColor:
 
 
 def faded(color: QColor, share: float) -> QColor:
-    """`color` at an opacity of `share`, as a new colour."""
+    """Return `color` at an opacity of `share`, as a new colour."""
     result = QColor(color)
     result.setAlphaF(share)
     return result
@@ -163,7 +163,7 @@ def faded(color: QColor, share: float) -> QColor:
 
 @cache
 def heat_table() -> tuple[tuple[int, int, int], ...]:
-    """The heat ramp, viridis, as 256 (red, green, blue) entries."""
+    """Return the heat ramp, viridis, as 256 (red, green, blue) entries."""
     stops = [QColor(c) for c in VIRIDIS]
     table = []
     for i in range(256):
@@ -174,27 +174,27 @@ def heat_table() -> tuple[tuple[int, int, int], ...]:
 
 
 def heat(t: float) -> QColor:
-    """The ramp's colour at `t`, 0 to 1; what lies outside gets the nearest end."""
+    """Return the ramp's colour at `t`, clamped to 0 to 1."""
     return QColor(*heat_table()[round(min(max(t, 0.0), 1.0) * 255)])
 
 
 def category_color(key: str) -> QColor:
-    """A category's colour in the theme in force."""
+    """Return a category's colour in the current theme."""
     return current().categories[key]
 
 
 def header_fill(key: str) -> QColor:
-    """The fill of a node's header."""
+    """Return the fill of a node's header."""
     return mix(current().raised, category_color(key), current().header)
 
 
 def pill_fill(key: str) -> QColor:
-    """The fill of a count pill on a node's header."""
+    """Return the fill of a count pill on a node's header."""
     return mix(current().raised, category_color(key), 0.28)
 
 
 def tile_fill(key: str) -> QColor:
-    """The fill of the icon tile in the inspector."""
+    """Return the fill of the icon tile in the inspector."""
     return mix(current().panel, category_color(key), 0.20)
 
 
@@ -223,7 +223,7 @@ def _font(role: str) -> QFont:
 
 
 def font(role: str) -> QFont:
-    """The font of a role of `ROLES`. Needs the application.
+    """Return the font of a role of `ROLES`; needs the application.
 
     Raises:
         KeyError: there is no such role.
@@ -232,7 +232,7 @@ def font(role: str) -> QFont:
 
 
 def svg(name: str, color: QColor) -> bytes:
-    """The text of `resources/icons/<name>.svg` in one colour.
+    """Return `resources/icons/<name>.svg` in one colour, as bytes.
 
     Raises:
         FileNotFoundError: there is no such icon.
@@ -246,7 +246,7 @@ def _svg_text(name: str) -> str:
 
 
 class ThemeManager(QObject):
-    """Holds the theme in force. One is enough: `manager()`."""
+    """Holds the current theme. Use the shared instance, `manager()`."""
 
     changed = Signal()
 
@@ -264,20 +264,20 @@ class ThemeManager(QObject):
 
     @property
     def choice(self) -> str:
-        """What was asked for: dark, light or system."""
+        """The chosen theme: dark, light or system."""
         return self._choice
 
     @property
     def reduced_motion(self) -> bool:
-        """Whether reels and dashes stand still."""
+        """Whether animations are off."""
         return self._reduced_motion
 
     def set_reduced_motion(self, still: bool) -> None:
-        """Let nothing move by itself; widgets ask when they would move."""
+        """Turn animations off or on; widgets check this before they animate."""
         self._reduced_motion = still
 
     def apply(self, app: QApplication, choice: str) -> None:
-        """Put a theme on the program. `system` follows the desktop, now and later.
+        """Set the theme of the program. `system` follows the desktop, also when it changes.
 
         Raises:
             ValueError: `choice` is none of dark, light, system.
@@ -319,7 +319,7 @@ class ThemeManager(QObject):
 
     @staticmethod
     def _set_fonts(app: QApplication) -> None:
-        """Fonts are one for all themes; the first stylesheet of a program takes them away, so they come after it."""
+        """Set the fonts, which are the same in all themes; after the stylesheet, the first of which resets them."""
         # The stubs want bytes, which PySide itself refuses: a class name is a str.
         of_fields = app.font("QLineEdit")  # type: ignore[call-overload]
         if app.font() == font("body") and of_fields == font("label"):
@@ -331,22 +331,22 @@ class ThemeManager(QObject):
 
 @cache
 def manager() -> ThemeManager:
-    """The program's theme manager."""
+    """Return the program's theme manager."""
     return ThemeManager()
 
 
 def current() -> Theme:
-    """The theme in force; dark until `apply` was called."""
+    """Return the current theme; dark until `apply` was called."""
     return manager().theme
 
 
 def apply(app: QApplication, choice: str) -> None:
-    """Put a theme on the program: dark, light or system."""
+    """Set the theme of the program: dark, light or system."""
     manager().apply(app, choice)
 
 
 def palette(theme: Theme) -> QPalette:
-    """The tokens in the places where Fusion looks for them."""
+    """Return the tokens as the palette that the Fusion style reads."""
     role = QPalette.ColorRole
     result = QPalette()
     for place, color in {
@@ -370,10 +370,10 @@ _PICTURE_ICONS = {"up": "chevron-up", "down": "chevron-down", "right": "chevron-
 
 
 def stylesheet(theme: Theme, pictures: Path) -> str:
-    """The stylesheet in a theme's colours.
+    """Return the stylesheet in a theme's colours.
 
-    A stylesheet can only name pictures by file, so the few that it needs are written, as SVG, into `pictures`; Qt draws
-    them sharp at every scale.
+    A stylesheet can refer to pictures only by file, so the few that it needs are written to `pictures` as SVG, which Qt
+    draws sharp at every scale.
     """
     text = (RESOURCES / "themes" / "tapedeck.qss").read_text(encoding="utf-8")
     values = {token: getattr(theme, token).name() for token in TOKENS}

@@ -1,4 +1,4 @@
-"""Small pictures of projects, painted by the canvas's own painter: a few nodes at a time, so that nothing waits."""
+"""Thumbnails of projects, painted by the canvas's painter a few nodes at a time, so that nothing blocks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _cache: LruCache[QPixmap] = LruCache(64)
 
 @dataclass(frozen=True)
 class ThumbnailRequest:
-    """A picture that is asked for. `key` says which project it is of, and in what state."""
+    """A requested thumbnail. `key` identifies the project and its state."""
 
     key: Hashable
     project: Project
@@ -42,9 +42,9 @@ class ThumbnailRequest:
 
 
 class Thumbnails(QObject):
-    """Paints pictures of one size, one after another. `made(key, pixmap)` hands one out."""
+    """Paints thumbnails of one size, one after another, and emits each as `ready(key, pixmap)`."""
 
-    made = Signal(object, QPixmap)
+    ready = Signal(object, QPixmap)
 
     def __init__(self, size: QSize, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -55,22 +55,22 @@ class Thumbnails(QObject):
         self._timer.setInterval(0)
         self._timer.timeout.connect(self._go_on)
 
-    def ask(self, wanted: ThumbnailRequest) -> None:
-        """Paint a picture; one that is kept from before comes at once."""
-        kept = _cache.get(self._place(wanted))
+    def request(self, wanted: ThumbnailRequest) -> None:
+        """Queue a thumbnail; a cached one is emitted at once."""
+        kept = _cache.get(self._cache_key(wanted))
         if kept is not None:
-            self.made.emit(wanted.key, kept)
+            self.ready.emit(wanted.key, kept)
             return
         self._waiting[wanted.key] = wanted
         self._timer.start()
 
     def forget(self) -> None:
-        """Let go of what is asked for and not painted yet."""
+        """Drop the requests that are not painted yet."""
         self._waiting.clear()
         self._work = None
         self._timer.stop()
 
-    def _place(self, wanted: ThumbnailRequest) -> Hashable:
+    def _cache_key(self, wanted: ThumbnailRequest) -> Hashable:
         size = (self._size.width(), self._size.height())
         return (wanted.key, wanted.analysis is not None, theme.current().name, size)
 
@@ -89,7 +89,7 @@ class Thumbnails(QObject):
                 return
 
     def _painting(self, wanted: ThumbnailRequest) -> Iterator[None]:
-        """Draw the project piece by piece on a scene of its own, then paint that."""
+        """Draw the project step by step on a scene of its own, then paint the scene."""
         scene = CanvasScene(wanted.catalog, self)
         if wanted.analysis is not None:
             scene.set_analysis(wanted.analysis)
@@ -101,13 +101,13 @@ class Thumbnails(QObject):
         picture.setDevicePixelRatio(SHARP)
         picture.fill(Qt.GlobalColor.transparent)
         paint(scene, picture, QRectF(0, 0, self._size.width(), self._size.height()))
-        _cache.put(self._place(wanted), picture)
+        _cache.put(self._cache_key(wanted), picture)
         scene.deleteLater()
-        self.made.emit(wanted.key, picture)
+        self.ready.emit(wanted.key, picture)
 
 
 def growing(project: Project) -> Iterator[Project]:
-    """A project that gets a few nodes more each time, then a few wires more, and is whole in the end."""
+    """Yield the project with a few more nodes each time, then a few more wires, until it is complete."""
     nodes, edges = iter(project.graph.nodes.items()), iter(project.graph.edges)
     graph = Graph()
     while some := dict(islice(nodes, AT_ONCE)):
@@ -120,7 +120,7 @@ def growing(project: Project) -> Iterator[Project]:
 
 
 def paint(scene: CanvasScene, picture: QPixmap, room: QRectF) -> None:
-    """Paint all of a scene into the middle of `room`, as large as it fits."""
+    """Paint the whole scene centred in `room`, as large as it fits."""
     whole = scene.whole().adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
     scale = min(room.width() / whole.width(), room.height() / whole.height(), LARGEST)
     area = QRectF(0, 0, whole.width() * scale, whole.height() * scale)

@@ -1,4 +1,4 @@
-"""Work in parts, one a turn of the event loop, so that the window answers in between."""
+"""Work in steps, one per turn of the event loop, so that the window stays responsive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TURN = 1  # millisecond: a timer of none comes before the window answers
 
 
 class Turns(QObject):
-    """Takes its steps in order. Begun anew before the last one, it begins with the first again."""
+    """Runs its steps in order, one per turn; `begin` before the last one restarts with the first."""
 
     def __init__(self, parent: QObject, *steps: Callable[[], None]) -> None:
         super().__init__(parent)
@@ -21,27 +21,27 @@ class Turns(QObject):
         self._timer.timeout.connect(self._go_on)
 
     def add(self, step: Callable[[], None]) -> None:
-        """Put a step behind the others."""
+        """Append a step."""
         self._steps.append(step)
 
     def begin(self, together: bool = False) -> None:
-        """Begin soon; with `together` all steps are taken in one turn."""
+        """Start with the next turn; with `together` all steps run in one turn."""
         self._left = deque([self.now] if together else self._steps)
         self._timer.start()
 
     @property
     def active(self) -> bool:
-        """Whether steps are still to be taken."""
+        """Whether steps are left."""
         return self._timer.isActive()
 
     def now(self) -> None:
-        """Take all steps at once."""
+        """Run all remaining steps immediately."""
         self.drop()
         for step in self._steps:
             step()
 
     def drop(self) -> None:
-        """Let the steps that are left be."""
+        """Discard the remaining steps."""
         self._left.clear()
         self._timer.stop()
 

@@ -38,7 +38,7 @@ from app.views.inspector.header import BadName, check_name
 from app.views.inspector.sections import Bar
 from app.views.selection import Selection
 from app.views.ui.background import Background
-from app.views.ui.widgets import Chip
+from app.views.ui.widgets import ShapeChip
 
 NODES = (
     Node("in", "input", "input", FrozenMap(shape=(1, 8, 8))),
@@ -386,7 +386,8 @@ def test_shapes_cost_and_problems_of_a_node(
     inspector.set_analysis(known, (*known.problems, told))
     pick(qtbot, inspector, selection, "c")
     page = inspector.node_page
-    assert [chip.text() for chip in page.shape.findChildren(Chip) if chip.isVisibleTo(page)] == ["N×1×8×8", "N×32×6×6"]
+    chips = [chip.text() for chip in page.shape.findChildren(ShapeChip) if chip.isVisibleTo(page)]
+    assert chips == ["N×1×8×8", "N×32×6×6"]
     assert any("Parameters: 320" in bar.accessibleName() for bar in page.cost.findChildren(Bar))
     assert page.problems.isVisibleTo(inspector)
     with qtbot.waitSignal(inspector.cure_requested) as cured:

@@ -12,7 +12,7 @@ from app.views.training.runs.console import Console
 from app.views.training.runs.report_text import lines_of
 from app.views.training.runs.run_panel import COLUMNS, STATES, RunPanel
 from app.views.training.runs.session import Progress, RunSession
-from app.views.training.runs.transport_deck import LOOKS, Deck
+from app.views.training.runs.transport_deck import LOOKS, RunDeck
 from app.views.ui import theme
 from tests.support.training_jobs import job, net
 
@@ -33,7 +33,7 @@ def session(qtbot):
 
 @pytest.fixture
 def deck(qtbot):
-    made = Deck()
+    made = RunDeck()
     qtbot.addWidget(made)
     made.show()
     return made

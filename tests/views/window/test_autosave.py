@@ -21,7 +21,7 @@ from app.util.resources import path as resource_path
 from app.views.files import autosave, recovery_control
 from app.views.files.recovery_dialog import NO_PICTURE, Card, RecoveryDialog
 from app.views.main_window import MainWindow
-from app.views.ui.dialogs.message import Answer, QuestionDialog
+from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from tests.support import own_layers_nets as own
 from tests.support import windows
 from tests.support.training_jobs import SMALL_NET, job
@@ -130,7 +130,7 @@ def test_opening_another_project_gives_the_journal_up_only_with_the_work(
 ) -> None:
     window.canvas.add_op("nn.ReLU")
     qtbot.waitUntil(lambda: len(kept(window)) == 1)
-    answers = [Answer.CANCEL, Answer.DISCARD]
+    answers = [DialogAnswer.CANCEL, DialogAnswer.DISCARD]
     monkeypatch.setattr(QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
     window.files.open_asking(file)
     assert window.document.path is None and len(kept(window)) == 1

@@ -19,7 +19,7 @@ from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.files.changed_file_dialog import ChangedFileDialog
 from app.views.main_window import MainWindow
-from app.views.ui.dialogs.message import Answer, QuestionDialog
+from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.widgets.banner import Banner
 from tests.support import windows
 
@@ -273,7 +273,7 @@ def _no_space(_handle: int) -> None:
 def test_a_name_without_its_ending_does_not_overwrite_unasked(qtbot, window, file: Path, monkeypatch) -> None:
     other = file.with_name("other.tape")
     project_file.write(Project("other"), other)
-    answers, asked = [Answer.CANCEL, Answer.DISCARD], []
+    answers, asked = [DialogAnswer.CANCEL, DialogAnswer.DISCARD], []
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(other.with_suffix("")), ""))
 
     def execute(self: QuestionDialog) -> None:

@@ -23,7 +23,7 @@ from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
 from app.views.inspector.io_section import MOST, EndsSection
 from app.views.main_window import MainWindow
 from app.views.ui import gc_housekeeping
-from app.views.ui.widgets import Chip
+from app.views.ui.widgets import ShapeChip
 from benchmarks.monsters import MONSTERS
 from tests.support.windows import shown
 from tests.views.window.test_window import ready
@@ -154,7 +154,7 @@ def test_a_full_search_for_garbage_waits_until_nobody_works(
             [[[]] for _ in range(1_000)]
             hold = [[] for _ in range(20_000)]
         assert not full, "Python alone begins none"
-        keeper._look()
+        keeper._collect_if_due()
         assert not full, "somebody has just done something"
         monkeypatch.setattr(gc_housekeeping, "REST", 0.0)
         monkeypatch.setattr(gc_housekeeping.QGuiApplication, "focusWindow", lambda: None)
@@ -256,4 +256,4 @@ def test_of_a_thousand_outputs_the_first_are_listed_and_the_others_counted(qtbot
     qtbot.addWidget(section)
     section.show_ends(file.loads(MONSTERS["1,000 outputs"]()).graph, None)
     said = [each.text() for each in section.findChildren(QLabel)]
-    assert "and 961 more" in said and len(section.findChildren(Chip)) == MOST
+    assert "and 961 more" in said and len(section.findChildren(ShapeChip)) == MOST

@@ -175,7 +175,7 @@ def test_deleting_asks_first(qtbot, window: MainWindow, monkeypatch: pytest.Monk
 
     run(qtbot, window)
     (kept,) = listed(qtbot, window, 1)
-    answers = [message.Answer.CANCEL, message.Answer.DISCARD]
+    answers = [message.DialogAnswer.CANCEL, message.DialogAnswer.DISCARD]
     monkeypatch.setattr(message.QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
     window.runs.deleted.emit([kept])
     assert kept.folder.exists()

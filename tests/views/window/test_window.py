@@ -18,7 +18,7 @@ from app.util.resources import path as resource_path
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from app.views.ui import theme
-from app.views.ui.dialogs.message import Answer, QuestionDialog
+from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from tests.support.windows import leave, messages
 
 DIGITS = resource_path("examples", "digits.tape")
@@ -276,7 +276,7 @@ def test_losses_in_the_window_are_those_of_the_command(qtbot, window: MainWindow
 # -- leaving ----------------------------------------------------------------------------------------------------------
 
 
-def answer_with(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[str]:
+def answer_with(monkeypatch: pytest.MonkeyPatch, answer: DialogAnswer) -> list[str]:
     """Answer the questions that a dialog asks; returns their titles."""
     asked: list[str] = []
 
@@ -294,20 +294,20 @@ def test_closing_while_training_asks_and_leaves_nothing_running(qtbot, window: M
     window.document.undo_stack.setClean()
     press(window, "run")
     wait_for(qtbot, window, "running")
-    asked = answer_with(monkeypatch, Answer.CANCEL)
+    asked = answer_with(monkeypatch, DialogAnswer.CANCEL)
     assert not window.close()
     assert asked and window.session.active and window.isVisible()
-    answer_with(monkeypatch, Answer.DISCARD)
+    answer_with(monkeypatch, DialogAnswer.DISCARD)
     assert window.close()
     assert not window.session.training_thread.isRunning()
 
 
 def test_closing_with_unsaved_work_asks(qtbot, window: MainWindow, tmp_path: Path, monkeypatch) -> None:
     window.canvas.add_op("nn.ReLU")
-    answer_with(monkeypatch, Answer.CANCEL)
+    answer_with(monkeypatch, DialogAnswer.CANCEL)
     assert not window.close()
     window.document.path = tmp_path / "kept.tape"
-    answer_with(monkeypatch, Answer.SAVE)
+    answer_with(monkeypatch, DialogAnswer.SAVE)
     assert window.close()
     assert len(file.read(tmp_path / "kept.tape").graph.nodes) == 13
 

@@ -12,7 +12,7 @@ from app.views.autograd.findings.gain_over_steps import GainsOverRun
 from app.views.autograd.findings.gradcheck_page import GradcheckPage
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
-from app.views.ui.widgets.painting import Line, label
+from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
 
 FINDINGS, GRADCHECK, GAIN, CHECKPOINT = "findings", "gradcheck", "gain", "checkpoint"
@@ -79,7 +79,7 @@ class FindingsPage(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(row)
-        layout.addWidget(Line())
+        layout.addWidget(Divider())
         layout.addWidget(self.left_out)
         layout.addWidget(self.stack, 1)
         self._captured = False

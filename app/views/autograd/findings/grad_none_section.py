@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import Line, label
+from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.section import Section
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def check_section(what: str, samples: str, report: GradcheckReport | None, run: 
         _small(f"Compares this {what} with finite differences in float64 on {samples}. Training state is untouched.")
     )
     if report is not None:
-        section.body_layout.addWidget(Line())
+        section.body_layout.addWidget(Divider())
         verdict = report.sentences[1 if report.note else 0]
         section.body_layout.addWidget(label(verdict, "label", "run" if report.passed else "error", wrap=True))
         link = Button("Show the report", "link")

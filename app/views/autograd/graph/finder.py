@@ -31,16 +31,16 @@ class TapeFinder(FindBar):
     def _look(self) -> None:
         words = "" if self.isHidden() else self.field.text()
         self._places, self._at = (() if self._tape is None else find(self._tape, words)), -1
-        self.tell(-1, 0)
+        self.show_count(-1, 0)
         if self._places:
             self.count.setText(f"{len(self._places):,} found")
 
     def search(self) -> None:
         self._look()
-        self.go(1)
+        self.go_to_match(1)
 
-    def go(self, step: int) -> None:
+    def go_to_match(self, step: int) -> None:
         if self._places:
             self._at = (self._at + step) % len(self._places)
-            self.tell(self._at, len(self._places))
+            self.show_count(self._at, len(self._places))
             self.found.emit(self._places[self._at])

@@ -24,7 +24,7 @@ from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.ui import theme
 from app.views.ui.present import present
 from app.views.ui.widgets import Banner, Button, ChoiceField, icon_button
-from app.views.ui.widgets.painting import Line, label, set_property, start
+from app.views.ui.widgets.painting import Divider, label, set_property, start
 
 NONE = ("No graph yet", "Run the snippet: every operation on a tensor that requires a gradient leaves a node here.")
 OWN = "your own lines"
@@ -126,7 +126,7 @@ class SnippetPage(QWidget):
         column.setSpacing(0)
         column.addWidget(self._head_part())
         column.addWidget(self.banner)
-        column.addWidget(Line())
+        column.addWidget(Divider())
         column.addWidget(both, 1)
         return both, left, right
 
@@ -149,7 +149,7 @@ class SnippetPage(QWidget):
         told.setContentsMargins(12, 6, 10, 6)
         told.addWidget(self.status)
         column.addLayout(told)
-        column.addWidget(Line())
+        column.addWidget(Divider())
         column.addWidget(self.output, 1)
         self.edit.setMinimumHeight(70)
         return part

@@ -15,7 +15,7 @@ from app.views.autograd.tape.player import EMPTY, LOADING, PLAYING, Player
 from app.views.autograd.tape.tape_strip import TapeStrip
 from app.views.ui.present import present
 from app.views.ui.widgets import BackwardTransport, ChoiceField, EmptyState, NumberField, icon_button
-from app.views.ui.widgets.painting import Line, label, set_property
+from app.views.ui.widgets.painting import Divider, label, set_property
 
 SPEEDS = ((1.0, "1 /s"), (4.0, "4 /s"), (20.0, "20 /s"), (60.0, "60 /s"), (None, "Full"))
 
@@ -73,7 +73,7 @@ class TapePage(QWidget):
         row.addSpacing(4)
         row.addWidget(self.above)
         row.addWidget(self.bound)
-        self._divider = Line(vertical=True, color="line2")
+        self._divider = Divider(vertical=True, color="line2")
         self._divider.setFixedHeight(20)
         row.addWidget(self._divider)
         row.addWidget(self.held)

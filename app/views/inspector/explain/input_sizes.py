@@ -15,7 +15,7 @@ from app.engine.requests.layer import TrySizes
 from app.util.formatting import grouped_digits, shape_text
 from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
-from app.views.ui.widgets import Button, Chip, Section
+from app.views.ui.widgets import Button, Section, ShapeChip
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fields import HEIGHT
 from app.views.ui.widgets.painting import Glyph, announce, label, set_property
@@ -198,10 +198,10 @@ class SizeRow(QWidget):
         top.setSpacing(6)
         top.addWidget(Glyph(*self._sign(), size=12))
         text = shape_text(shape)
-        top.addWidget(Chip(text, "assumed" if answer is None else "normal" if answer.runs else "error"))
+        top.addWidget(ShapeChip(text, "assumed" if answer is None else "normal" if answer.runs else "error"))
         if answer is not None and answer.runs:
             top.addWidget(Glyph("chevron-right", "text3", 10))
-            top.addWidget(Chip(answer.came_out, "accent"))
+            top.addWidget(ShapeChip(answer.came_out, "accent"))
         top.addStretch(1)
         if answer is not None and answer.runs:
             take = Button("Use", "link")

@@ -12,14 +12,14 @@ from app.builder.dimensions.broadcasting import CLASH, MISSING, SAME, STRETCHED,
 from app.builder.dimensions.dimensions import DimensionStory
 from app.builder.dimensions.formula import Line, Piece
 from app.views.ui import icons, theme
-from app.views.ui.widgets.chip import HEIGHT, STATES, Chip
+from app.views.ui.widgets.chip import HEIGHT, STATES, ShapeChip
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, elided, start
 
 ROW = 24
 TIMES = "×"
 
 
-class DimensionChip(KeyboardFocus, Chip):
+class DimensionChip(KeyboardFocus, ShapeChip):
     """A shape of which one dimension is chosen: by a click, or with Left, Right, Home and End.
 
     `chosen(dimension)` tells of a choice; -1 is no choice yet.

@@ -24,7 +24,7 @@ from app.builder.dimensions.dimensions import (
 from app.builder.graph import Graph
 from app.views.inspector.explain.parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
 from app.views.inspector.sections import ShapeSection, Shown, emptied
-from app.views.ui.widgets import Button, Chip
+from app.views.ui.widgets import Button, ShapeChip
 from app.views.ui.widgets.painting import Glyph, announce, label
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class ExplainSection(ShapeSection):
         else:
             self._in_rows(column, inputs, outputs, made)
 
-    def _output_chip(self, number: int, shown: Shown) -> Chip:
+    def _output_chip(self, number: int, shown: Shown) -> ShapeChip:
         stories = self._stories[number] if number < len(self._stories) else ()
         if not stories:
             return _chip(shown)
@@ -188,7 +188,7 @@ class ExplainSection(ShapeSection):
         self.chips[number] = chip
         return chip
 
-    def _in_one_row(self, column: QVBoxLayout, inputs: tuple[Shown, ...], output: Shown, chip: Chip) -> None:
+    def _in_one_row(self, column: QVBoxLayout, inputs: tuple[Shown, ...], output: Shown, chip: ShapeChip) -> None:
         row = QHBoxLayout()
         row.setSpacing(8)
         for one in inputs:
@@ -202,13 +202,15 @@ class ExplainSection(ShapeSection):
         column.addLayout(row)
 
     @staticmethod
-    def _in_rows(column: QVBoxLayout, inputs: tuple[Shown, ...], outputs: tuple[Shown, ...], made: list[Chip]) -> None:
+    def _in_rows(
+        column: QVBoxLayout, inputs: tuple[Shown, ...], outputs: tuple[Shown, ...], chips: list[ShapeChip]
+    ) -> None:
         table = QGridLayout()
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)
         table.setColumnStretch(2, 1)
         lines = [(one.port, _chip(one), one.dtype) for one in inputs]
-        lines += [(f"→ {one.port}", chip, one.dtype) for one, chip in zip(outputs, made, strict=True)]
+        lines += [(f"→ {one.port}", chip, one.dtype) for one, chip in zip(outputs, chips, strict=True)]
         for line, (port, chip, dtype) in enumerate(lines):
             table.addWidget(label(port, "formula", "text2"), line, 0)
             table.addWidget(chip, line, 1)
@@ -281,7 +283,7 @@ class ExplainSection(ShapeSection):
         self.select_requested.emit(step.node)
 
 
-def _chip(one: Shown) -> Chip:
-    chip = Chip(one.text, one.state)
+def _chip(one: Shown) -> ShapeChip:
+    chip = ShapeChip(one.text, one.state)
     chip.setAccessibleName(f"{one.port}: {one.text}")
     return chip

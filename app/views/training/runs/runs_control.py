@@ -149,7 +149,7 @@ class RunsControl(QObject):
 
     def ask_delete(self, kept: list[Kept]) -> None:
         """Delete runs after asking."""
-        from app.views.ui.dialogs.message import Answer, QuestionDialog
+        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
         what = kept[0].record.title if len(kept) == 1 else f"{len(kept)} runs"
         reason = "Its curves, its checkpoints and its folder are deleted. This cannot be undone."
@@ -157,11 +157,11 @@ class RunsControl(QObject):
             f"Delete {what}?", reason if len(kept) == 1 else reason.replace("Its", "Their").replace("its", "their"),
             self._window,
         )  # fmt: skip
-        dialog.offer("Delete", Answer.DISCARD, left=True)
-        dialog.offer("Cancel", Answer.CANCEL, "primary", default=True)
+        dialog.offer("Delete", DialogAnswer.DISCARD, left=True)
+        dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
         dialog.exec()
         dialog.deleteLater()
-        if dialog.answer is Answer.DISCARD:
+        if dialog.answer is DialogAnswer.DISCARD:
             self.delete(kept)
 
     def delete(self, kept: list[Kept]) -> None:

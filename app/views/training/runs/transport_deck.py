@@ -27,7 +27,7 @@ NOTHING = "–"
 READABLE = 0.25  # seconds between two figures of the counter
 
 
-class Deck(QWidget):
+class RunDeck(QWidget):
     """Keys and counter. It starts nothing itself: the signals say what was pressed.
 
     While a run goes on the transport belongs to it, whatever `set_blocked` says: the run has its own copy of the net.

@@ -1,1 +1,1 @@
-"""Windows that ask or tell one thing."""
+"""Base class and shared dialogs: messages, questions, progress, shortcuts, about."""

@@ -1,4 +1,4 @@
-"""What this program is and what it runs on."""
+"""The About dialog: version, licence, and the versions of Python and the libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = ("torch", "torchvision", "PySide6-Essentials", "pyqtgraph", "scikit-lear
 
 
 def versions() -> tuple[tuple[str, str], ...]:
-    """What is installed, read from the distributions; nothing of it is imported."""
+    """Return the versions of the program and its libraries from package metadata, without importing them."""
     found = [("Tapedeck", __version__), ("Python", platform.python_version()), ("Qt", qVersion())]
     for name in PARTS:
         try:

@@ -1,4 +1,4 @@
-"""What the dialogs share: a column with a title, and the buttons at the foot."""
+"""Base class of the dialogs: a titled column and a row of buttons at the bottom."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.views.ui.widgets.painting import Glyph, label
 
 
 class Dialog(QDialog):
-    """A column to put things in (`body`), then buttons: the last one added is the next step and stands at right."""
+    """A column for content (`body`) above a row of buttons; the button added last is the default action, rightmost."""
 
     def __init__(self, title: str, parent: QWidget | None = None, *, icon: str = "", color: str | None = None) -> None:
         super().__init__(parent)
@@ -37,7 +37,7 @@ class Dialog(QDialog):
         column.addLayout(self._buttons)
 
     def add_button(self, text: str, kind: str = "secondary", *, left: bool = False, default: bool = False) -> Button:
-        """A button at the foot; `left` sets it apart from the others. Enter presses the default one."""
+        """Add a button at the bottom; `left` puts it at the far left. Enter presses the default one."""
         button = Button(text, kind)
         button.setMinimumHeight(28)
         if default:
@@ -59,5 +59,5 @@ class Dialog(QDialog):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        # Wrapped labels ask for their height only once the width is known.
+        # A wrapped label knows its height only once its width is known.
         self.resize(self.width(), max(self.height(), present(self.layout()).totalHeightForWidth(self.width())))

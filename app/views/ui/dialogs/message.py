@@ -1,4 +1,4 @@
-"""Telling what went wrong and how to go on; asking before something is lost."""
+"""Error messages, and confirmation before something is lost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.views.ui.widgets.painting import label
 
 
 class ErrorDialog(Dialog):
-    """What happened, where, what to do next; the traceback one click away, to read and to copy.
+    """What happened, where, and the cure; the traceback folds out and can be copied.
 
     Args:
         what: The sentence: `The project could not be opened`.
         where: The node, file or row it happened at.
-        cure: What the person can do next.
-        traceback: For people who want to know, and for reports.
+        cure: What the user can do next.
+        traceback: Shown on demand, and included in copied reports.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ErrorDialog(Dialog):
         self.close_button.setFocus()
 
     def text(self) -> str:
-        """Everything, for the clipboard."""
+        """Return the whole message as text for the clipboard."""
         return "\n".join(filter(None, (self._what, self._where, self._cure, self._traceback)))
 
     def copy(self) -> None:
@@ -68,15 +68,15 @@ class ErrorDialog(Dialog):
 
 
 def show_error(parent: QWidget | None, what: str, where: str = "", cure: str = "", traceback: str = "") -> ErrorDialog:
-    """Open an `ErrorDialog` that does not wait for an answer; it is gone when it is closed."""
+    """Open a non-modal `ErrorDialog`; it is deleted when closed."""
     dialog = ErrorDialog(what, where, cure, traceback, parent)
     dialog.finished.connect(dialog.deleteLater)
     dialog.open()
     return dialog
 
 
-class Answer(Enum):
-    """What the person chose."""
+class DialogAnswer(Enum):
+    """The choice made in a `QuestionDialog`."""
 
     SAVE = "save"
     DISCARD = "discard"
@@ -90,35 +90,35 @@ class QuestionDialog(Dialog):
         super().__init__(question, parent, icon="warning")
         self.setWindowTitle("Tapedeck")
         self.setMinimumWidth(420)
-        self.answer = Answer.CANCEL
+        self.answer = DialogAnswer.CANCEL
         self.body.addWidget(label(reason, "body", "text2", wrap=True))
 
     def offer(
-        self, text: str, answer: Answer, kind: str = "secondary", *, left: bool = False, default: bool = False
+        self, text: str, answer: DialogAnswer, kind: str = "secondary", *, left: bool = False, default: bool = False
     ) -> None:
-        """Add a way to answer."""
+        """Add a button that answers with `answer`."""
         button = self.add_button(text, kind, left=left, default=default)
         button.clicked.connect(lambda: self._choose(answer))
         if default:
             button.setFocus()
 
-    def _choose(self, answer: Answer) -> None:
+    def _choose(self, answer: DialogAnswer) -> None:
         self.answer = answer
-        self.accept() if answer is not Answer.CANCEL else self.reject()
+        self.accept() if answer is not DialogAnswer.CANCEL else self.reject()
 
 
 def unsaved_dialog(name: str, parent: QWidget | None = None) -> QuestionDialog:
-    """Asks what to do with changes that are not saved; run it and read its `answer`."""
+    """Return a dialog about unsaved changes; run it and read its `answer`."""
     reason = "The changes since the last save are lost if you do not save them."
     dialog = QuestionDialog(f"Save the changes to {name}?", reason, parent)
-    dialog.offer("Don't save", Answer.DISCARD, left=True)
-    dialog.offer("Cancel", Answer.CANCEL)
-    dialog.offer("Save", Answer.SAVE, "primary", default=True)
+    dialog.offer("Don't save", DialogAnswer.DISCARD, left=True)
+    dialog.offer("Cancel", DialogAnswer.CANCEL)
+    dialog.offer("Save", DialogAnswer.SAVE, "primary", default=True)
     return dialog
 
 
-def ask_unsaved(parent: QWidget | None, name: str) -> Answer:
-    """Ask, and wait for the answer."""
+def ask_unsaved(parent: QWidget | None, name: str) -> DialogAnswer:
+    """Ask whether to save `name`, modally, and return the answer."""
     dialog = unsaved_dialog(name, parent)
     dialog.exec()
     dialog.deleteLater()
@@ -126,9 +126,9 @@ def ask_unsaved(parent: QWidget | None, name: str) -> Answer:
 
 
 def running_dialog(progress: str, parent: QWidget | None = None) -> QuestionDialog:
-    """Asks whether to stop a run before leaving; `progress` says how far it is (`epoch 3 of 20`)."""
+    """Return a dialog that confirms quitting during a run; `progress` says how far it is (`epoch 3 of 20`)."""
     reason = f"The run is at {progress}. If you quit now it stops there; it is saved and can be resumed from Runs."
     dialog = QuestionDialog("A training run is in progress", reason, parent)
-    dialog.offer("Stop and quit", Answer.DISCARD, left=True)
-    dialog.offer("Keep training", Answer.CANCEL, "primary", default=True)
+    dialog.offer("Stop and quit", DialogAnswer.DISCARD, left=True)
+    dialog.offer("Keep training", DialogAnswer.CANCEL, "primary", default=True)
     return dialog

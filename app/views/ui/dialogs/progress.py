@@ -1,4 +1,4 @@
-"""A dialog in which something takes seconds: it tells what goes on and for how long, and Esc stops that first."""
+"""Base class of dialogs that run a task of several seconds: progress, elapsed time, and Esc to cancel it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from app.views.ui.task import Cancelled, Report, Task
 LOOK = 100  # ms between two looks at the progress
 
 
-class WorkingDialog(Dialog):
-    """`begin` starts the work. A subclass has the button that stops it, shows `told` and takes the answer."""
+class ProgressDialog(Dialog):
+    """Runs a task. A subclass creates `stop_button` and implements `show_progress` and `finished_with`."""
 
     stop_button: QPushButton
 
@@ -28,7 +28,7 @@ class WorkingDialog(Dialog):
         self._work: Task | EngineTask | None = None
         self._began = 0.0
         self._timer = QTimer(self, interval=LOOK)
-        self._timer.timeout.connect(self._look)
+        self._timer.timeout.connect(self._update_progress)
 
     @property
     def running(self) -> bool:
@@ -39,43 +39,43 @@ class WorkingDialog(Dialog):
         self._follow(Task(function))
 
     def ask(self, engine: EngineService, request: Request[Any]) -> None:
-        """Have the engine answer a request whose progress is words."""
+        """Send a request to the engine; its progress must be text."""
         self._follow(EngineTask(engine, request))
 
     def _follow(self, work: Task | EngineTask) -> None:
         self._work, self._began = work, time.monotonic()
         self._work.ended.connect(self._work_ended, Qt.ConnectionType.QueuedConnection)
-        self._look()
+        self._update_progress()
         self._work.begin()
         self._timer.start()
 
-    def told(self, words: str) -> None:
-        """What goes on at this moment."""
+    def show_progress(self, words: str) -> None:
+        """Show what the task is doing, with the elapsed time."""
         raise AssertionError
 
-    def answered(self, answer: Any, cancelled: bool) -> None:
-        """The work has ended with a value or a Failure."""
+    def finished_with(self, answer: Any, cancelled: bool) -> None:
+        """Handle the end of the task: `answer` is its value or a Failure."""
         raise AssertionError
 
-    def _look(self) -> None:
+    def _update_progress(self) -> None:
         if self._work is not None:
             words = "Stopping" if self._work.cancelled else self._work.progress or "Starting"
-            self.told(f"{words} …  {time.monotonic() - self._began:.0f} s")
+            self.show_progress(f"{words} …  {time.monotonic() - self._began:.0f} s")
 
     def _work_ended(self, answer: Any) -> None:
         work, self._work = self._work, None
         assert work is not None
         self._timer.stop()
-        self.answered(answer, work.cancelled)
+        self.finished_with(answer, work.cancelled)
 
     def reject(self) -> None:
-        """Close; while something goes on, stop that first."""
+        """Close the dialog; while a task runs, cancel the task instead."""
         if self._work is None:
             super().reject()
             return
         self._work.cancel()
         self.stop_button.setEnabled(False)
-        self._look()
+        self._update_progress()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self.running:

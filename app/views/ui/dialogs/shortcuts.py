@@ -1,4 +1,4 @@
-"""The sheet of shortcuts, and the list of every command to type into."""
+"""The sheet of keyboard shortcuts, and the command palette."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KEY_NAMES = {"Del": "Delete", "Ins": "Insert", "Return": "Enter"}
 
 
 def key_text(action: QAction) -> str:
-    """The shortcuts of an action as they are read: `Ctrl + K, Ctrl + Shift + P`; "" if it has none."""
+    """Return an action's shortcuts for display, `Ctrl + K, Ctrl + Shift + P`; "" if it has none."""
     return ", ".join(_spread(each.toString(QKeySequence.SequenceFormat.NativeText)) for each in action.shortcuts())
 
 
@@ -47,13 +47,13 @@ def _spread(keys: str) -> str:
 
 
 def command_text(action: QAction) -> str:
-    """The name of an action without the marks of menus: `&Save as...` is `Save as`."""
+    """Return an action's name without menu marks: `&Save as...` is `Save as`."""
     return action.text().replace("&&", "\0").replace("&", "").replace("\0", "&").rstrip("….").strip()
 
 
 @dataclass(frozen=True)
-class Gesture:
-    """A thing that is done by mouse or keys and is no action: `Alt + click`, `cut a wire`."""
+class InputGesture:
+    """A mouse or key gesture that is not a QAction: `Alt + click`, `cut a wire`."""
 
     keys: str
     text: str
@@ -62,35 +62,35 @@ class Gesture:
 # What the mouse and plain keys do on the canvas and elsewhere, which no action says.
 GESTURES = (
     ("Canvas", (
-        Gesture("Wheel", "Zoom at the pointer"),
-        Gesture("Middle drag, Space + drag", "Move the view"),
-        Gesture("Drag on empty canvas", "Select what is inside"),
-        Gesture("Shift + drag, Ctrl + drag", "Add to the selection, toggle it"),
-        Gesture("Drag from a port", "Draw a wire; release on empty canvas to search for a layer"),
-        Gesture("Drag an input end away", "Move or remove the wire"),
-        Gesture("Alt + click on a wire", "Cut it"),
-        Gesture("Double-click, Tab", "Search for a layer to add"),
+        InputGesture("Wheel", "Zoom at the pointer"),
+        InputGesture("Middle drag, Space + drag", "Move the view"),
+        InputGesture("Drag on empty canvas", "Select what is inside"),
+        InputGesture("Shift + drag, Ctrl + drag", "Add to the selection, toggle it"),
+        InputGesture("Drag from a port", "Draw a wire; release on empty canvas to search for a layer"),
+        InputGesture("Drag an input end away", "Move or remove the wire"),
+        InputGesture("Alt + click on a wire", "Cut it"),
+        InputGesture("Double-click, Tab", "Search for a layer to add"),
     )),
     ("Autograd graph", (
-        Gesture("Ctrl + F", "Find a node by name, layer, parameter or saved tensor"),
-        Gesture("Arrow keys", "Follow the gradients"),
-        Gesture("Enter, double-click", "Open or close a layer or a block"),
-        Gesture("], [", "Open or close one level of blocks everywhere"),
-        Gesture("Shift + click", "Highlight the gradient path from the selection; Esc ends it"),
-        Gesture("F, Home", "Frame what is selected, or everything"),
+        InputGesture("Ctrl + F", "Find a node by name, layer, parameter or saved tensor"),
+        InputGesture("Arrow keys", "Follow the gradients"),
+        InputGesture("Enter, double-click", "Open or close a layer or a block"),
+        InputGesture("], [", "Open or close one level of blocks everywhere"),
+        InputGesture("Shift + click", "Highlight the gradient path from the selection; Esc ends it"),
+        InputGesture("F, Home", "Frame what is selected, or everything"),
     )),
     ("Fields", (
-        Gesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
-        Gesture("Esc", "Restore the previous value"),
+        InputGesture("Up, Down", "Step a number; with Page Up and Page Down by ten"),
+        InputGesture("Esc", "Restore the previous value"),
     )),
 )  # fmt: skip
 
-Group = tuple[str, Sequence["QAction | Gesture"]]
+Group = tuple[str, Sequence["QAction | InputGesture"]]
 
 
 def by_menu(actions: Iterable[QAction]) -> list[Group]:
-    """The actions under the title of the menu that each is in."""
-    found: dict[str, list[QAction | Gesture]] = {}
+    """Group the actions by the title of their menu."""
+    found: dict[str, list[QAction | InputGesture]] = {}
     for action in actions:
         menus = [each for each in action.associatedObjects() if isinstance(each, QMenu) and each.title()]
         title = menus[0].title().replace("&", "") if menus else "Other"
@@ -128,7 +128,7 @@ class ShortcutSheet(Dialog):
         close.setFocus()
 
 
-def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction | Gesture]) -> int:
+def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction | InputGesture]) -> int:
     """Write one group from `line` on; returns the line after it. A group without shortcuts is left out."""
     lines = [words for member in members if (words := _line(member))]
     if not lines:
@@ -141,8 +141,8 @@ def _fill(table: QGridLayout, line: int, title: str, members: Sequence[QAction |
     return line + 1 + len(lines)
 
 
-def _line(member: QAction | Gesture) -> tuple[str, str] | None:
-    if isinstance(member, Gesture):
+def _line(member: QAction | InputGesture) -> tuple[str, str] | None:
+    if isinstance(member, InputGesture):
         return member.keys, member.text
     keys = key_text(member)
     return (keys, command_text(member)) if keys else None
@@ -221,7 +221,7 @@ class _CommandDelegate(QStyledItemDelegate):
 
 
 class CommandPalette(Dialog):
-    """Every command, to find by typing. Enter or a click runs it; its `data()` may hold further words to find it by."""
+    """Every command, searchable. Enter or a click runs it; an action's `data()` may hold more words to find it by."""
 
     def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
         super().__init__("Commands", parent)
@@ -259,7 +259,7 @@ class CommandPalette(Dialog):
         self.none.setVisible(self.model.rowCount() == 0)
 
     def run(self, index: QModelIndex) -> None:
-        """Close, then do it; a command that is not available now is left alone."""
+        """Close the palette and trigger the command, unless it is disabled."""
         action = self.model.action(index)
         if action is not None and action.isEnabled():
             self.accept()

@@ -1,4 +1,4 @@
-"""The ground of the canvas: dots on a grid, put down as a tiled picture, which is quicker than points of the scene."""
+"""The dotted grid behind the canvas, painted as a tiled pixmap, which is faster than drawing points."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.views.ui import theme
 DOTS = 16  # scene pixels between dots at 100 %, every second step of the grid
 
 
-class Dots:
-    """Paints the ground; the tile is kept until zoom, theme or resolution change."""
+class GridDots:
+    """Paints the dotted grid; the tile is cached until zoom, theme or resolution change."""
 
     def __init__(self) -> None:
         self._key: object = None
@@ -21,7 +21,7 @@ class Dots:
         self._count = 1
 
     def paint(self, painter: QPainter, rect: QRectF, view: QTransform, zoom: float, ratio: float) -> None:
-        """Cover `rect` of the scene; further out there are fewer dots, and from afar none."""
+        """Paint the dots in `rect` of the scene; fewer when zoomed out, none when far out."""
         now = theme.current()
         painter.fillRect(rect, now.canvas)
         if zoom < 0.15:
@@ -44,7 +44,7 @@ class Dots:
         painter.restore()
 
     def _make_tile(self, now: theme.Theme, scale: float, ratio: float) -> None:
-        """A picture of several dots by several, transparent between them."""
+        """Render the cached tile: several rows and columns of dots on a transparent ground."""
         key = (now, round(scale, 4), ratio)
         if key == self._key:
             return

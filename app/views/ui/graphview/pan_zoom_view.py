@@ -1,4 +1,4 @@
-"""A window on a scene that can be roamed: zoom at the pointer, pan without end, frame, over a ground of dots."""
+"""A graphics view with zoom at the pointer, endless panning and framing, over a dotted grid."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QPainter, QResizeEvent, QTransform
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
-from app.views.ui.graphview.grid_dots import Dots
+from app.views.ui.graphview.grid_dots import GridDots
 
 Pads = tuple[int, int, int, int]
 
 
 class PanZoomView(QGraphicsView):
-    """What canvas and tape have in common. A subclass says what `whole_area` is and what a zoom changes.
+    """Base class of the canvas and the autograd graph. A subclass implements `whole_area` and `zoom_changed`.
 
-    `zoomed(zoom)` and `moved` tell whoever lies over the view.
+    `zoomed(zoom)` and `moved` notify overlays.
     """
 
     zoomed = Signal(float)
@@ -28,8 +28,8 @@ class PanZoomView(QGraphicsView):
 
     def __init__(self, scene: QGraphicsScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
-        self._dots = Dots()
-        self.whole = False  # everything is framed, and is kept so while the view changes its size
+        self._dots = GridDots()
+        self.whole = False  # everything is framed, also after the view is resized
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -41,22 +41,22 @@ class PanZoomView(QGraphicsView):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     def whole_area(self) -> QRectF:
-        """Everything that there is to see, on the scene."""
+        """Return the bounds of everything in the scene."""
         return self.scene().itemsBoundingRect()
 
     def zoom_changed(self, zoom: float) -> None:
-        """For a subclass whose items look different from afar."""
+        """React to a zoom; for subclasses with levels of detail."""
 
     @property
     def zoom(self) -> float:
         return self.transform().m11()
 
     def visible_area(self) -> QRectF:
-        """What is in sight, on the scene."""
+        """Return the visible part of the scene."""
         return self.mapToScene(self.viewport().rect()).boundingRect()
 
     def zoom_by(self, factor: float, at: QPointF | None = None) -> None:
-        """Zoom so that the point of the viewport under the pointer, or its middle, stays where it is."""
+        """Zoom by a factor, keeping the point under the pointer, or the middle, in place."""
         self.zoom_to(self.zoom * factor, at)
 
     def zoom_to(self, zoom: float, at: QPointF | None = None) -> None:
@@ -74,7 +74,7 @@ class PanZoomView(QGraphicsView):
         self.moved.emit()
 
     def pan(self, dx: float, dy: float) -> None:
-        """Move what is shown by pixels of the viewport."""
+        """Pan by pixels of the viewport."""
         self.whole = False
         self.widen()
         self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() - round(dx))
@@ -82,7 +82,7 @@ class PanZoomView(QGraphicsView):
         self.moved.emit()
 
     def frame(self, area: QRectF, most: float = 1.0, pads: Pads | None = None) -> None:
-        """Show an area whole, not larger than `most`."""
+        """Show the whole of an area, at a zoom of at most `most`."""
         if area.isEmpty():
             return
         left, top, right, bottom = pads or self.PADS
@@ -95,14 +95,14 @@ class PanZoomView(QGraphicsView):
         self.moved.emit()
 
     def show_point(self, point: QPointF) -> None:
-        """Put a point of the scene into the middle."""
+        """Centre the view on a point of the scene."""
         self.whole = False
         self.widen()
         self._put(point, QPointF(self.viewport().rect().center()))
         self.moved.emit()
 
     def widen(self) -> None:
-        """Reach well past the picture and past what is in sight, so that panning never ends at a wall."""
+        """Extend the scene rectangle well past the content and the visible area, so that panning never ends."""
         room = max(self.MARGIN, self.viewport().width() / self.zoom, self.viewport().height() / self.zoom)
         wanted = self.whole_area().adjusted(-room, -room, room, room)
         if not self.sceneRect().contains(wanted):

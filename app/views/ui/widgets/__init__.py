@@ -1,14 +1,14 @@
-"""The small widgets that the views are made of: themed, sized to their text, and all of them for the keyboard too."""
+"""Themed widgets that the views are built from, all usable by keyboard."""
 
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button, icon_button
-from app.views.ui.widgets.chip import Chip
+from app.views.ui.widgets.chip import ShapeChip
 from app.views.ui.widgets.counter import Counter
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.fields import ChoiceField, TextField
 from app.views.ui.widgets.heatbar import HeatBar
 from app.views.ui.widgets.numbers import NumberField, NumbersField
-from app.views.ui.widgets.painting import Glyph, Line, label
+from app.views.ui.widgets.painting import Divider, Glyph, label
 from app.views.ui.widgets.search import SearchField
 from app.views.ui.widgets.section import Section
 from app.views.ui.widgets.segmented import Segmented
@@ -21,13 +21,13 @@ __all__ = [
     "BackwardTransport",
     "Banner",
     "Button",
-    "Chip",
+    "ShapeChip",
     "ChoiceField",
     "Counter",
     "EmptyState",
     "Glyph",
     "HeatBar",
-    "Line",
+    "Divider",
     "NumberField",
     "NumbersField",
     "SearchField",

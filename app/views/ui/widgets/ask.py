@@ -1,4 +1,4 @@
-"""A question asked where it arises: one field over what it is about. Enter answers, Esc lets it be."""
+"""A small overlay with one text field. Enter submits, Esc cancels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from app.views.ui.widgets.painting import announce, box, label, start
 WIDTH = 280
 
 
-class AskBox(QFrame):
-    """`open_at` asks. What is typed goes to a function that does it, or says why not; then the box stays open."""
+class PromptBox(QFrame):
+    """A prompt. The text goes to a function that acts on it or returns why not; in that case the box stays open."""
 
     closed = Signal()
 
@@ -37,17 +37,17 @@ class AskBox(QFrame):
             column.addWidget(part)
         self.setFixedWidth(WIDTH)
         self.field.installEventFilter(self)
-        self.field.textEdited.connect(lambda _text: self._say(""))
+        self.field.textEdited.connect(lambda _text: self._show_refusal(""))
         self.hide()
 
     def open_at(self, spot: QPoint, title: str, text: str, hint: str, answer: Callable[[str], str]) -> None:
-        """Ask at a spot of the parent. `answer` returns "" when it is done, else why it was not."""
+        """Open the prompt at a point of the parent. `answer` returns "" on success, else the reason for refusing."""
         self._answer, self._came_from = answer, self.window().focusWidget()
         self.title.setText(title)
         self.field.setAccessibleName(title)
         self.hint.setText(hint)
         self.field.setText(text)
-        self._say("")
+        self._show_refusal("")
         area = present(self.parentWidget()).rect().adjusted(8, 8, -8, -8)
         left = max(area.left(), min(spot.x(), area.right() - self.width()))
         top = max(area.top(), min(spot.y(), area.bottom() - self.height()))
@@ -58,7 +58,7 @@ class AskBox(QFrame):
         self.field.selectAll()
 
     def close_box(self) -> None:
-        """Let the question be."""
+        """Close the prompt without an answer."""
         if not self.isHidden():
             back, self._came_from = self._came_from, None
             self.hide()
@@ -69,11 +69,11 @@ class AskBox(QFrame):
     def _finish(self) -> None:
         refusal = self._answer(self.field.text().strip())
         if refusal:
-            self._say(refusal)
+            self._show_refusal(refusal)
         else:
             self.close_box()
 
-    def _say(self, refusal: str) -> None:
+    def _show_refusal(self, refusal: str) -> None:
         self.refusal.setText(refusal)
         self.refusal.setVisible(bool(refusal))
         self.hint.setVisible(bool(self.hint.text()) and not refusal)
@@ -91,7 +91,7 @@ class AskBox(QFrame):
                     self.close_box()
                     return True
             elif event.type() == QEvent.Type.FocusOut and self.isActiveWindow():
-                self._came_from = None  # the person went on to something else
+                self._came_from = None  # the user clicked elsewhere: do not take the focus back
                 self.close_box()
         return super().eventFilter(watched, event)
 

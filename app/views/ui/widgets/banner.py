@@ -1,4 +1,4 @@
-"""A strip that says what happened, why, and what to do next."""
+"""A message strip: what happened, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 class Banner(QFrame):
     """A message across a view: error, warning or info, with a reason, actions and a close button.
 
-    `acted` comes for the first action alone, `chosen(text)` for any.
+    `acted` is emitted for the first action only, `chosen(text)` for any.
     """
 
     acted = Signal()
@@ -58,7 +58,7 @@ class Banner(QFrame):
         self.set(kind, title, reason, action)
 
     def set(self, kind: str, title: str, reason: str = "", action: str = "", *more: str) -> None:
-        """Say something else; `more` are actions beside the first one.
+        """Show another message; `more` are further actions beside the first.
 
         Raises:
             KeyError: `kind` is none of error, warning, info.
@@ -88,11 +88,11 @@ class Banner(QFrame):
             button.show()
 
     def actions_offered(self) -> tuple[str, ...]:
-        """The texts of the actions, in their order."""
+        """Return the texts of the actions, in order."""
         return tuple(text for text in (self._action.text(), *(one.text() for one in self._more)) if text)
 
     def button(self, text: str) -> Button:
-        """The button of an action. Raises KeyError."""
+        """Return the button of an action. Raises KeyError."""
         return {one.text(): one for one in (self._action, *self._more)}[text]
 
     def kind(self) -> str:
@@ -105,7 +105,7 @@ class Banner(QFrame):
         return self._reason.text()
 
     def close_message(self) -> None:
-        """Hide it and say so."""
+        """Hide the banner and emit `closed`."""
         self.hide()
         self.closed.emit()
 

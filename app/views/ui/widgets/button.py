@@ -1,4 +1,4 @@
-"""Buttons: secondary by default, one primary where there is a next step, flat and link for the rest."""
+"""Buttons: secondary by default, primary for the next step, flat and link for the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = {
 class Button(KeyboardFocus, QPushButton):
     """A button of 26 px, sized to its text; with a menu it carries a chevron.
 
-    The stylesheet paints the ground, the button itself what stands on it: Qt would set icon and text 4 px apart.
+    The stylesheet paints the background, the button its content: Qt would put a gap of 4 px between icon and text.
 
     Args:
         kind: One of secondary, primary, flat, link.
@@ -57,7 +57,7 @@ class Button(KeyboardFocus, QPushButton):
         return self._kind
 
     def set_kind(self, kind: str) -> None:
-        """Turn it into another kind of button."""
+        """Change the kind of the button."""
         if kind not in KINDS:
             raise ValueError(f"a button is one of {', '.join(KINDS)}, not {kind!r}")
         self._kind = kind
@@ -65,17 +65,17 @@ class Button(KeyboardFocus, QPushButton):
         self.set_icon(self._icon, self._icon_color)
 
     def set_icon(self, icon: str, color: str = "") -> None:
-        """Show another icon, or none, in a token's or a category's colour, or in the kind's."""
+        """Set the icon, or none, in a token's or a category's colour, or in the kind's."""
         self._icon, self._icon_color = icon, color
         self.setIcon(icons.icon(icon, color or KINDS[self._kind][1]) if icon else QIcon())
 
-    def _words(self) -> str:
+    def _plain_text(self) -> str:
         return self.text().replace("&&", "\0").replace("&", "").replace("\0", "&")
 
     def _parts(self) -> tuple[int, int, int]:
-        """The widths of icon, text and chevron, each with the gap before it."""
+        """Return the widths of icon, text and chevron, each with the gap before it."""
         icon = 0 if self.icon().isNull() else self.iconSize().width()
-        text = QFontMetrics(self.font()).horizontalAdvance(self._words()) + 1 if self.text() else 0
+        text = QFontMetrics(self.font()).horizontalAdvance(self._plain_text()) + 1 if self.text() else 0
         chevron = CHEVRON + GAP if self.menu() is not None else 0
         return icon, text + (GAP if icon and text else 0), chevron
 
@@ -113,7 +113,7 @@ class Button(KeyboardFocus, QPushButton):
             painter.setPen(current().color(color))
             area = QRectF(x + gap, 0, text - gap + 1, self.height())
             flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextSingleLine
-            painter.drawText(area, flags, self._words())
+            painter.drawText(area, flags, self._plain_text())
             if self._kind == "link" and self.underMouse() and self.isEnabled():
                 under = int(self.height() / 2 + 8)
                 painter.drawLine(int(area.left()), under, int(area.right() - 2), under)
@@ -125,7 +125,7 @@ class Button(KeyboardFocus, QPushButton):
 
 
 def icon_button(name: str, tip: str, parent: QWidget | None = None) -> Button:
-    """A flat square button with an icon alone; `tip` is its tool tip and its name to a screen reader."""
+    """Return a flat square button with only an icon; `tip` is its tool tip and accessible name."""
     button = Button("", "flat", name, parent)
     button.setIconSize(QSize(16, 16))
     button.setFixedSize(HEIGHT, HEIGHT)

@@ -1,4 +1,4 @@
-"""The small rounded label of a shape, such as N×32×26×26."""
+"""A rounded label of a shape, such as N×32×26×26."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STATES = {
 }
 
 
-class Chip(QWidget):
-    """A shape label, 18 px high. `assumed` has a dashed line: the shape was declared, not computed."""
+class ShapeChip(QWidget):
+    """A shape label, 18 px high. `assumed` has a dashed border: the shape was declared, not computed."""
 
     def __init__(self, text: str, state: str = "normal", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -29,7 +29,7 @@ class Chip(QWidget):
         self.set(text, state)
 
     def set(self, text: str, state: str = "normal") -> None:
-        """Show another text.
+        """Set the text and the state.
 
         Raises:
             KeyError: there is no such state.

@@ -1,4 +1,4 @@
-"""The tape counter: two reels, the figures of the run, a segment an epoch, and a word at right."""
+"""The tape counter: two reels, the numbers of the run, one segment per epoch, and a message at the right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEGMENT_LEAST = 5.0  # narrower epochs are drawn as one bar, px
 
 
 class _Figure:
-    """A caption and a value; what follows a slash in the value is quieter."""
+    """A caption and a value; the part of the value after a slash is dimmed."""
 
     def __init__(self, caption: str, value: str) -> None:
         self.caption = TextLine(caption, "caption")
@@ -57,10 +57,9 @@ class Counter(QWidget):
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
 
-    # what it shows
 
     def set_fields(self, fields: Iterable[tuple[str, str]]) -> None:
-        """The figures, as (caption, value), such as ("Epoch", "3/10")."""
+        """Set the numbers as (caption, value) pairs, such as ("Epoch", "3/10")."""
         fields = tuple(fields)
         same = [c for c, _ in fields] == [f.caption.text for f in self._figures]
         if same and [v for _, v in fields] == [f.value for f in self._figures]:
@@ -80,7 +79,7 @@ class Counter(QWidget):
         return tuple((f.caption.text, f.value) for f in self._figures)
 
     def set_progress(self, done: float, epochs: int) -> None:
-        """How far the run is: `done` of `epochs`, in epochs and parts of them."""
+        """Set the progress of the run: `done` of `epochs`, in epochs and fractions of them."""
         done = min(max(done, 0.0), float(epochs))
         if (done, epochs) == (self._done, self._epochs):
             return
@@ -91,13 +90,13 @@ class Counter(QWidget):
         self.update()
 
     def set_color(self, color: str) -> None:
-        """The tape's colour: `run` forward, `back` while the backward pass is replayed, `text4` at rest."""
+        """Set the tape's colour: `run` forward, `back` while the backward pass is replayed, `text4` when idle."""
         if color != self._color:
             self._color = color
             self.update()
 
     def set_message(self, text: str, icon: str = "", color: str = "text2") -> None:
-        """A word at right, such as `Fix 1 error to run`; an empty text takes it away."""
+        """Show a message at the right, such as `Fix 1 error to run`; an empty text removes it."""
         if (text, icon, color) == (self._text, self._icon, self._tone):
             return
         self._text, self._icon, self._tone = text, icon, color
@@ -110,7 +109,7 @@ class Counter(QWidget):
         return self._text
 
     def turn(self, batches: int) -> None:
-        """Turn the reels by so many batches, but at most once a second, and not at all when motion is reduced."""
+        """Rotate the reels by a number of batches, at most once a second; not at all with reduced motion."""
         now = time.monotonic()
         elapsed = min(now - self._turned_at, 1.0)
         self._turned_at = now
@@ -119,7 +118,7 @@ class Counter(QWidget):
             self.update(REELS)
 
     def angle(self) -> float:
-        """Where the reels stand, in turns, 0 to 1."""
+        """Return the rotation of the reels, in turns, 0 to 1."""
         return self._angle
 
     # where it is
@@ -136,7 +135,7 @@ class Counter(QWidget):
         self._message = full if full.width <= room else elided(self._text, "message", room)
 
     def _cut(self) -> None:
-        """One segment an epoch, or a single bar where there are too many to see."""
+        """Lay out one segment per epoch, or a single bar when there are too many."""
         room = self.width() - FIELDS - 14
         gap = 2.0
         count = self._epochs
@@ -176,7 +175,7 @@ class Counter(QWidget):
         painter.end()
 
     def _paint_reel(self, painter: QPainter, theme: Theme, center: QPointF, share: float, tape: QColor) -> None:
-        """A reel with `share` of the tape on it. The tape's area, not its radius, is what grows."""
+        """Paint a reel with `share` of the tape on it: the area of the tape grows, not its radius."""
         painter.setPen(QPen(theme.line2, 1))
         painter.setBrush(theme.raised)
         painter.drawEllipse(center, REEL - 0.5, REEL - 0.5)

@@ -1,4 +1,4 @@
-"""What an empty place shows: what belongs there and how to put it there."""
+"""The placeholder of an empty page: its future content and how to add it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.views.ui.widgets.painting import label, start
 
 
 class _Art(QWidget):
-    """A dashed node that waits between two loose wires."""
+    """A dashed node between two loose wires."""
 
     def __init__(self, icon: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,7 +41,7 @@ class _Art(QWidget):
 
 
 class EmptyState(QWidget):
-    """Icon, title, hint and, where there is an obvious next step, one primary button."""
+    """Icon, title, hint and, for an obvious next step, a primary button."""
 
     acted = Signal()
 
@@ -74,7 +74,7 @@ class EmptyState(QWidget):
         self._fit()
 
     def set_text(self, title: str, hint: str = "") -> None:
-        """Say something else."""
+        """Set title and hint."""
         self._title.setText(title)
         self._hint.setText(hint)
         self.setAccessibleName(title)
@@ -93,13 +93,13 @@ class EmptyState(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        # A wrapped label set in the middle asks for no width of its own: it gets what the room or the text allows.
+        # A centred label with word wrap has no natural width: it gets what the room or the text allows.
         natural = self._hint.fontMetrics().horizontalAdvance(self._hint.text()) + 4
         width = max(min(natural, 230 if natural > 320 else 320, self.width() - 48), 80)
         wrap = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignHCenter
         text = self._hint.fontMetrics().boundingRect(0, 0, width, 1000, wrap, self._hint.text())
         self._hint.setFixedSize(width, max(text.height(), 1))
-        # In a low dock the words and the button go before the drawing.
+        # In a low dock, text and button matter more than the drawing.
         self._art.setVisible(self.height() >= 190 or not self.isVisible())
 
     def sizeHint(self) -> QSize:

@@ -1,7 +1,7 @@
-"""Fields of a form. All of them have `value()`, `set_value(v)`, `edited(object)` and `set_invalid(message | None)`.
+"""Form fields. All of them have `value()`, `set_value(v)`, `edited(object)` and `set_invalid(message | None)`.
 
-`edited` tells every valid value that a person makes, also while typing; what cannot be read is marked at once, and told
-by `rejected(str)` when the field is left. `set_value` never tells.
+`edited` is emitted with every valid value that the user enters, also while typing; invalid text is marked immediately
+and emitted as `rejected(str)` when the field loses the focus. `set_value` emits nothing.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ else:
 
 
 class Marked(_Widget):
-    """What is wrong with a field: what it cannot read, and what others found wrong with its value."""
+    """Error state of a field: text that does not parse, or a message set from outside."""
 
     _unread: str | None = None
     _found: str | None = None
     _hint = ""
 
     def set_hint(self, text: str) -> None:
-        """The tool tip while nothing is wrong."""
+        """Set the tool tip for the valid state."""
         self._hint = text
         self._mark()
 
     def set_invalid(self, message: str | None) -> None:
-        """Mark the value as wrong, with the reason as tool tip; None takes the mark away."""
+        """Mark the value as invalid, with the reason as tool tip; None removes the mark."""
         self._found = message
         self._mark()
 
     def invalid(self) -> str | None:
-        """What is wrong, or None."""
+        """Return the error message, or None."""
         return self._unread or self._found
 
     def _set_unread(self, message: str | None) -> None:
@@ -59,10 +59,10 @@ class Marked(_Widget):
 
 
 class TextField(Marked, QLineEdit):
-    """A line of text that stands for a value.
+    """A line edit for a typed value.
 
     Args:
-        parse: Text to value; raises ValueError with the sentence that the person reads.
+        parse: Text to value; raises ValueError with the message for the user.
         show: Value to text.
     """
 
@@ -78,7 +78,7 @@ class TextField(Marked, QLineEdit):
     ) -> None:
         super().__init__(parent)
         self._parse, self._show = parse, show
-        self._given: list[Any] = []  # values that were told and have not come back yet
+        self._emitted: list[Any] = []  # emitted, and not yet set again from outside
         self._linked = False
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -87,35 +87,35 @@ class TextField(Marked, QLineEdit):
         self.set_value(value)
 
     def value(self) -> Any:
-        """The last value that could be read."""
+        """Return the last valid value."""
         return self._value
 
     def set_value(self, value: Any) -> None:
-        """Show a value. While a person types, a text that already says it is left as it is.
+        """Show a value. While the user types, text that already means this value is left as it is.
 
-        So is one that went on after this value was told: whoever was asked for it may have taken their time.
+        So is newer text, if `value` is one that this field emitted earlier: whoever handles `edited` may be slow.
         """
         back = self.hasFocus() and self._came_back(value)
-        if back and self._given:
-            return  # what was told since is on its way
+        if back and self._emitted:
+            return  # later values are still on their way
         self._value = value
-        if back and (self._unread is not None or self._says(value)):
+        if back and (self._unread is not None or self._shows(value)):
             return
-        if not (self.hasFocus() and self._unread is None and self._says(value)):
+        if not (self.hasFocus() and self._unread is None and self._shows(value)):
             self.setText(self._show(value))
             self.setCursorPosition(0)
         self._set_unread(None)
 
     def _came_back(self, value: Any) -> bool:
-        """Whether a value is one that this field told, which is then no news to the person."""
-        places = [place for place, given in enumerate(self._given) if self._same(given, value)]
+        """True if this field emitted the value itself, so that it is not news to the user."""
+        places = [place for place, given in enumerate(self._emitted) if self._same(given, value)]
         if not places:
-            self._given.clear()
+            self._emitted.clear()
             return False
-        del self._given[: places[-1] + 1]
+        del self._emitted[: places[-1] + 1]
         return True
 
-    def _says(self, value: Any) -> bool:
+    def _shows(self, value: Any) -> bool:
         try:
             return self._same(self._parse(self.text()), value)
         except ValueError:
@@ -127,7 +127,7 @@ class TextField(Marked, QLineEdit):
         return type(a) is type(b) and a == b
 
     def set_linked(self, linked: bool) -> None:
-        """Show that the value comes from elsewhere and cannot be typed: read only, with a link at right."""
+        """Show a value that comes from elsewhere: read only, with a link icon at the right."""
         self._linked = linked
         self.setReadOnly(linked)
         set_property(self, "linked", linked)
@@ -148,13 +148,13 @@ class TextField(Marked, QLineEdit):
     def _accept(self, value: Any) -> None:
         if not self._same(value, self._value):
             self._value = value
-            self._given.append(value)
+            self._emitted.append(value)
             self.edited.emit(value)
 
     def _settle(self) -> None:
-        """Write the value as it is normally written; tell what could not be read."""
+        """Rewrite the value in its normal form; emit `rejected` if the text was invalid."""
         problem = self._unread
-        self._given.clear()
+        self._emitted.clear()
         self.setText(self._show(self._value))
         self._set_unread(None)
         if problem is not None:
@@ -171,7 +171,7 @@ class TextField(Marked, QLineEdit):
             self.selectAll()
             super().keyPressEvent(event)
         elif event.key() == Qt.Key.Key_Escape and (self._unread is not None or self.text() != self._show(self._value)):
-            self._given.clear()
+            self._emitted.clear()
             self.setText(self._show(self._value))
             self._set_unread(None)
         else:
@@ -186,7 +186,7 @@ class TextField(Marked, QLineEdit):
 
 
 class ChoiceField(Marked, QComboBox):
-    """One of a few values. The wheel turns it only while it has the focus.
+    """One of a few values. The wheel changes it only while it has the focus.
 
     Args:
         choices: Values, or pairs of (value, text) where `pairs` is set.
@@ -214,21 +214,21 @@ class ChoiceField(Marked, QComboBox):
         self._values: list[Any] = []
         for choice in choices:
             self.add_choice(*(choice if pairs else (choice,)))
-        self._told: Any = None
-        self.activated.connect(self._tell)
+        self._emitted: Any = None
+        self.activated.connect(self._emit_edited)
         if self._values:
             self.set_value(self._values[0] if value is None and None not in self._values else value)
 
     def add_choice(self, value: Any, text: str | None = None) -> None:
-        """One more value to choose."""
+        """Add a value to choose."""
         self._values.append(value)
         self.addItem(self._show(value) if text is None else text)
 
     def clear_choices(self) -> None:
-        """Nothing to choose, until it is added."""
+        """Remove all choices."""
         self._values.clear()
         self.clear()
-        self._told = None
+        self._emitted = None
 
     def choices(self) -> tuple[Any, ...]:
         return tuple(self._values)
@@ -237,7 +237,7 @@ class ChoiceField(Marked, QComboBox):
         return self._values[self.currentIndex()] if self.currentIndex() >= 0 else None
 
     def set_value(self, value: Any) -> None:
-        """Show a value; one that is no choice is added and marked, so that nothing is changed unseen."""
+        """Show a value; one that is not among the choices is added and marked invalid, so that it is not lost."""
         same = (i for i, own in enumerate(self._values) if type(own) is type(value) and own == value)
         index = next(same, len(self._values))
         if index < len(self._values):
@@ -246,22 +246,22 @@ class ChoiceField(Marked, QComboBox):
             self.add_choice(value)
             self._set_unread(f"{self._show(value)} is not one of {', '.join(map(self._show, self._values[:-1]))}.")
         self.setCurrentIndex(index)
-        self._told = value
+        self._emitted = value
 
-    def _tell(self) -> None:
+    def _emit_edited(self) -> None:
         value = self.value()
-        if type(value) is not type(self._told) or value != self._told:
-            self._told = value
+        if type(value) is not type(self._emitted) or value != self._emitted:
+            self._emitted = value
             self._set_unread(None)
             self.edited.emit(value)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         if self.hasFocus():
             super().wheelEvent(event)
-            self._tell()
+            self._emit_edited()
         else:
             event.ignore()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         super().keyPressEvent(event)
-        self._tell()  # letters and arrows choose without `activated`
+        self._emit_edited()  # letters and arrows choose without `activated`

@@ -1,4 +1,4 @@
-"""A row for finding: a field, how many places there are, on and back, and an end."""
+"""A search bar: a field, the number of matches, next, previous and close."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
 
 
 class FindBar(QWidget):
-    """Enter goes on, Shift+Enter back, Esc ends it. Whoever is searched says what `search`, `go` and `let_go` do."""
+    """Enter goes to the next match, Shift+Enter to the previous, Esc closes.
+
+    A subclass implements `search`, `go_to_match` and `end_search`.
+    """
 
     closed = Signal()
 
@@ -35,20 +38,20 @@ class FindBar(QWidget):
         for button in (back, on, end):
             row.addWidget(button)
         self.field.textChanged.connect(self.search)
-        back.clicked.connect(lambda: self.go(-1))
-        on.clicked.connect(lambda: self.go(1))
+        back.clicked.connect(lambda: self.go_to_match(-1))
+        on.clicked.connect(lambda: self.go_to_match(1))
         end.clicked.connect(self.close_bar)
         for keys, slot in (
-            (Qt.Key.Key_Return, lambda: self.go(1)),
-            (Qt.Key.Key_Enter, lambda: self.go(1)),
-            (QKeySequence("Shift+Return"), lambda: self.go(-1)),
+            (Qt.Key.Key_Return, lambda: self.go_to_match(1)),
+            (Qt.Key.Key_Enter, lambda: self.go_to_match(1)),
+            (QKeySequence("Shift+Return"), lambda: self.go_to_match(-1)),
             (Qt.Key.Key_Escape, self.close_bar),
         ):
             QShortcut(QKeySequence(keys), self, slot, context=_WITHIN)
         self.hide()
 
     def open_bar(self, words: str = "") -> None:
-        """Show the bar, with these words to find if there are any."""
+        """Show the bar, with initial search text if there is any."""
         self.show()
         if words:
             self.field.setText(words)
@@ -58,19 +61,19 @@ class FindBar(QWidget):
 
     def close_bar(self) -> None:
         self.hide()
-        self.let_go()
+        self.end_search()
         self.closed.emit()
 
     def search(self) -> None:
-        """Find every place anew, as after the text changed."""
+        """Find all matches, also again after the text changed."""
 
-    def go(self, step: int) -> None:
-        """Go to the next place, or with −1 the one before, round and round."""
+    def go_to_match(self, step: int) -> None:
+        """Go to the next match, or with −1 to the previous, wrapping around."""
 
-    def let_go(self) -> None:
-        """The search is over."""
+    def end_search(self) -> None:
+        """Clear the matches when the bar closes."""
 
-    def tell(self, at: int, count: int) -> None:
-        """Say which place of how many is shown."""
+    def show_count(self, at: int, count: int) -> None:
+        """Show the number of the current match and of all."""
         none = "none found" if self.field.text() else ""
         self.count.setText(f"{at + 1} of {count}" if count else none)

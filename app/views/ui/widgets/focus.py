@@ -1,4 +1,4 @@
-"""Keyboard focus: a view that is rebuilt keeps it only where it had it, and it never lands on a widget by chance."""
+"""Keyboard focus across rebuilds: passed on to a successor widget, and never left on an arbitrary one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from shiboken6 import isValid
 
 
 def focus_in(place: QWidget) -> QWidget | None:
-    """Return the widget inside `place`, or `place` itself, that has the focus of its window; None if it is elsewhere.
+    """Return the widget with the window's focus if it is `place` or inside it, else None.
 
-    `QWidget.focusWidget` of anything but a window answers with the widget that had the focus last, however long ago.
+    `QWidget.focusWidget` of a child widget would return the one that had the focus last, however long ago.
     """
     widget = place.window().focusWidget()
     return widget if widget is not None and (widget is place or place.isAncestorOf(widget)) else None
@@ -21,23 +21,23 @@ def focus_in(place: QWidget) -> QWidget | None:
 
 @contextmanager
 def keeping_focus(place: QWidget) -> Iterator[None]:
-    """Around a rebuild of what is in `place`: the focus goes to the successor of the widget that had it, if one did.
+    """Move the focus, around a rebuild of `place`, to the successor of the widget that had it.
 
-    The successor is of the same class and has the same accessible name, or else the same position. A text that is being
-    typed, with its caret, goes along.
+    The successor has the same class and accessible name, or else the same position. Text being typed moves along,
+    with its cursor.
     """
     before = focus_in(place)
     if before is None or before is place:
         yield
         return
     kind, name = type(before), _name(before)
-    alike = _shown(place, kind)
+    alike = _focusable(place, kind)
     position = alike.index(before) if before in alike else 0
     same_named = [one for one in alike if _name(one) == name]
     number = same_named.index(before) if before in same_named else 0
     text = (before.text(), before.cursorPosition()) if isinstance(before, QLineEdit) else None
     yield
-    alike = _shown(place, kind)
+    alike = _focusable(place, kind)
     if before in alike and focus_in(place) is before:
         return
     same_named = [one for one in alike if _name(one) == name]
@@ -52,7 +52,7 @@ def keeping_focus(place: QWidget) -> Iterator[None]:
 
 
 def _give(heir: QWidget, place: QWidget) -> None:
-    """Focus a widget that may have been made in this turn: a layout shows its new widgets in the next one."""
+    """Focus a widget that may have been created in this turn: a layout shows new widgets only in the next one."""
     above: QWidget | None = heir
     while above is not None and above is not place:
         above.setVisible(True)
@@ -65,8 +65,8 @@ def _name(widget: QWidget) -> str:
     return widget.accessibleName() or (text() if callable(text) and not isinstance(widget, QLineEdit) else "")
 
 
-def _shown(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
-    """The widgets of a class in `place` that can have the focus, in the order in which they were made."""
+def _focusable(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
+    """Return the focusable widgets of a class in `place`, in order of creation."""
 
     def hidden(widget: QWidget) -> bool:
         return widget.isHidden() and widget.testAttribute(Qt.WidgetAttribute.WA_WState_ExplicitShowHide)
@@ -82,10 +82,10 @@ def _shown(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
 
 
 class FocusHome(QObject):
-    """Moves the focus of a window home when the widget that had it is hidden, disabled or deleted.
+    """Returns the focus of a window to a home widget when the one that had it is hidden, disabled or deleted.
 
-    Qt gives it to whatever comes next in the tab order, where the next keys would do something that nobody meant.
-    `home()` returns the widget that the window's keys are for, or None to leave Qt's choice.
+    Qt would pass it on in the tab order, where the next keys have an effect that the user did not intend.
+    `home()` returns the widget for the window's keys, or None to accept Qt's choice.
     """
 
     def __init__(self, window: QWidget, home: Callable[[], QWidget | None]) -> None:
@@ -102,14 +102,14 @@ class FocusHome(QObject):
         if new is None:
             QTimer.singleShot(0, self, self._find)
         elif new.window() is self._window and not (old.isVisible() and old.isEnabled()):
-            self._go()
+            self._focus_home()
 
     def _find(self) -> None:
-        """Nothing has the focus: a widget was deleted that had it, or the person is in another window."""
+        """Focus the home widget if none has the focus: it was deleted, unless another window is active."""
         if QApplication.focusWidget() is None and self._window.isActiveWindow():
-            self._go()
+            self._focus_home()
 
-    def _go(self) -> None:
+    def _focus_home(self) -> None:
         home = self._home()
         if home is not None and home.isVisible() and home.isEnabled():
             home.setFocus(Qt.FocusReason.OtherFocusReason)

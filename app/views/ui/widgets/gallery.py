@@ -1,6 +1,6 @@
-"""Every widget and icon in one picture: `python -m app.views.ui.widgets.gallery OUT.png --theme dark`.
+"""Render every widget and icon into one picture: `python -m app.views.ui.widgets.gallery OUT.png --theme dark`.
 
-The texts are samples. The tests take this picture in both themes; a person looks at it after a change of the theme.
+The texts are samples. The tests render it in both themes; check it by eye after a change of the theme.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Colours(QWidget):
 
 
 def _row(*items: QWidget | int, spacing: int = 8) -> QWidget:
-    """Widgets beside one another; a number is a stretch."""
+    """Return the items side by side; a number is a stretch."""
     result = QWidget()
     layout = QHBoxLayout(result)
     layout.setContentsMargins(0, 0, 0, 0)
@@ -103,7 +103,7 @@ def _linked(field: w.NumberField) -> QWidget:
 
 
 def buttons() -> QWidget:
-    """Buttons, toggles and check boxes in their states."""
+    """Return buttons, toggles and check boxes in their states."""
     checks = [QCheckBox("Break on NaN or Inf"), QCheckBox("Watch"), QCheckBox("Part")]
     checks[0].setChecked(True)
     checks[2].setTristate(True)
@@ -138,7 +138,7 @@ def buttons() -> QWidget:
 
 
 def decks() -> QWidget:
-    """Transports and counters in their states."""
+    """Return transports and counters in their states."""
     column = QWidget()
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)
@@ -175,7 +175,7 @@ def decks() -> QWidget:
 
 
 def fields() -> QWidget:
-    """The form of an inspector, and the plain Qt fields."""
+    """Return an inspector's form, and plain Qt fields."""
     rows = {
         "in_channels": _linked(w.NumberField(32)),
         "out_channels": w.NumberField(64, minimum=1),
@@ -202,7 +202,7 @@ def fields() -> QWidget:
 
 
 def sections() -> QWidget:
-    """An inspector's sections."""
+    """Return an inspector's sections."""
     column = QFrame()
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)
@@ -213,8 +213,8 @@ def sections() -> QWidget:
     shape = w.Section("Explain shape")
     shape.body_layout.addWidget(
         _row(
-            w.Chip("N×32×26×26"), w.Chip("N×64×24×24", "accent"), w.Chip("N×64×12×12", "error"),
-            w.Chip("N×128", "assumed"), w.Chip("0.132", "back"), 1, spacing=6,
+            w.ShapeChip("N×32×26×26"), w.ShapeChip("N×64×24×24", "accent"), w.ShapeChip("N×64×12×12", "error"),
+            w.ShapeChip("N×128", "assumed"), w.ShapeChip("0.132", "back"), 1, spacing=6,
         )
     )  # fmt: skip
     document = w.Section("Documentation", opened=False)
@@ -225,7 +225,7 @@ def sections() -> QWidget:
 
 
 def tabs() -> QWidget:
-    """Tabs over the centre and over a dock, with overlay and search."""
+    """Return tabs over the centre and over a dock, with overlay and search."""
     centre = w.ToolTabs(central=True)
     for text, edge in (("Network", ""), ("Autograd", "back"), ("Code", "")):
         centre.add(text.lower(), text, text.lower(), edge)
@@ -248,7 +248,7 @@ def tabs() -> QWidget:
 
 
 def messages() -> QWidget:
-    """Banners, the empty state and toasts."""
+    """Return banners, the empty state and toasts."""
     column = QWidget()
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)
@@ -276,7 +276,7 @@ def messages() -> QWidget:
 
 
 def plain() -> QWidget:
-    """What Qt brings, in the theme."""
+    """Return standard Qt widgets in the theme."""
     tree = QTreeView()
     model = QStandardItemModel()
     model.setHorizontalHeaderLabels(["Layer", "Shape"])

@@ -1,4 +1,4 @@
-"""Fields for numbers: one, or several as in 3 × 3."""
+"""Number fields: a single number, or several as in 3 × 3."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ STEP_KEYS: dict[int, int] = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_P
 
 
 def read_number(text: str, kind: str = "int", optional: bool = False) -> int | float | None:
-    """A typed number; a real minus sign is as good as a hyphen.
+    """Parse a typed number; a Unicode minus sign counts as a hyphen.
 
     Raises:
-        ValueError: with the sentence for the person.
+        ValueError: with the message for the user.
 
     >>> read_number("−3"), read_number("1e-3", "float"), read_number("None", optional=True)
     (-3, 0.001, None)
@@ -46,7 +46,7 @@ def read_number(text: str, kind: str = "int", optional: bool = False) -> int | f
 
 
 def show_number(value: int | float | None) -> str:
-    """A number as a field shows it.
+    """Format a number for a field.
 
     >>> show_number(-1), show_number(1e-05), show_number(0.1), show_number(None)
     ('−1', '1e−5', '0.1', 'None')
@@ -58,7 +58,7 @@ def show_number(value: int | float | None) -> str:
 
 
 def stepped(value: int | float, steps: int, step: float | None = None) -> int | float:
-    """`value` after so many steps up or, below 0, down.
+    """Return `value` after `steps` steps up or, below 0, down.
 
     Without a `step`, a whole number moves by 1 and a float in its leading digit, so that 0.001 goes to 0.002 and back,
     and below it to 0.0009.
@@ -123,7 +123,7 @@ class NumberField(TextField):
         return int(bound) if bound == int(bound) else bound
 
     def set_range(self, minimum: float | None, maximum: float | None) -> None:
-        """Set the bounds for what is typed from now on."""
+        """Set the bounds for values typed from now on."""
         self._minimum, self._maximum = minimum, maximum
 
     def step_by(self, steps: int) -> None:
@@ -270,7 +270,7 @@ class NumbersField(QWidget):
             layout.addWidget(field, 1)
             if count > 2:
                 field.setMinimumWidth(34)
-            field.edited.connect(self._tell)
+            field.edited.connect(self._emit_edited)
             field.rejected.connect(self.rejected)
         self._any = not count
         self.setFocusProxy(self._fields[0])
@@ -294,7 +294,7 @@ class NumbersField(QWidget):
         return " × ".join(map(show_number, value)) if isinstance(value, tuple) else show_number(value)
 
     def value(self) -> Any:
-        """What was set, as it was set, until it is edited; then a tuple or the number that all of them are."""
+        """Return the value as it was set, until it is edited; then a tuple, or one number if all are equal."""
         return self._value
 
     def set_value(self, value: Any) -> None:
@@ -311,7 +311,7 @@ class NumbersField(QWidget):
                 field.set_value(one)
         self._value = value
 
-    def _tell(self) -> None:
+    def _emit_edited(self) -> None:
         if self._any:
             values = self._fields[0].value()
         else:
@@ -321,7 +321,7 @@ class NumbersField(QWidget):
         self.edited.emit(self._value)
 
     def fields(self) -> tuple[TextField, ...]:
-        """The single fields, first dimension first."""
+        """Return the single fields, first dimension first."""
         return tuple(self._fields)
 
     def set_hint(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What the painted widgets share: text laid out once, rounded boxes, the focus ring, small labels."""
+"""Building blocks of painted widgets: laid out text, rounded boxes, the focus ring, small labels."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def box(
     line: QColor | None = None,
     width: float = 1.0,
 ) -> None:
-    """A rounded box whose line lies inside `area`."""
+    """Paint a rounded box whose border lies inside `area`."""
     half = width / 2 if line is not None else 0.0
     painter.setPen(QPen(line, width) if line is not None else Qt.PenStyle.NoPen)
     painter.setBrush(fill if fill is not None else Qt.BrushStyle.NoBrush)
@@ -75,7 +75,7 @@ def box(
 
 
 def start(widget: QWidget) -> QPainter:
-    """A smooth painter on a widget; the caller ends it."""
+    """Return an antialiasing painter on a widget; the caller ends it."""
     painter = QPainter(widget)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     return painter
@@ -101,7 +101,7 @@ class KeyboardFocus(_Widget):
         return self._came_by_key and self.hasFocus()
 
     def paint_ring(self, painter: QPainter, area: QRectF, radius: float, gap: QColor | None = None) -> None:
-        """The ring, inside `area`; with a `gap` line inside it, where the fill would swallow the accent."""
+        """Paint the focus ring inside `area`; `gap` is the colour of a line between ring and fill, for contrast."""
         if self.shows_ring():
             box(painter, area, radius, line=current().accent, width=2)
             if gap is not None:
@@ -109,7 +109,7 @@ class KeyboardFocus(_Widget):
 
 
 class Glyph(QWidget):
-    """An icon that stands by itself and follows the theme."""
+    """A standalone icon that follows the theme."""
 
     def __init__(self, name: str, color: str | None = None, size: int = 16, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -131,7 +131,7 @@ class Glyph(QWidget):
         painter.end()
 
 
-class Line(QWidget):
+class Divider(QWidget):
     """A divider, 1 px."""
 
     def __init__(self, parent: QWidget | None = None, *, vertical: bool = False, color: str = "line") -> None:
@@ -149,7 +149,7 @@ class Line(QWidget):
 
 
 def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False) -> QLabel:
-    """A plain text label. `tone` is one of text2, text3, error, warn, run, accent, back."""
+    """Return a plain text label. `tone` is one of text2, text3, error, warn, run, accent, back."""
     result = QLabel(text)
     result.setTextFormat(Qt.TextFormat.PlainText)
     result.setFont(font(role))
@@ -164,9 +164,9 @@ def label(text: str, role: str = "body", tone: str = "", *, wrap: bool = False) 
 
 
 def set_property(widget: QWidget, name: str, value: str | bool) -> None:
-    """Set a property that the stylesheet asks for, and have the widget styled anew."""
+    """Set a property that the stylesheet selects by, and restyle the widget."""
     before = widget.property(name)
-    if before is None and not value:  # no rule of the stylesheet asks for what is not so
+    if before is None and not value:  # no rule selects by an absent or false property
         return
     if before != value:
         widget.setProperty(name, value)
@@ -182,5 +182,5 @@ def announce(widget: QWidget, text: str) -> None:
 
 
 def at_least(width: float, height: float) -> QSize:
-    """A size in whole pixels that holds what was measured in fractions."""
+    """Return the size in whole pixels that holds a fractional one."""
     return QSize(int(width + 0.999), int(height + 0.999))

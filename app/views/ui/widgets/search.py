@@ -1,4 +1,4 @@
-"""The search field: a glass at left, the shortcut that leads here at right, Esc to clear."""
+"""A search field with a magnifier at the left and its shortcut at the right; Esc clears it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SearchField(QLineEdit):
         self.set_hint(hint)
 
     def set_hint(self, hint: str) -> None:
-        """The keys that lead here, shown while the field is empty."""
+        """Show the shortcut of the field while it is empty."""
         self._hint = TextLine(hint, "axis")
         self._fit()
 

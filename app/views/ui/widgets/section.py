@@ -1,4 +1,4 @@
-"""A part of a panel that folds: header with chevron, title and caption; body below."""
+"""A collapsible section of a panel: header with chevron, title and caption; body below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QVBoxLa
 from app.views.ui import icons
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import KeyboardFocus, Line, TextLine, at_least, elided, label, set_property, start
+from app.views.ui.widgets.painting import Divider, KeyboardFocus, TextLine, at_least, elided, label, set_property, start
 
 HEADER = 30
 INSET = 6  # room for the focus ring before the chevron, px
@@ -68,7 +68,7 @@ class _Header(KeyboardFocus, QAbstractButton):
 
 
 class Section(QWidget):
-    """A folding part of a panel. Put what belongs into it with `set_body` or into `body_layout`."""
+    """A collapsible section. Fill it with `set_body` or through `body_layout`."""
 
     toggled = Signal(bool)
     acted = Signal()
@@ -94,7 +94,7 @@ class Section(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.setSpacing(0)
-        outer.addWidget(Line())
+        outer.addWidget(Divider())
         outer.addLayout(top)
         outer.addWidget(self._body)
         self._header.toggled.connect(self._show_body)
@@ -115,12 +115,12 @@ class Section(QWidget):
         return self._caption.text()
 
     def set_caption(self, text: str, tone: str = "text3") -> None:
-        """The small text at right."""
+        """Set the small text at the right."""
         self._caption.setText(text)
         set_property(self._caption, "tone", tone)
 
     def set_action(self, text: str, *, quiet: bool = False) -> None:
-        """A link at right that emits `acted`; an empty text takes it away. `quiet` greys it until it is hovered."""
+        """Show a link at the right that emits `acted`; an empty text removes it. `quiet` greys it until hovered."""
         self._action.set_kind("flat" if quiet else "link")
         set_property(self._action, "tone", "quiet" if quiet else "")
         self._action.setFont(font("caption" if quiet else "label"))
@@ -137,7 +137,7 @@ class Section(QWidget):
         return self._body
 
     def set_body(self, widget: QWidget) -> None:
-        """Make `widget` the whole body; what was in it is let go."""
+        """Make `widget` the whole body; the previous content is deleted."""
         while (item := self.body_layout.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.hide()

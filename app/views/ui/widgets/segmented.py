@@ -1,4 +1,4 @@
-"""A row of choices of which one holds: Overlay Shapes | Gradients | Memory."""
+"""A segmented control, one of several options: Overlay Shapes | Gradients | Memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Segment(KeyboardFocus, QAbstractButton):
 
 
 class Segmented(QWidget):
-    """One choice among a few, all in sight. Arrow keys move it.
+    """One option among a few, all visible. Arrow keys change it.
 
     Args:
         options: Texts, or pairs of (key, text).
@@ -76,19 +76,19 @@ class Segmented(QWidget):
             self._segments[key] = segment
             self._group.addButton(segment)
             layout.addWidget(segment)
-            segment.toggled.connect(self._tell)
+            segment.toggled.connect(self._emit_changed)
         next(iter(self._segments.values())).setChecked(True)
 
-    def _tell(self, on: bool) -> None:
+    def _emit_changed(self, on: bool) -> None:
         if on:
             self.changed.emit(self.value())
 
     def value(self) -> str:
-        """The key of the choice."""
+        """Return the key of the selected option."""
         return next((key for key, segment in self._segments.items() if segment.isChecked()), "")
 
     def set_value(self, key: str) -> None:
-        """Choose; `changed` tells if this was not the choice already.
+        """Select an option; `changed` is emitted if it was not selected already.
 
         Raises:
             KeyError: there is no such choice.
@@ -107,7 +107,7 @@ class Segmented(QWidget):
         target.setFocus(Qt.FocusReason.TabFocusReason)
 
     def set_option_enabled(self, key: str, enabled: bool, reason: str = "") -> None:
-        """Let a choice be made or not; `reason` says why not, as a tool tip."""
+        """Enable or disable an option; `reason` is its tool tip while disabled."""
         self._segments[key].setEnabled(enabled)
         self._segments[key].setToolTip("" if enabled else reason)
 

@@ -1,4 +1,4 @@
-"""Tabs with icon, text and a count, over docks and over the centre."""
+"""Tabs with icon, text and a count badge, over docks and over the centre."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class _Tab:
 
 
 class ToolTabs(KeyboardFocus, QTabBar):
-    """Tabs known by a key. The active one stands on `panel` with a line on top: 1 px over a dock, 2 px in the centre.
+    """Tabs identified by a key. The active one has the colour `panel` and a line on top, 1 px over a dock, else 2 px.
 
     Args:
-        central: Whether they stand over the centre, where the line is `accent` or what `add` was told.
+        central: Whether they are over the centre, where the line is `accent` or the `edge` given to `add`.
     """
 
     selected = Signal(str)
@@ -59,10 +59,10 @@ class ToolTabs(KeyboardFocus, QTabBar):
         self.setMouseTracking(True)
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.currentChanged.connect(self._tell)
+        self.currentChanged.connect(self._emit_selected)
 
     def add(self, key: str, text: str, icon: str = "", edge: str = "", place: int | None = None) -> int:
-        """Add a tab, at the end or at a place; `edge` is the colour of its line when active. Gives its index."""
+        """Add a tab, at the end or at a position, and return its index; `edge` colours its line while active."""
         default = "accent" if self._central else "line3"
         index = len(self._tabs) if place is None else place
         self._tabs.insert(index, _Tab(key, TextLine(text, "tab"), icon, edge or default))
@@ -71,7 +71,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
         return index
 
     def set_badge(self, key: str, count: int, fill: str = "errorFill") -> None:
-        """Show a count behind a tab's text; 0 takes it away.
+        """Show a count after a tab's text; 0 removes it.
 
         Raises:
             KeyError: there is no such tab.
@@ -84,11 +84,11 @@ class ToolTabs(KeyboardFocus, QTabBar):
         tab.badge = TextLine(f"{count:,}", "shape") if count else None
         tab.badge_fill = fill
         self.setAccessibleTabName(index, f"{tab.text.text}, {count:,}" if count else tab.text.text)
-        self.setTabText(index, tab.text.text)  # has the bar ask for the sizes again
+        self.setTabText(index, tab.text.text)  # makes the bar recompute its sizes
         self.update()
 
     def index(self, key: str) -> int:
-        """The place of a tab.
+        """Return the index of a tab.
 
         Raises:
             KeyError: there is no such tab.
@@ -99,23 +99,23 @@ class ToolTabs(KeyboardFocus, QTabBar):
         raise KeyError(f"no tab is called {key!r}")
 
     def value(self) -> str:
-        """The key of the active tab, or an empty text."""
+        """Return the key of the active tab, or an empty text."""
         return self._tabs[self.currentIndex()].key if 0 <= self.currentIndex() < len(self._tabs) else ""
 
     def set_value(self, key: str) -> None:
-        """Make a tab the active one; one that was put away comes back."""
+        """Activate a tab; a hidden one becomes visible."""
         index = self.index(key)
         if not self.isTabVisible(index):
             self.setTabVisible(index, True)
         self.setCurrentIndex(index)
 
     def set_shown(self, key: str, shown: bool) -> None:
-        """Put a tab away where nobody needs it, or back; the active one stays."""
+        """Hide a tab or show it again; the active one stays visible."""
         index = self.index(key)
         if index != self.currentIndex() and self.isTabVisible(index) != shown:
             self.setTabVisible(index, shown)
 
-    def _tell(self, index: int) -> None:
+    def _emit_selected(self, index: int) -> None:
         if 0 <= index < len(self._tabs):
             self.selected.emit(self._tabs[index].key)
 
@@ -134,8 +134,8 @@ class ToolTabs(KeyboardFocus, QTabBar):
         painter = start(self)
         painter.fillRect(self.rect(), theme.window)
         painter.fillRect(0, self.height() - 1, self.width(), 1, theme.line)
-        # Where there is no room for all tabs, Qt's two arrows stand at the end: a tab before them is cut, and no tab of
-        # which nothing could be read.
+        # When there is no room for all tabs, Qt puts two arrows at the end: clip a tab before them, and leave it out if
+        # too little of it would be legible.
         end = min((one.x() for one in self.findChildren(QToolButton) if one.isVisible()), default=self.width())
         painter.setClipRect(0, 0, end, self.height())
         hovered = self.tabAt(self.mapFromGlobal(self.cursor().pos())) if self.underMouse() else -1

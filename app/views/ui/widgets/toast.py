@@ -1,4 +1,4 @@
-"""Short messages at the bottom right that go by themselves, but never from under the mouse."""
+"""Short messages at the bottom right that disappear after a time, but not under the mouse pointer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 6.0
 
 
 class Toast(QFrame):
-    """One message. Esc or the end of its time takes it away; under the mouse or with the focus it stays."""
+    """One message. It disappears on Esc or after its time; not while it is hovered or focused."""
 
     gone = Signal()
     acted = Signal()
@@ -58,10 +58,10 @@ class Toast(QFrame):
 
     def _act(self) -> None:
         self.acted.emit()
-        self.go()
+        self.dismiss()
 
-    def go(self) -> None:
-        """Leave."""
+    def dismiss(self) -> None:
+        """Remove the message."""
         self._timer.stop()
         self.hide()
         self.gone.emit()
@@ -71,7 +71,7 @@ class Toast(QFrame):
         if self.underMouse() or (self.button is not None and self.button.hasFocus()):
             self._timer.start()
         else:
-            self.go()
+            self.dismiss()
 
     def enterEvent(self, event: QEnterEvent) -> None:
         self._timer.stop()
@@ -81,7 +81,7 @@ class Toast(QFrame):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
-            self.go()
+            self.dismiss()
         else:
             super().keyPressEvent(event)
 
@@ -93,7 +93,7 @@ class Toast(QFrame):
 
 
 class ToastStack(QObject):
-    """The messages over one widget, newest at the bottom; the oldest leaves when there are more than four."""
+    """The messages over one widget, newest at the bottom; above four the oldest is dismissed."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -112,38 +112,38 @@ class ToastStack(QObject):
         on_action: Callable[[], object] | None = None,
         seconds: float = SECONDS,
     ) -> Toast:
-        """Say something; `action` is the text of a link that calls `on_action` and closes the message."""
+        """Show a message; `action` is the text of a link that calls `on_action` and dismisses it."""
         toast = Toast(title, detail, icon, color, action, seconds, self._host)
         if on_action is not None:
             toast.acted.connect(on_action)
         toast.gone.connect(self._forget_hidden)
         self._toasts.append(toast)
         toast.show()
-        self._place()
+        self._lay_out()
         announce(toast, toast.text())
         for old in self._toasts[:-MOST]:
-            old.go()
+            old.dismiss()
         return toast
 
     def toasts(self) -> tuple[Toast, ...]:
-        """What is shown now, oldest first."""
+        """Return the visible messages, oldest first."""
         return tuple(self._toasts)
 
     def clear(self) -> None:
-        """Take all away."""
+        """Dismiss all messages."""
         for toast in list(self._toasts):
-            toast.go()
+            toast.dismiss()
 
     def _forget_hidden(self) -> None:
         self._toasts = [t for t in self._toasts if not t.isHidden()]
-        self._place()
+        self._lay_out()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize:
-            self._place()
+            self._lay_out()
         return False
 
-    def _place(self) -> None:
+    def _lay_out(self) -> None:
         bottom = self._host.height() - MARGIN
         width = min(WIDTH, self._host.width() - 2 * MARGIN)
         for toast in reversed(self._toasts):

@@ -13,7 +13,7 @@ WIDTH, HEIGHT = 30, 16
 
 
 class Toggle(KeyboardFocus, QAbstractButton):
-    """A switch with an optional text at right. `edited` tells what a person changed; `toggled` every change."""
+    """A switch with an optional text. `edited` is emitted for changes by the user, `toggled` for every change."""
 
     edited = Signal(object)
 
@@ -30,7 +30,7 @@ class Toggle(KeyboardFocus, QAbstractButton):
         self.set_text(text)
 
     def set_text(self, text: str) -> None:
-        """The words at right, such as `64 values`."""
+        """Set the text at the right, such as `64 values`."""
         self.setText(text)
         self._line = TextLine(text, "label")
         self.updateGeometry()
@@ -43,7 +43,7 @@ class Toggle(KeyboardFocus, QAbstractButton):
         self.setChecked(bool(value))
 
     def set_invalid(self, message: str | None) -> None:
-        """Show that something is wrong with the value, or, with None, that nothing is."""
+        """Mark the value as invalid; None removes the mark."""
         self._invalid = message
         self.setToolTip(message or "")
         self.setAccessibleDescription(message or "")

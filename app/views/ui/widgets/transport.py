@@ -1,4 +1,4 @@
-"""The decks: run, pause, step, stop of the training; to start, back, step, run, to end of the backward tape."""
+"""Decks of keys: run, pause, step, stop of training; start, back, step, run, end of the backward pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS: dict[int, int] = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a deck: its name, its icon and what it does, in words."""
+    """One key of a deck: name, icon and tool tip."""
 
     name: str
     icon: str
@@ -26,8 +26,8 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a deck stands in one state: which keys can be pressed, and which is lit, in which colours."""
+class DeckState:
+    """A deck in one state: which keys are enabled, which one is lit, and the colours."""
 
     enabled: tuple[str, ...] = ()
     lit: str = ""
@@ -41,7 +41,7 @@ class _DeckButton(KeyboardFocus, QAbstractButton):
         self.key = key
         self._icon = icon
         self._cell = cell
-        self.look = Look()
+        self.look = DeckState()
         self.setFixedSize(size)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
@@ -64,14 +64,14 @@ class _DeckButton(KeyboardFocus, QAbstractButton):
         painter.end()
 
 
-class Deck(QWidget):
-    """Keys in one frame. A subclass names the keys, the looks and a signal for each key.
+class KeyDeck(QWidget):
+    """Keys in one frame. A subclass defines KEYS, LOOKS and a signal for each key.
 
     Left and Right move from key to key; Space and Enter press.
     """
 
     KEYS: tuple[Key, ...] = ()
-    LOOKS: dict[str, Look] = {}
+    LOOKS: dict[str, DeckState] = {}
     SIZE = QSize(42, 36)
     ICON = 16
     RADIUS = 7
@@ -97,7 +97,7 @@ class Deck(QWidget):
         return self._state
 
     def set_state(self, state: str, reason: str = "") -> None:
-        """Show a state of `LOOKS`; `reason` tells, on the keys that cannot be pressed, why.
+        """Show a state of `LOOKS`; `reason` explains disabled keys in their tool tip.
 
         Raises:
             KeyError: there is no such state.
@@ -113,7 +113,7 @@ class Deck(QWidget):
         self.update()
 
     def show_on(self, name: str, icon: str, tip: str) -> None:
-        """Let a key stand for something else: Run for Pause while it runs."""
+        """Change icon and tip of a key: Run to Pause while it runs."""
         button = self._buttons[name]
         button.key = replace(button.key, icon=icon, tip=tip)
         button.setAccessibleName(tip)
@@ -121,7 +121,7 @@ class Deck(QWidget):
         button.update()
 
     def button(self, name: str) -> QAbstractButton:
-        """The key of that name."""
+        """Return the key of that name."""
         return self._buttons[name]
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -137,7 +137,7 @@ class Deck(QWidget):
             super().keyPressEvent(event)
 
     def _cell(self, key: Key, size: QSize) -> QPainterPath:
-        """A key's area, with the frame's round corners where it stands at an end."""
+        """Return the outline of a key, rounded at the ends of the frame."""
         radius = self.RADIUS - 1
         left = 0 if key is self.KEYS[0] else radius
         right = 0 if key is self.KEYS[-1] else radius
@@ -156,7 +156,7 @@ class Deck(QWidget):
         painter.end()
 
 
-class Transport(Deck):
+class Transport(KeyDeck):
     """The training deck. States: blocked, ready, running, paused."""
 
     run = Signal()
@@ -171,18 +171,18 @@ class Transport(Deck):
         Key("stop", "stop", "Stop"),
     )
     LOOKS = {
-        "blocked": Look(),
-        "ready": Look(("run", "step")),
-        "running": Look(("pause", "stop"), "run", "runBg", "run"),
-        "paused": Look(("run", "step", "stop"), "pause", "pressed", "text"),
+        "blocked": DeckState(),
+        "ready": DeckState(("run", "step")),
+        "running": DeckState(("pause", "stop"), "run", "runBg", "run"),
+        "paused": DeckState(("run", "step", "stop"), "pause", "pressed", "text"),
     }
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Training deck", "blocked", parent)
 
 
-class BackwardTransport(Deck):
-    """The deck of the backward tape. States: blocked, at_start, ready, running, at_end. Run pauses what runs."""
+class BackwardTransport(KeyDeck):
+    """The deck of the backward pass. States: blocked, at_start, ready, running, at_end. Run pauses while running."""
 
     to_start = Signal()
     step_back = Signal()
@@ -201,11 +201,11 @@ class BackwardTransport(Deck):
         Key("to_end", "to-end", "To the end"),
     )
     LOOKS = {
-        "blocked": Look(),
-        "at_start": Look(("step", "run", "to_end")),
-        "ready": Look(("to_start", "step_back", "step", "run", "to_end")),
-        "running": Look(("to_start", "step_back", "step", "run", "to_end"), "run", "backBg", "back"),
-        "at_end": Look(("to_start", "step_back", "run")),
+        "blocked": DeckState(),
+        "at_start": DeckState(("step", "run", "to_end")),
+        "ready": DeckState(("to_start", "step_back", "step", "run", "to_end")),
+        "running": DeckState(("to_start", "step_back", "step", "run", "to_end"), "run", "backBg", "back"),
+        "at_end": DeckState(("to_start", "step_back", "run")),
     }
 
     def __init__(self, parent: QWidget | None = None) -> None:
