@@ -24,7 +24,7 @@ from app.views.custom_layers.file_rows import OwnFiles, python_files
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.signal_wiring import LayerLinks
 from app.views.engine_service import EngineService
-from app.views.files.files import Files, project_in
+from app.views.files.files import FileMenu, project_in
 from app.views.files.recovery_control import RecoveryControl
 from app.views.importing.import_control import ImportControl
 from app.views.inspector.inspector import Inspector
@@ -168,7 +168,7 @@ class MainWindow(QMainWindow):
         self.overlay = Segmented(["Shapes", "Gradients", "Cost"], "Overlay")
 
     def _make_controls(self) -> None:
-        self.files = Files(self.document, self.settings, self)
+        self.files = FileMenu(self.document, self.settings, self)
         self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
         self.block_control, self.cures = BlockControl(self), CureControl(self)
         self.library_control = LibraryControl(self)

@@ -20,7 +20,7 @@ class DatasetTrustDialog(TrustDialog):
         super().__init__(file, before, parent)
         self.setWindowTitle("Dataset class")
 
-    def held(self) -> str:
+    def contents(self) -> str:
         assert self.file.file is not None
         try:
             tree = ast.parse(self.file.file.text)

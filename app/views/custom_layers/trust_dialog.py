@@ -79,7 +79,7 @@ class TrustDialog(Dialog):
         self.setWindowTitle("Custom layers")
         self.setMinimumSize(560, 420)
         self.resize(820, 680)
-        self.body.addWidget(self._place())
+        self.body.addWidget(self._file_label())
         words = self.trusted_words if file.trusted else self.warning
         self.body.addWidget(label(words, "body", wrap=True))
         for icon, color, text in self._facts():
@@ -88,7 +88,7 @@ class TrustDialog(Dialog):
         self._texts(before if edited else "")
         self._offer()
 
-    def _place(self) -> QWidget:
+    def _file_label(self) -> QWidget:
         assert self.file.file is not None
         place = label(f"{self.file.path}\nSHA-256 {self.file.file.sha256}", "formula", "text2", wrap=True)
         place.setTextInteractionFlags(
@@ -97,7 +97,7 @@ class TrustDialog(Dialog):
         place.setAccessibleName("Path and hash of the file")
         return place
 
-    def held(self) -> str:
+    def contents(self) -> str:
         """What of the file can be used, in words; "" if nothing can."""
         usable = [one.name for one in self.file.classes if not one.reason]
         return f"Layers: {listed(usable)}" if usable else ""
@@ -110,7 +110,7 @@ class TrustDialog(Dialog):
         """What is to be known of the text, each with an icon."""
         assert self.file.file is not None
         text, facts = self.file.file.text, []
-        if held := self.held():
+        if held := self.contents():
             facts.append(("layers", "text2", held))
         for one in [one for one in self.file.classes if one.reason][:_SHOWN]:
             facts.append(("warning", "warn", f"{one.name} cannot be used: {one.reason}."))
@@ -127,7 +127,7 @@ class TrustDialog(Dialog):
         return facts
 
     def _usable(self) -> bool:
-        return bool(self.file.classes or self.held())
+        return bool(self.file.classes or self.contents())
 
     def _texts(self, before: str) -> None:
         assert self.file.file is not None

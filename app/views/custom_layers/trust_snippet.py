@@ -23,7 +23,7 @@ class SnippetTrustDialog(TrustDialog):
         super().__init__(file, before, parent)
         self.setWindowTitle("A snippet of PyTorch")
 
-    def held(self) -> str:
+    def contents(self) -> str:
         assert self.file.file is not None
         lines = sum(bool(line.strip()) for line in self.file.file.text.splitlines())
         return f"{lines} {plural(lines, 'line')} to be run"

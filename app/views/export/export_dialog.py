@@ -1,4 +1,4 @@
-"""What to take away, and where to."""
+"""The export dialog: which files to write, and the folder."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class ExportDialog(Dialog):
         cancel.clicked.connect(self.reject)
         self.export_button = self.add_button("Export", "primary", default=True)
         self.export_button.clicked.connect(self._choose)
-        self.folder.textChanged.connect(self._look)
-        self._look()
+        self.folder.textChanged.connect(self._validate)
+        self._validate()
 
     def set_weights(self, weights: str) -> None:
         """Say which weights would be written, in words that follow "Weights"."""
@@ -97,7 +97,7 @@ class ExportDialog(Dialog):
         check.setFont(theme.font("code"))
         check.setChecked(on)
         check.setAccessibleDescription(_WORDS[key])
-        check.toggled.connect(self._look)
+        check.toggled.connect(self._validate)
         self.boxes[key] = check
         column = QVBoxLayout()
         column.setSpacing(1)
@@ -109,19 +109,19 @@ class ExportDialog(Dialog):
         self.body.addLayout(column)
 
     def _disable(self, key: str, why: str) -> None:
-        """Let nobody tick a box, and say why beneath it."""
+        """Uncheck and disable a box, with the reason below it."""
         self.boxes[key].setChecked(False)
         self.boxes[key].setEnabled(False)
         self.boxes[key].setAccessibleDescription(why)
         self.words[key].setText(why)
 
     def choice(self) -> ExportChoice:
-        """What is chosen at the moment."""
+        """Return the current choice."""
         folder = Path(self.folder.text().strip()).expanduser()
         return ExportChoice(folder, **{key: check.isChecked() for key, check in self.boxes.items()})
 
-    def _look(self) -> None:
-        """Say what stands in the way, or what will be replaced."""
+    def _validate(self) -> None:
+        """Show what prevents the export, or which files it will replace."""
         choice = self.choice()
         problem = "" if choice.names else "Choose at least one file."
         if choice.certify and not choice.code:

@@ -1,4 +1,4 @@
-"""Pictures for commands that have no window: the drawing, the curves of a run, the graph of its backward pass."""
+"""Pictures for the command line: the network, the curves of a run, the autograd graph."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ CURVES = QSize(1600, 360)
 
 
 def application() -> QApplication:
-    """The QApplication of a command: no display is asked for."""
+    """Return the QApplication of a command, on the offscreen platform."""
     existing = QApplication.instance()
     if isinstance(existing, QApplication):
         return existing
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    qInstallMessageHandler(_say)
+    qInstallMessageHandler(_filter_qt_message)
     made = QApplication(["tapedeck"])
     theme.apply(made, "light")
     return made
 
 
-def _say(_kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
-    """What Qt has to say, but for what a platform without a screen says of every window."""
+def _filter_qt_message(_kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
+    """Print Qt's messages, except for one that the offscreen platform repeats for every window."""
     if "propagateSizeHints" not in text:
         print(text, file=sys.stderr)
 
 
 def offscreen_painter() -> Callable[[Drawing, Path], None]:
-    """What draws a graph where Graphviz is not installed."""
+    """Return a painter of graphs for systems without Graphviz."""
     application()
     from app.views.export.picture import paint
 

@@ -1,6 +1,6 @@
-"""Any drawing painted to a file by the program itself: SVG and PDF as vectors, PNG at twice the size.
+"""Paint a drawing to a file: SVG and PDF as vectors, PNG at twice the size.
 
-It stands in for Graphviz where there is no `dot`. Needs the application object, offscreen or not.
+Used instead of Graphviz where `dot` is not installed. Needs a QApplication, offscreen or not.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def paint(drawing: Drawing, path: Path, theme: Theme | None = None) -> None:
     The file is written whole or not at all. Raises `ExportError` for another ending, OSError.
     """
     path = Path(path)
-    picture = Picture(drawing, theme or load("light"))
+    picture = LaidOutDrawing(drawing, theme or load("light"))
     painters = {".svg": _svg, ".pdf": _pdf, ".png": _png}
     if path.suffix.lower() not in painters:
         raise ExportError(f"{path.name} ends in {path.suffix or 'nothing'}; expected .svg, .pdf or .png")
     atomic.write_bytes(path, painters[path.suffix.lower()](picture))
 
 
-class Picture:
+class LaidOutDrawing:
     """A drawing, measured and laid out, that can be painted on anything. `width` and `height` are in pixels."""
 
     def __init__(self, drawing: Drawing, theme: Theme, row_width: float | None = None) -> None:
@@ -83,7 +83,7 @@ class Picture:
             painter.drawPath(arrow_head(path))
 
 
-def _svg(picture: Picture) -> bytes:
+def _svg(picture: LaidOutDrawing) -> bytes:
     buffer, target = QBuffer(), QSvgGenerator()
     target.setOutputDevice(buffer)
     target.setResolution(DPI)
@@ -97,7 +97,7 @@ def _svg(picture: Picture) -> bytes:
     return bytes(buffer.data().data())
 
 
-def _pdf(picture: Picture) -> bytes:
+def _pdf(picture: LaidOutDrawing) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     target = QPdfWriter(buffer)
@@ -113,7 +113,7 @@ def _pdf(picture: Picture) -> bytes:
     return bytes(buffer.data().data())
 
 
-def _png(picture: Picture) -> bytes:
+def _png(picture: LaidOutDrawing) -> bytes:
     scale = min(PNG_SCALE, LARGEST_PNG / max(picture.width, picture.height))
     image = QImage(
         max(1, round(picture.width * scale)), max(1, round(picture.height * scale)), QImage.Format.Format_RGB32

@@ -1,4 +1,4 @@
-"""Drawings as files: asked where to, drawn by Graphviz in the background, or by the program where there is no `dot`."""
+"""Export drawings as files, rendered by Graphviz in the background, or by `picture` where there is no `dot`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pages = dict[str, tuple[str, Callable[[Path], None]]]
 
 
 class PictureExport(QObject):
-    """`said(title, detail)` tells what was written, `refused(title, reason)` what could not be."""
+    """Emits `said(title, detail)` after writing a file and `refused(title, reason)` after a failure."""
 
     said = Signal(str, str)
     refused = Signal(str, str)
@@ -30,7 +30,7 @@ class PictureExport(QObject):
         self._background, self._settings, self._window = background, settings, window
 
     def choose_file(self, drawing: Drawing, title: str, stem: str, others: Pages | None = None) -> None:
-        """Ask where to, then write the drawing as it stands; `others` are what else it can be written as."""
+        """Ask for a file, then write the drawing; `others` are further formats, by suffix."""
         start = self._settings.export_folder / f"{stem}.svg"
         filters = ";;".join([FILTERS, *(words for words, _ in (others or {}).values())])
         name, chosen = QFileDialog.getSaveFileName(self._window, title, str(start), filters)

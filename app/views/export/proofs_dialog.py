@@ -1,4 +1,4 @@
-"""How an export is proved: what goes on, then the figures, and what they mean. The window stays free meanwhile."""
+"""Progress and results of a certified export, in a non-modal dialog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProofsDialog(ProgressDialog):
         self.setModal(False)
         self.setMinimumWidth(600)
         self.finished.connect(self.deleteLater)
-        # Wrapped labels ask for the height that they would need in a dialog narrower than it can be.
+        # Wrapped labels claim the height of a dialog narrower than its minimum.
         present(self.layout()).setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self.bar = QProgressBar()
         self.bar.setRange(0, 0)
@@ -68,7 +68,7 @@ class ProofsDialog(ProgressDialog):
         else:
             self._show(answer)
             self.proved.emit(answer)
-        QTimer.singleShot(0, self, self._fit)  # what is new here tells its height once it has been shown
+        QTimer.singleShot(0, self, self._fit)  # new widgets have their height only once shown
 
     def _fit(self) -> None:
         present(self.layout()).activate()

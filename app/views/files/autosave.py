@@ -1,4 +1,4 @@
-"""Keeps unsaved work in the window's journal, a few seconds behind the edits, on a thread of its own."""
+"""Autosave: write unsaved work to the window's journal, debounced, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHY = (
 
 
 class Autosave(QObject):
-    """One per window. `runs` tells the folders of runs that belong to a project without a file."""
+    """Autosave of one window. `runs` returns the folders of runs of a project that has no file."""
 
     _written = Signal(object)
 
@@ -37,12 +37,12 @@ class Autosave(QObject):
         super().__init__(parent)
         self._document, self._runs, self._status = document, runs, status
         self._writer = JournalWriter(folder, self._written.emit)
-        self._kept = False  # of a project that is not changed: a run of it that has no file
+        self._journaled = False  # an unmodified project without a file, because of a run of it
         self._era = 0  # grows with each save and each project that is opened
-        self._empty = True  # nothing is on the disk, so that a crash now would lose all
+        self._empty = True  # the journal is empty: a crash now would lose everything
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self.save)
-        self._written.connect(self._told, Qt.ConnectionType.QueuedConnection)
+        self._written.connect(self._show_written, Qt.ConnectionType.QueuedConnection)
         document.changed.connect(self._changed)
         document.dirty_changed.connect(self._dirty_changed)
         document.replaced.connect(self._settled)
@@ -51,7 +51,7 @@ class Autosave(QObject):
 
     @property
     def journal(self) -> Path:
-        """The file that unsaved work is kept in."""
+        """The journal file of this window."""
         return self._writer.journal.path
 
     @property
@@ -60,10 +60,10 @@ class Autosave(QObject):
         return self._timer.isActive()
 
     def save(self) -> None:
-        """Keep what is open now, or nothing where it is saved."""
+        """Write the project to the journal, or empty the journal if the project is saved."""
         self._timer.stop()
         document = self._document
-        if not document.dirty and not self._kept:
+        if not document.dirty and not self._journaled:
             self._settled()
             return
         now = datetime.now().astimezone()
@@ -71,13 +71,13 @@ class Autosave(QObject):
         self._writer.put(JournalEntry(document.project, document.path, document.on_disk, now, self._runs(), self._era))
 
     def before_run(self) -> Callable[[], object]:
-        """Keep what is open as a run begins; what is returned waits until that is on the disk, on the run's thread."""
-        self._kept = self._document.path is None
+        """Journal the project as a run begins; return a function that waits for it, to call on the run's thread."""
+        self._journaled = self._document.path is None
         self.save()
         return self._writer.flush
 
     def adopt(self, found: Found) -> None:
-        """Go on with the journal of a window that crashed, once its project is open here."""
+        """Continue the journal of a crashed window after its project was restored here."""
         self._writer.adopt(found)
         self._timer.start(FIRST)
 
@@ -86,13 +86,13 @@ class Autosave(QObject):
         self._writer.journal.note_open(lock)
 
     def close(self) -> None:
-        """Keep nothing any more: the work was saved, or given up."""
+        """Stop: the work was saved or discarded."""
         self._timer.stop()
-        self._written.disconnect(self._told)
+        self._written.disconnect(self._show_written)
         self._writer.close()
 
     def _changed(self, _before: object, _after: object) -> None:
-        if not self._timer.isActive():  # not put off by every edit: the first one is waiting
+        if not self._timer.isActive():  # the delay counts from the first edit and is not extended
             self._timer.start(FIRST if self._empty else BEHIND)
 
     def _dirty_changed(self, dirty: bool) -> None:
@@ -104,14 +104,14 @@ class Autosave(QObject):
     def _path_changed(self, path: Path | None) -> None:
         self._era += 1
         if path is not None:
-            self._kept = False
+            self._journaled = False
         if not self._document.dirty:
             self.save()
 
     @Slot()
     def _settled(self, _project: object = None) -> None:
-        """Nothing is unsaved, or another project is open: the person has saved the old one, or gave it up."""
-        self._kept, self._empty = False, True
+        """Empty the journal: the project is saved, or another was opened after saving or discarding it."""
+        self._journaled, self._empty = False, True
         self._timer.stop()
         self._writer.put(None)
         self._status.set_autosave("")
@@ -119,12 +119,12 @@ class Autosave(QObject):
     def _saving(self, path: Path, digest: str) -> None:
         try:
             self._writer.journal.note_saving(path, digest, self._era)
-        except OSError:  # without it a stale journal may be offered once, no more
+        except OSError:  # the only effect: a stale journal may be offered once
             pass
 
     @Slot(object)
-    def _told(self, written: Written) -> None:
-        if not self._document.dirty and not self._kept:
+    def _show_written(self, written: Written) -> None:
+        if not self._document.dirty and not self._journaled:
             return
         if written.problem:
             words = f"{WHY}\n\n{self._writer.journal.folder} cannot be written: {written.problem}."

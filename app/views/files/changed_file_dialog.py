@@ -1,4 +1,4 @@
-"""The file of the open project was changed by somebody else: what differs, and what becomes of it."""
+"""The dialog for a project file that changed on disk: what differs, and which version to keep."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class OnDisk:
     same: bool = False
 
 
-def look(path: Path, opened: Project, known: str | None = None) -> OnDisk:
-    """Read what a file is now, unless it still has the digest that is `known`. For a worker."""
+def read_on_disk(path: Path, opened: Project, known: str | None = None) -> OnDisk:
+    """Read the current file, unless its digest is still `known`. For a worker thread."""
     digest: str | None = None
     try:
         digest = file.digest(path)
@@ -51,8 +51,8 @@ def look(path: Path, opened: Project, known: str | None = None) -> OnDisk:
     return OnDisk(digest, project, same=file.dumps(project) == file.dumps(opened))
 
 
-class Choice(Enum):
-    """What becomes of the two versions."""
+class VersionChoice(Enum):
+    """What to do about the two versions."""
 
     KEEP = "keep"
     RELOAD = "reload"
@@ -61,9 +61,9 @@ class Choice(Enum):
 
 
 class ChangedFileDialog(Dialog):
-    """Shows what the file has that the open project has not; `choice` is the answer, and `on_disk` what was seen.
+    """Shows how the file differs from the open project; `choice` is the answer, `on_disk` the version compared.
 
-    Esc keeps both as they are.
+    Esc changes neither.
     """
 
     def __init__(self, path: Path, opened: Project, parent: QWidget | None = None) -> None:
@@ -71,7 +71,7 @@ class ChangedFileDialog(Dialog):
         self.setWindowTitle("Tapedeck")
         self.setMinimumSize(560, 380)
         self.resize(640, 460)
-        self.choice = Choice.KEEP
+        self.choice = VersionChoice.KEEP
         self.on_disk: OnDisk | None = None
         self._opened = opened
         self.words = label("Reading the file…", "body", "text2", wrap=True)
@@ -86,8 +86,10 @@ class ChangedFileDialog(Dialog):
         self.keep_button.setToolTip("Keep what is open. The file stays as it is until you save.")
         self.save_as_button = self.add_button("Save as…")
         self.reload_button = self.add_button("Reload", "primary")
-        buttons = ((self.overwrite_button, Choice.OVERWRITE), (self.keep_button, Choice.KEEP),
-                   (self.save_as_button, Choice.SAVE_AS), (self.reload_button, Choice.RELOAD))  # fmt: skip
+        buttons = ((self.overwrite_button, VersionChoice.OVERWRITE),
+                   (self.keep_button, VersionChoice.KEEP),
+                   (self.save_as_button, VersionChoice.SAVE_AS),
+                   (self.reload_button, VersionChoice.RELOAD))  # fmt: skip
         for button, choice in buttons:
             button.clicked.connect(lambda _=False, choice=choice: self._choose(choice))
         self.reload_button.setEnabled(False)
@@ -108,14 +110,14 @@ class ChangedFileDialog(Dialog):
         self.changes.set_lines(found)
         self.changes.setVisible(bool(found))
         self.legend.setVisible(bool(found))
-        self.words.setText(_words(self.on_disk, bool(found)))
+        self.words.setText(_summary(self.on_disk, bool(found)))
 
-    def _choose(self, choice: Choice) -> None:
+    def _choose(self, choice: VersionChoice) -> None:
         self.choice = choice
         self.accept()
 
 
-def _words(on_disk: OnDisk, differs: bool) -> str:
+def _summary(on_disk: OnDisk, differs: bool) -> str:
     if on_disk.digest == "":
         return "The file is gone: it was moved or deleted. What is open can be saved there again."
     if on_disk.project is None:
@@ -127,7 +129,7 @@ def _words(on_disk: OnDisk, differs: bool) -> str:
 
 def _compared(path: Path, opened: Project) -> tuple[OnDisk, tuple[str, ...]]:
     """What the file is, and what differs, as lines; for a worker."""
-    now = look(path, opened)
+    now = read_on_disk(path, opened)
     if now.project is None:
         return now, ()
     found = lines(differences(opened, now.project))

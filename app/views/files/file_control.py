@@ -16,7 +16,7 @@ from app.project import file_lock
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.files.autosave import Autosave
-from app.views.files.changed_file_dialog import ChangedFileDialog, Choice, OnDisk, look
+from app.views.files.changed_file_dialog import ChangedFileDialog, OnDisk, VersionChoice, read_on_disk
 from app.views.files.project_difference import differences, summary
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
@@ -172,7 +172,7 @@ class FileControl(QObject):
         if self._looking is not None:
             self._looking.abandon()
         opened = self._document.project
-        self._looking = Task(lambda *_: (path, known, opened, look(path, opened, known)))
+        self._looking = Task(lambda *_: (path, known, opened, read_on_disk(path, opened, known)))
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
 
@@ -240,14 +240,14 @@ class FileControl(QObject):
         dialog.exec()
         dialog.deleteLater()
         seen, files = dialog.on_disk, self._window.files
-        if dialog.choice is Choice.SAVE_AS:
+        if dialog.choice is VersionChoice.SAVE_AS:
             return files.save_as()
         if seen is None:
             return False
-        if dialog.choice is Choice.OVERWRITE:
+        if dialog.choice is VersionChoice.OVERWRITE:
             self._document.on_disk = seen.digest  # what was shown, and no later version
             return files.save_to(path)
-        if dialog.choice is Choice.RELOAD and seen.project is not None:
+        if dialog.choice is VersionChoice.RELOAD and seen.project is not None:
             self._reload(seen)
         elif seen.digest != self._document.on_disk:
             self._keep(seen)

@@ -1,4 +1,4 @@
-"""Opening and saving projects: what asks, what is remembered, and what is said when it fails."""
+"""Opening and saving projects: dialogs, recent files, and errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from app.views.settings import Settings
 FILTER = "Tapedeck project (*.tape)"
 
 
-class Files(QObject):
-    """The File menu. `refused(title, reason)` and `not_saved` tell what could not be done; nothing is lost then.
+class FileMenu(QObject):
+    """The actions of the File menu. `refused(title, reason)` and `not_saved` report failures; nothing is lost then.
 
-    `settle(path)` asks what becomes of a file that somebody changed, and says whether the open project was saved;
-    `may_replace(path, asked)` whether another file may be written over, about which the system's dialog may have asked.
+    `settle(path)` asks about a file that changed on disk and returns whether the open project was saved.
+    `may_replace(path, asked)` returns whether another file may be overwritten; `asked`: the system's dialog confirmed it.
     """
 
     refused = Signal(str, str)
@@ -40,7 +40,7 @@ class Files(QObject):
             self._document.new()
 
     def choose(self) -> None:
-        """Ask for a file and open it."""
+        """Show the file dialog and open the chosen project."""
         if not self.may_leave():
             return
         start = self._document.path or resource_path("examples")
@@ -49,7 +49,7 @@ class Files(QObject):
             self.open(Path(name))
 
     def open_asking(self, path: Path) -> None:
-        """Open a file after asking what becomes of unsaved work."""
+        """Open a file after asking about unsaved changes."""
         if self.may_leave():
             self.open(path)
 
@@ -72,7 +72,7 @@ class Files(QObject):
         return True
 
     def open_example(self, name: str) -> None:
-        """A copy of a bundled example, without a file, so that saving does not change the example."""
+        """Open a copy of a bundled example, without a file, so that saving does not change the example."""
         if not self.may_leave():
             return
         path = resource_path("examples", name)
@@ -80,7 +80,7 @@ class Files(QObject):
         self._document.new(self._document.project)
 
     def save(self) -> bool:
-        """Save where it came from, or ask. False if it was not saved."""
+        """Save to the project's file, or ask for one. Returns False if it was not saved."""
         path = self._document.path
         return self.save_to(path) if path and not self._document.read_only else self.save_as()
 
@@ -111,7 +111,7 @@ class Files(QObject):
         return True
 
     def may_leave(self) -> bool:
-        """Ask what becomes of unsaved changes; False if the person would rather stay."""
+        """Ask about unsaved changes; return False if the user cancels."""
         if not self._document.dirty:
             return True
         from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved
@@ -122,7 +122,7 @@ class Files(QObject):
 
 
 def project_in(data: QMimeData) -> Path | None:
-    """The project file that is being dragged over the window, if it is one."""
+    """Return the path of the project file dragged over the window, or None."""
     urls = data.urls()
     path = Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
     return path if path is not None and path.suffix == ".tape" else None

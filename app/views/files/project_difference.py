@@ -1,4 +1,4 @@
-"""What differs between two versions of a project, line by line: nodes, wires, blocks and settings. Qt-free."""
+"""The difference of two versions of a project, item by item: nodes, wires, blocks and settings. Qt-free."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LONGEST = 60  # letters of a value that is shown
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One thing that was added, removed or changed: `part` is where, `noun` its kind, `text` which one and how."""
+class ProjectDifference:
+    """An item added, removed or changed: `part` is where, `noun` its kind, `text` which item and how."""
 
     mark: str
     part: str
@@ -30,19 +30,19 @@ class Difference:
     text: str
 
 
-def differences(before: Project, after: Project) -> tuple[Difference, ...]:
-    """What turns `before` into `after`, in the order of the parts of a project; empty if nothing does."""
-    return tuple(_found(before, after))
+def differences(before: Project, after: Project) -> tuple[ProjectDifference, ...]:
+    """Return the changes from `before` to `after`, in the order of a project's parts."""
+    return tuple(_differences(before, after))
 
 
-def summary(found: tuple[Difference, ...]) -> str:
-    """How many things of each kind: `2 nodes added, 1 setting changed`; "" for none."""
+def summary(found: tuple[ProjectDifference, ...]) -> str:
+    """Count the changes by kind: `2 nodes added, 1 setting changed`; "" for none."""
     counts = Counter((one.noun, one.mark) for one in found)
     return ", ".join(f"{counted(count, noun)} {VERBS[mark]}" for (noun, mark), count in counts.items())
 
 
-def lines(found: tuple[Difference, ...]) -> tuple[str, ...]:
-    """A line for each, below a line that begins with @ for each part."""
+def lines(found: tuple[ProjectDifference, ...]) -> tuple[str, ...]:
+    """Format the changes as lines, below a heading line that begins with @ for each part."""
     told: list[str] = []
     part = ""
     for one in found:
@@ -53,76 +53,76 @@ def lines(found: tuple[Difference, ...]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _found(before: Project, after: Project) -> Iterator[Difference]:
+def _differences(before: Project, after: Project) -> Iterator[ProjectDifference]:
     if before.name != after.name:
-        yield Difference(CHANGED, "Project", "name", f"name {_shown(before.name)} → {_shown(after.name)}")
+        yield ProjectDifference(CHANGED, "Project", "name", _change("name", before.name, after.name))
     yield from _sheet(NETWORK, before, after)
     for name in _ordered(before.blocks, after.blocks):
         old, new = before.blocks.get(name), after.blocks.get(name)
         if old is None or new is None:
-            yield Difference(ADDED if old is None else REMOVED, "Blocks", "block", name)
+            yield ProjectDifference(ADDED if old is None else REMOVED, "Blocks", "block", name)
         else:
             yield from _block(f"Block {name}", old, new)
     yield from _layer_files(before.layer_files, after.layer_files)
     for key in SETTINGS:
         for name, text in _values(getattr(before, key), getattr(after, key)):
-            yield Difference(CHANGED, key.capitalize(), "setting", f"{name} {text}")
+            yield ProjectDifference(CHANGED, key.capitalize(), "setting", f"{name} {text}")
     if before.origin != after.origin:
         models = [one.model if one is not None else "no model" for one in (before.origin, after.origin)]
         how = f"{models[0]} → {models[1]}" if models[0] != models[1] else f"{models[1]}, imported or checked again"
-        yield Difference(CHANGED, "Project", "origin", f"imported from {how}")
+        yield ProjectDifference(CHANGED, "Project", "origin", f"imported from {how}")
     if before.notes != after.notes:
-        yield Difference(CHANGED, "Project", "note", f"notes {_shown(before.notes)} → {_shown(after.notes)}")
+        yield ProjectDifference(CHANGED, "Project", "note", _change("notes", before.notes, after.notes))
 
 
-def _layer_files(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Difference]:
+def _layer_files(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[ProjectDifference]:
     for name in _ordered(dict.fromkeys(before), dict.fromkeys(after)):
         if name not in before or name not in after:
-            yield Difference(REMOVED if name in before else ADDED, "Layer files", "layer file", name)
+            yield ProjectDifference(REMOVED if name in before else ADDED, "Layer files", "layer file", name)
 
 
-def _block(part: str, before: Block, after: Block) -> Iterator[Difference]:
+def _block(part: str, before: Block, after: Block) -> Iterator[ProjectDifference]:
     yield from _sheet(part, before, after)
     if before.params != after.params:
-        yield Difference(CHANGED, part, "block", "its parameters")
+        yield ProjectDifference(CHANGED, part, "block", "its parameters")
     if before.note != after.note:
-        yield Difference(CHANGED, part, "block", f"its note {_shown(before.note)} → {_shown(after.note)}")
+        yield ProjectDifference(CHANGED, part, "block", _change("its note", before.note, after.note))
 
 
-def _sheet(part: str, before: Sheet, after: Sheet) -> Iterator[Difference]:
+def _sheet(part: str, before: Sheet, after: Sheet) -> Iterator[ProjectDifference]:
     yield from _nodes(part, before.graph, after.graph)
     gone, came = moved(before.graph.edges, after.graph.edges)
     for mark, wires, graph in ((REMOVED, gone - came, before.graph), (ADDED, came - gone, after.graph)):
         for wire in sorted(wires):
-            yield Difference(mark, part, "wire", f"wire {_wire(wire, graph)}")
+            yield ProjectDifference(mark, part, "wire", f"wire {_wire(wire, graph)}")
     for key in _only(differing(before.comments, after.comments), before.comments, after.comments):
         old, new = before.comments.get(key), after.comments.get(key)
         one = new or old
         assert one is not None
         mark = ADDED if old is None else REMOVED if new is None else CHANGED
-        was = f"{_shown(old.text)} → " if old is not None and new is not None and old.text != new.text else ""
-        yield Difference(mark, part, one.kind, f"{one.kind} {was}{_shown(one.text)}")
+        was = f"{_value_text(old.text)} → " if old is not None and new is not None and old.text != new.text else ""
+        yield ProjectDifference(mark, part, one.kind, f"{one.kind} {was}{_value_text(one.text)}")
     both = before.graph.nodes.keys() & after.graph.nodes.keys()
     places = differing(before.positions, after.positions) & both
     if places:
-        yield Difference(CHANGED, part, "layout", f"{counted(len(places), 'node')} moved")
+        yield ProjectDifference(CHANGED, part, "layout", f"{counted(len(places), 'node')} moved")
     if before.bends != after.bends and not gone and not came:
-        yield Difference(CHANGED, part, "layout", "bends of wires")
+        yield ProjectDifference(CHANGED, part, "layout", "bends of wires")
     if before.unfolded != after.unfolded:
-        yield Difference(CHANGED, part, "layout", "which blocks are unfolded")
+        yield ProjectDifference(CHANGED, part, "layout", "which blocks are unfolded")
 
 
-def _nodes(part: str, before: Graph, after: Graph) -> Iterator[Difference]:
+def _nodes(part: str, before: Graph, after: Graph) -> Iterator[ProjectDifference]:
     keys = differing(before.nodes, after.nodes)
     for key in _only(keys, before.nodes, after.nodes):
         old, new = before.nodes.get(key), after.nodes.get(key)
         if new is None or old is None:
             node = old or new
             assert node is not None
-            yield Difference(ADDED if old is None else REMOVED, part, "node", f"{node.name} ({node.op})")
+            yield ProjectDifference(ADDED if old is None else REMOVED, part, "node", f"{node.name} ({node.op})")
         else:
             changes = ", ".join(f"{name} {text}" for name, text in _values(old, new))
-            yield Difference(CHANGED, part, "node", f"{new.name}: {changes}")
+            yield ProjectDifference(CHANGED, part, "node", f"{new.name}: {changes}")
 
 
 def _values(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ def _values(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str]
             old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
             yield from _values(old, new, f"{path}.{key}" if path else str(key))
     elif before != after or repr(before) != repr(after):
-        yield path, f"{_shown(before)} → {_shown(after)}"
+        yield path, f"{_value_text(before)} → {_value_text(after)}"
 
 
 class _Absent:
@@ -147,7 +147,11 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-def _shown(value: Any) -> str:
+def _change(name: str, before: Any, after: Any) -> str:
+    return f"{name} {_value_text(before)} → {_value_text(after)}"
+
+
+def _value_text(value: Any) -> str:
     text = repr(value) if not isinstance(value, str) else f"“{value}”"
     text = " ".join(text.split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

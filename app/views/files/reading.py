@@ -1,4 +1,4 @@
-"""Reads a project beside the window, so that a large file holds nothing up; a dialog comes if it takes long."""
+"""Read a project on a worker thread; a large file shows a dialog with Cancel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 300  # milliseconds before the dialog comes
 
 
 class ReadingDialog(Dialog):
-    """Stands while a large file is read. Cancel lets the file be."""
+    """Shown while a large file is read. Cancel abandons it."""
 
     def __init__(self, name: str, parent: QWidget) -> None:
         super().__init__(f"Opening {name}", parent)
@@ -64,9 +64,9 @@ class _Reader(QObject):
 
 
 def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
-    """The project in a file and the digest of the file; None if the person did not wait for it.
+    """Read a project and the digest of its file; None if the user cancelled.
 
-    Nodes of large sheets have places, whether or not the file has some. Raises ProjectFileError and OSError.
+    Nodes of large graphs get positions if the file has none. Raises ProjectFileError and OSError.
     """
     if regular_files.check(path) <= SMALL:
         return file.read_with_digest(path)

@@ -98,7 +98,7 @@ class RecoveryControl(QObject):
         self.autosave.close()
 
     def _looked(self, answer: tuple[Findings, tuple[tuple[Found, Catalog | None, str], ...]] | Failure) -> None:
-        from app.views.files.recovery_dialog import Offer, RecoveryDialog
+        from app.views.files.recovery_dialog import RecoveryDialog, RecoveryOffer
 
         self._looking = None
         if isinstance(answer, Failure):
@@ -111,7 +111,7 @@ class RecoveryControl(QObject):
             words = f"{reason} It is not offered again; the file is kept at {path}."
             self._window.refuse("Unsaved work was found that cannot be restored", words)
         if offers:
-            self.dialog = RecoveryDialog(tuple(Offer(*one) for one in offers), self._window)
+            self.dialog = RecoveryDialog(tuple(RecoveryOffer(*one) for one in offers), self._window)
             self.dialog.restored.connect(self._restored)
             self.dialog.discarded.connect(self._discarded)
             self.dialog.finished.connect(self._leave)

@@ -1,4 +1,4 @@
-"""Offers unsaved work of windows that crashed: each with a picture of its net, its file and the time."""
+"""Offer unsaved work of crashed windows for recovery, with a thumbnail, the file and the time of each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NO_PICTURE = "No preview: Tapedeck ended while it was rendered"
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A journal, the ops of its project for the picture, and what is to be said beside it."""
+class RecoveryOffer:
+    """A journal, the op catalog for its thumbnail, and a remark."""
 
     found: Found
     ops: Catalog | None
@@ -57,19 +57,19 @@ class Offer:
 
 
 class RecoveryDialog(Dialog):
-    """A card for each journal. `restored(Found)` and `discarded(Found)` say what was chosen; Esc leaves the rest."""
+    """A card for each journal. `restored(Found)` and `discarded(Found)` report choices; Esc defers the rest."""
 
     restored = Signal(object)
     discarded = Signal(object)
 
-    def __init__(self, offers: tuple[Offer, ...], parent: QWidget | None = None) -> None:
+    def __init__(self, offers: tuple[RecoveryOffer, ...], parent: QWidget | None = None) -> None:
         title = "Restore unsaved work?" if len(offers) == 1 else f"Restore unsaved work of {len(offers)} windows?"
         super().__init__(title, parent, icon="info")
         self.setWindowTitle("Tapedeck")
         self.thumbnails = Thumbnails(PICTURE, self)
         self.thumbnails.ready.connect(self._painted)
         self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
-        self.cards = [Card(offer, self) for offer in offers]
+        self.cards = [RecoveryCard(offer, self) for offer in offers]
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(0, 0, 8, 0)
@@ -119,15 +119,15 @@ class RecoveryDialog(Dialog):
         for card in self.cards:
             card.offer.found.end_painting()
 
-    def _restore(self, card: Card) -> None:
+    def _restore(self, card: RecoveryCard) -> None:
         self.restored.emit(card.offer.found)
         self._take_away(card)
 
-    def _discard(self, card: Card) -> None:
+    def _discard(self, card: RecoveryCard) -> None:
         self.discarded.emit(card.offer.found)
         self._take_away(card)
 
-    def _take_away(self, card: Card) -> None:
+    def _take_away(self, card: RecoveryCard) -> None:
         card.offer.found.end_painting()
         self.cards.remove(card)
         card.hide()
@@ -135,12 +135,12 @@ class RecoveryDialog(Dialog):
             self.accept()
 
 
-class Card(QFrame):
-    """Picture, name, place and time of one journal. `discarded` comes after a second press: it is for good."""
+class RecoveryCard(QFrame):
+    """Thumbnail, name, path and time of a journal. `discarded` takes a second press, as it cannot be undone."""
 
     discarded = Signal()
 
-    def __init__(self, offer: Offer, parent: QWidget) -> None:
+    def __init__(self, offer: RecoveryOffer, parent: QWidget) -> None:
         super().__init__(parent)
         self.offer = offer
         self.picture: QPixmap | None = None

@@ -1,4 +1,4 @@
-"""The cards of the gallery: what each shows, and how it is painted."""
+"""The cards of the gallery: content and painting."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SIGNS = {
 
 
 @dataclass(frozen=True)
-class Card:
-    """One thing to choose. `path` is None for the blank project; what is not known yet is None."""
+class GalleryCard:
+    """A project to choose. `path` is None for the blank project; facts not known yet are None."""
 
     path: Path | None
     title: str
@@ -52,19 +52,19 @@ class Card:
 
 
 class CardModel(QAbstractListModel):
-    """The cards that fit what is typed, in their order while nothing is."""
+    """The cards that match the search text, in their fixed order while it is empty."""
 
-    def __init__(self, cards: Sequence[Card], parent: QObject) -> None:
+    def __init__(self, cards: Sequence[GalleryCard], parent: QObject) -> None:
         super().__init__(parent)
         self.cards = list(cards)
         self.pictures: dict[Path | None, QPixmap] = {}
         self._query = ""
         self._shown = list(cards)
 
-    def card(self, index: Index) -> Card | None:
+    def card(self, index: Index) -> GalleryCard | None:
         return self._shown[index.row()] if index.isValid() and index.row() < len(self._shown) else None
 
-    def add(self, card: Card) -> None:
+    def add(self, card: GalleryCard) -> None:
         self.cards.append(card)
         if self._query:
             self.set_query(self._query)
@@ -74,7 +74,7 @@ class CardModel(QAbstractListModel):
         self.endInsertRows()
 
     def learn(self, path: Path, facts: Facts) -> None:
-        """Torch has told of an example."""
+        """Set the facts of an example, computed by the engine."""
         self.cards = [replace(card, facts=facts) if card.path == path else card for card in self.cards]
         known = {card.path: card for card in self.cards}
         self._shown = [known[card.path] for card in self._shown]
@@ -112,12 +112,12 @@ class CardModel(QAbstractListModel):
 
 
 def stage_height(width: float) -> float:
-    """The height of the picture on a card as wide as that."""
+    """Return the height of the picture on a card of a width."""
     return width * PICTURE.height() / PICTURE.width()
 
 
 def card_height(width: float) -> int:
-    """The height of a card with the gap about it: the picture, a title, three lines of words, two of facts."""
+    """Return the height of a card with margins: picture, title, three lines of description, two of facts."""
     caption = QFontMetricsF(theme.font("caption")).height()
     title = QFontMetricsF(theme.font("node")).height()
     return int(stage_height(width - 2 * GAP) + title + (LINES + 2) * caption + 2 * PAD + 14 + 2 * GAP)
@@ -148,12 +148,12 @@ class CardDelegate(QStyledItemDelegate):
         box(painter, area, RADIUS, colors.hover if over else colors.raised)
         stage = QRectF(area.left(), area.top(), area.width(), stage_height(area.width()))
         self._paint_picture(painter, card, stage)
-        self._paint_words(painter, card, area.adjusted(PAD, stage.height() + PAD, -PAD, -PAD))
+        self._paint_text(painter, card, area.adjusted(PAD, stage.height() + PAD, -PAD, -PAD))
         line = colors.accent if chosen else colors.line3 if over else colors.line2
         box(painter, area, RADIUS, None, line, 2 if chosen else 1)
         painter.restore()
 
-    def _paint_picture(self, painter: QPainter, card: Card, stage: QRectF) -> None:
+    def _paint_picture(self, painter: QPainter, card: GalleryCard, stage: QRectF) -> None:
         colors = theme.current()
         ground = QPainterPath()
         ground.setFillRule(Qt.FillRule.WindingFill)
@@ -168,7 +168,7 @@ class CardDelegate(QStyledItemDelegate):
         elif card.path is None:
             icons.draw(painter, "add", "text3", stage.center().x() - 12, stage.center().y() - 12, 24)
 
-    def _paint_words(self, painter: QPainter, card: Card, area: QRectF) -> None:
+    def _paint_text(self, painter: QPainter, card: GalleryCard, area: QRectF) -> None:
         colors = theme.current()
         title = elided(card.title, "node", area.width())
         title.draw(painter, area.left(), area.top(), colors.text)
@@ -186,7 +186,7 @@ class CardDelegate(QStyledItemDelegate):
 
 
 def write_lines(painter: QPainter, text: str, area: QRectF, color: QColor, most: int = LINES) -> None:
-    """A caption of at most so many lines; the last one is cut with an ellipsis where there is more."""
+    """Paint a caption of at most `most` lines; the last one is elided if there is more."""
     font = theme.font("caption")
     metrics = QFontMetricsF(font)
     layout = QTextLayout(text, font)

@@ -1,4 +1,4 @@
-"""The gallery: a card for each bundled example, with a picture of its drawing and what can be done with it."""
+"""The gallery: a card for each bundled example, with a thumbnail and a description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.preflight import examples
 from app.preflight.examples import Example, Facts
-from app.views.gallery.cards import LEAST, PICTURE, Card, CardDelegate, CardModel, card_height
+from app.views.gallery.cards import LEAST, PICTURE, CardDelegate, CardModel, GalleryCard, card_height
 from app.views.ui import theme
 from app.views.ui.background import Background
 from app.views.ui.dialogs.base import Dialog
@@ -24,7 +24,7 @@ from app.views.ui.widgets.painting import label
 BLANK = "Blank project"
 KEY = "gallery"
 MOST_COLUMNS = 4
-ROUND = QSize(62, 160)  # what stands round the cards: margins and scroll bar; title, field and buttons
+ROUND = QSize(62, 160)  # around the cards: margins and scroll bar; title, field and buttons
 
 
 class Cards(QListView):
@@ -57,7 +57,7 @@ class Cards(QListView):
 
 
 def columns_in(width: int) -> int:
-    """How many cards stand side by side."""
+    """Return how many cards fit side by side."""
     return max((width - 1) // LEAST, 1)
 
 
@@ -79,7 +79,7 @@ class GalleryDialog(Dialog):
         self._unread = list(examples.paths() if paths is None else paths)
         self._unasked: list[Example] = []
         self.thumbnails = Thumbnails(PICTURE, self)
-        self.model = CardModel([Card(None, BLANK, "An empty canvas.")], self)
+        self.model = CardModel([GalleryCard(None, BLANK, "An empty canvas.")], self)
         self.view = Cards(self.model)
         self.field = SearchField("Type to filter")
         self.none = label("No example matches.", "label", "text3")
@@ -115,7 +115,7 @@ class GalleryDialog(Dialog):
             self._ask_one()
             return
         example = examples.read(self._unread.pop(0))
-        self.model.add(Card(example.path, example.project.name, example.words, example))
+        self.model.add(GalleryCard(example.path, example.project.name, example.words, example))
         if not self.view.currentIndex().isValid():
             self._filter(self.field.text())
         self._unasked.append(example)
@@ -144,7 +144,7 @@ class GalleryDialog(Dialog):
         self.model.show_picture(key[0], picture)
 
     def _repaint(self) -> None:
-        """Another theme: the pictures are painted anew."""
+        """Paint the thumbnails again after a change of the theme."""
         for card in self.model.cards:
             if card.example is not None:
                 self._paint(card.example, card.facts)
@@ -175,7 +175,7 @@ class GalleryDialog(Dialog):
         self.thumbnails.forget()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Arrows walk over the cards from wherever the caret is, letters filter from wherever the focus is."""
+        """Let arrow keys select cards from the search field, and typed letters search wherever the focus is."""
         if event.type() != QEvent.Type.KeyPress or not isinstance(event, QKeyEvent):
             return super().eventFilter(watched, event)
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

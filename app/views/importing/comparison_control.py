@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 
 from app.engine.requests.import_model import UNCHECKED, remarks
 from app.project.project import Project
-from app.views.importing.importing import Drawn, ImportRequest
+from app.views.importing.importing import ImportedModel, ImportRequest
 from app.views.ui.background import Failure
 from app.views.ui.task import Task
 from app.views.ui.widgets.banner import Banner
@@ -46,7 +46,7 @@ class ComparingControl(QObject):
     def running(self) -> bool:
         return self._work is not None
 
-    def begin(self, drawn: Drawn, wanted: ImportRequest) -> None:
+    def begin(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
         """Wait for what comes of the project that was just opened."""
         assert drawn.rest is not None
         self._early, self._wanted = drawn.project, wanted
@@ -122,7 +122,7 @@ class ComparingControl(QObject):
         if text == STOP:
             self.stop()
         elif text == OPEN and self._wanted is not None:
-            self._window.import_control.show(Drawn(self._corrected), self._wanted)
+            self._window.import_control.show(ImportedModel(self._corrected), self._wanted)
 
 
 def _drawing(project: Project) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.views.importing.comparison_control import ComparingControl
     from app.views.importing.import_dialog import ImportDialog
-    from app.views.importing.importing import Drawn, ImportRequest
+    from app.views.importing.importing import ImportedModel, ImportRequest
     from app.views.main_window import MainWindow
 
 NARROWEST, LOWEST = 640.0, 320.0
@@ -93,11 +93,11 @@ class ImportControl(QObject):
 
     def open(self, project: Project, wanted: ImportRequest) -> bool:
         """Lay out what was imported, and show it."""
-        from app.views.importing.importing import Drawn
+        from app.views.importing.importing import ImportedModel
 
-        return self.show(Drawn(laid_out(project, self._room())), wanted)
+        return self.show(ImportedModel(laid_out(project, self._room())), wanted)
 
-    def show(self, drawn: Drawn, wanted: ImportRequest) -> bool:
+    def show(self, drawn: ImportedModel, wanted: ImportRequest) -> bool:
         """Open what is laid out, once unsaved work is cared for; False if the person would rather stay."""
         window = self._window
         if not window.files.may_leave():
@@ -110,7 +110,7 @@ class ImportControl(QObject):
             self._compare(drawn, wanted)
         return True
 
-    def _compare(self, drawn: Drawn, wanted: ImportRequest) -> None:
+    def _compare(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
         from app.views.importing.comparison_control import ComparingControl
 
         self.comparing = self.comparing or ComparingControl(self._window)

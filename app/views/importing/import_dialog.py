@@ -1,4 +1,4 @@
-"""Choose a model that is there already: one of torchvision's, or one of a file of your own."""
+"""The dialog for importing an existing model: from torchvision or from a Python file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.source.layer_files import allowed
 from app.views.custom_layers.layers_control import LayersControl
 from app.views.importing.import_pages import FilePage, FormField, ModelTrustDialog, TorchvisionPage
 from app.views.importing.import_result import ResultPage
-from app.views.importing.importing import Drawn, ImportRequest, import_model
+from app.views.importing.importing import ImportedModel, ImportRequest, import_model
 from app.views.ui.background import Background, Failure
 from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets import Segmented
@@ -31,13 +31,13 @@ KEPT = (
     "either way."
 )
 
-Open = Callable[[Drawn, ImportRequest], bool]
+Open = Callable[[ImportedModel, ImportRequest], bool]
 _listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
 
 
 class ImportDialog(ProgressDialog):
-    """Two pages, and whether the weights come along. `lay_out` is called beside the window's thread; `open_project` is
-    handed what came of it, and says whether it was opened."""
+    """Two pages, and whether to keep the weights. `lay_out` runs on a worker thread; `open_project` receives the
+    imported project and returns whether it was opened."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ImportDialog(ProgressDialog):
         super().__init__("Import a model", parent)
         self._background, self._layers, self._lay_out, self._open = background, layers, lay_out, open_project
         self._wanted: ImportRequest | None = None
-        self._read: Drawn | None = None  # what was imported and is not opened yet
+        self._read: ImportedModel | None = None  # imported and not opened yet
         self.choice = Segmented([("torchvision", "torchvision"), ("file", "A Python file")], "Source of the model")
         self.torchvision, self.file = TorchvisionPage(), FilePage()
         self.pages = QStackedWidget()
@@ -101,7 +101,7 @@ class ImportDialog(ProgressDialog):
     def _leave(self, _result: int) -> None:
         self._background.forget(KEY)
         if self._read is not None:
-            self._read.let_go()
+            self._read.stop_comparison()
 
     def _listed(self, models: tuple[Known, ...]) -> None:
         global _listed
@@ -114,17 +114,17 @@ class ImportDialog(ProgressDialog):
         self.torchvision.show_failure(f"torchvision cannot be imported: {failure.error}. {words}")
         self._ask_ready()
 
-    # --- What stands in the way
+    # --- Validation
 
     def _ask_ready(self) -> None:
-        """Say what is missing, and let Import be pressed when nothing is."""
+        """Show what is missing, and enable Import when nothing is."""
         if self.running or self._read is not None:
             return
         missing = self.page.ready()
         self.import_button.setEnabled(not missing)
-        self._say(missing.strip())
+        self._show_state(missing.strip())
 
-    def _say(self, words: str, tone: str = "text3") -> None:
+    def _show_state(self, words: str, tone: str = "text3") -> None:
         self.state.setText(words)
         set_property(self.state, "tone", tone)
 
@@ -138,25 +138,25 @@ class ImportDialog(ProgressDialog):
             self._open_it(self._read, self._wanted)
             return
         self.page.forgive()
-        wanted = self.page.wanted()
+        wanted = self.page.request()
         if wanted is None:
             return
         wanted = replace(wanted, keep_weights=self.weights.isChecked())
         if wanted.source.file and not allowed(wanted.sha256):
             self._ask_trust(wanted)
         else:
-            self._begin(wanted)
+            self._start_import(wanted)
 
     def _ask_trust(self, wanted: ImportRequest) -> None:
         file = self.file.shown_file()
         before = self._layers.trust.before(file.path)
         dialog = ModelTrustDialog(file, before.text if before else "", self)
         dialog.trusted.connect(self._layers.let_run)
-        dialog.trusted.connect(lambda _file: self._begin(wanted))
+        dialog.trusted.connect(lambda _file: self._start_import(wanted))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
-    def _begin(self, wanted: ImportRequest) -> None:
+    def _start_import(self, wanted: ImportRequest) -> None:
         self._wanted = wanted
         self._enable(False)
         self.begin(partial(import_model, wanted, self._lay_out))
@@ -169,15 +169,15 @@ class ImportDialog(ProgressDialog):
         self.stop_button.setText("Cancel" if on else "Stop")
 
     def show_progress(self, words: str) -> None:
-        self._say(words, "text2")
+        self._show_state(words, "text2")
 
-    def finished_with(self, answer: Drawn | Failure, cancelled: bool) -> None:
+    def finished_with(self, answer: ImportedModel | Failure, cancelled: bool) -> None:
         wanted = self._wanted
         assert wanted is not None
         self._enable(True)
         self._ask_ready()
         if cancelled:
-            self._say("Stopped. Your project is unchanged.")
+            self._show_state("Stopped. Your project is unchanged.")
         elif isinstance(answer, Failure):
             self._refuse(answer)
         elif found := _worth_reading(answer.project, wanted):
@@ -185,27 +185,27 @@ class ImportDialog(ProgressDialog):
         else:
             self._open_it(answer, wanted)
 
-    def _show_result(self, drawn: Drawn, found: tuple[str, ...]) -> None:
+    def _show_result(self, drawn: ImportedModel, found: tuple[str, ...]) -> None:
         """The last page: what of the model is not drawn call by call, and what holds for its example alone."""
         for part in self.form:
             part.hide()
         self.result_page, self._read = ResultPage(found), drawn
         self.body.insertWidget(0, self.result_page, 1)
-        self._say("")
+        self._show_state("")
         self.import_button.setText("Open")
         self.import_button.setEnabled(True)
         self.import_button.setFocus()
         announce(self, " ".join(found))
 
-    def _open_it(self, drawn: Drawn, wanted: ImportRequest) -> None:
+    def _open_it(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
         if self._open(drawn, wanted):
             self._read = None
             self.import_button.setEnabled(False)
             QTimer.singleShot(0, self, self.accept)  # the drawing goes before
         else:
             if self._read is None:
-                drawn.let_go()
-            self._say("It was not opened: your project is unchanged.")
+                drawn.stop_comparison()
+            self._show_state("It was not opened: your project is unchanged.")
 
     def _refuse(self, failure: Failure) -> None:
         """Say it at the field that it is about, else at the foot."""
@@ -218,12 +218,12 @@ class ImportDialog(ProgressDialog):
         self.state.setToolTip(failure.traceback)
         announce(self, message)
         if self.page.blame(entry, message):
-            self._say("Nothing was imported.", "error")
+            self._show_state("Nothing was imported.", "error")
         else:
-            self._say(message, "error")
+            self._show_state(message, "error")
 
 
 def _worth_reading(project: Project, wanted: ImportRequest) -> tuple[str, ...]:
-    """The remarks to be read before an import is opened: what random weights lose matters where none are kept."""
+    """Return the remarks to confirm before opening; what random weights lose matters only if the weights are kept."""
     usual = (UNCHECKED, *((LOSES,) if wanted.keep_weights else ()))
     return tuple(one for one in remarks(project) if not one.startswith(usual))

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class FormField(QWidget):
-    """A field under its name; what is wrong with it stands beneath."""
+    """A form field below its title, with a line for its error."""
 
     def __init__(self, title: str, field: QWidget, words: str = "", beside: QWidget | None = None) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class FormField(QWidget):
         self.complain("")
 
     def complain(self, words: str, tone: str = "error") -> None:
-        """Say what is wrong, "" for nothing."""
+        """Show an error below the field; "" clears it."""
         set_property(self.field, "invalid", bool(words) and tone == "error")
         set_property(self.note, "tone", tone if words else "text3")
         self.note.setText(words or self._words)
@@ -71,9 +71,9 @@ class FormField(QWidget):
 
 
 class Page(QWidget):
-    """What the pages share: entries by name. `blame(entry, words)` says what is wrong with one of them.
+    """Base class of the pages: entries by name. `blame(entry, words)` shows an error at one of them.
 
-    Each page says by `ready()` what is missing still, and reads itself by `wanted()`.
+    A subclass implements `ready()`, which returns what is missing, and `request()`.
     """
 
     changed = Signal()
@@ -107,7 +107,7 @@ class Page(QWidget):
 
 
 def code_field(placeholder: str) -> QLineEdit:
-    """A field for code."""
+    """Return a line edit for code."""
     field = QLineEdit()
     field.setFont(theme.font("code"))
     field.setPlaceholderText(placeholder)
@@ -130,7 +130,7 @@ class TorchvisionPage(Page):
         self.list.setRootIsDecorated(False)
         self.list.setUniformRowHeights(True)
         self.list.setAccessibleName("Models of torchvision")
-        self.list.currentItemChanged.connect(lambda *_: self._chosen())
+        self.list.currentItemChanged.connect(lambda *_: self._model_selected())
         self.list.itemDoubleClicked.connect(lambda *_: self.asked.emit())
         self.state = label("Loading torchvision …", "label", "text3", wrap=True)
         self.input = code_field("1x3x224x224")
@@ -167,9 +167,9 @@ class TorchvisionPage(Page):
     def show_failure(self, words: str) -> None:
         """There is no torchvision."""
         self.list.hide()
-        self._say(words, "error")
+        self._show_state(words, "error")
 
-    def _say(self, words: str, tone: str = "text3") -> None:
+    def _show_state(self, words: str, tone: str = "text3") -> None:
         self.state.setText(words)
         set_property(self.state, "tone", tone)
         self.state.setVisible(bool(words))
@@ -195,10 +195,10 @@ class TorchvisionPage(Page):
             self.list.setCurrentItem(best or there[0])
         else:
             self.list.setCurrentIndex(QModelIndex())
-        self._say("" if there else "No model matches.")
-        self._chosen()
+        self._show_state("" if there else "No model matches.")
+        self._model_selected()
 
-    def _chosen(self) -> None:
+    def _model_selected(self) -> None:
         if item := self.list.currentItem():
             self.list.scrollToItem(item)
         if self.name:
@@ -207,11 +207,11 @@ class TorchvisionPage(Page):
         self.changed.emit()
 
     def ready(self) -> str:
-        """What is missing still, "" if nothing is, " " if that is said elsewhere."""
+        """Return what is missing, "" if nothing is, " " if a message elsewhere says it."""
         return "" if self.name else NOT_CHOSEN if self.known else " "
 
-    def wanted(self) -> ImportRequest | None:
-        """What is asked for; None, with a word at its field, if something cannot be read."""
+    def request(self) -> ImportRequest | None:
+        """Return the request; None, with an error at its field, if an entry cannot be parsed."""
         arguments = self._parsed("arguments", lambda: parse_arguments(self.arguments.text().strip()))
         typed = self.input.text().split() or [""]
         inputs = self._parsed("inputs", lambda: tuple(map(parse_input, typed)))
@@ -220,7 +220,7 @@ class TorchvisionPage(Page):
         return ImportRequest(ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Arrows walk over the list from the caret."""
+        """Let arrow keys in the search field move the selection of the list."""
         keys = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in keys:
             self.list.event(event)
@@ -229,7 +229,7 @@ class TorchvisionPage(Page):
 
 
 class FilePage(Page):
-    """A file, what of it, and what it is given. Nothing of the file runs here."""
+    """A file, a class or function in it, and its arguments and inputs. Nothing of the file runs here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -269,7 +269,7 @@ class FilePage(Page):
             self.choose(Path(name))
 
     def _read(self) -> None:
-        """Read the text anew; what it offers is read off it."""
+        """Read the file again and list the classes and functions that it defines."""
         before, words = self.names.currentText(), ""
         path = Path(self.path.text().strip()).expanduser()
         self.text = None
@@ -283,7 +283,7 @@ class FilePage(Page):
             words = _sentence(str(error))
         self.names.clear()
         self.names.addItems(names)
-        if names:  # what is made of the other classes stands last in most files
+        if names:  # most files define the whole model last, after its parts
             self.names.setCurrentText(before if before in names else names[-1])
         self.entries["file"].complain(words)
         self.changed.emit()
@@ -298,13 +298,13 @@ class FilePage(Page):
         self.changed.emit()
 
     def ready(self) -> str:
-        """What is missing still, "" if nothing is, " " if that is said elsewhere."""
+        """Return what is missing, "" if nothing is, " " if a message elsewhere says it."""
         if self.text is None or not self.names.currentText():
             return " " if self.path.text().strip() else "Choose a Python file."
         return "" if self.inputs.toPlainText().strip() else "Enter the shape of each input."
 
-    def wanted(self) -> ImportRequest | None:
-        """What is asked for; None, with a word at its field, if something cannot be read."""
+    def request(self) -> ImportRequest | None:
+        """Return the request; None, with an error at its field, if an entry cannot be parsed."""
         self._read()  # it may have been edited since
         if self.text is None or not self.names.currentText():
             return None
@@ -318,7 +318,7 @@ class FilePage(Page):
         return ImportRequest(source, arguments, inputs, sha256=self.text.sha256)
 
     def shown_file(self) -> CustomFile:
-        """The text for a look at it before it runs."""
+        """Return the file as it was read, for review before it runs."""
         assert self.text is not None
         return CustomFile(Path(self.text.path), self.text.module, self.text, trusted=allowed(self.text.sha256))
 
@@ -333,7 +333,7 @@ class ModelTrustDialog(TrustDialog):
     )
     agree = "Trust and import"
 
-    def held(self) -> str:
+    def contents(self) -> str:
         assert self.file.file is not None
         return f"It offers {listed(list(names_in(self.file.file.text)))}"
 

@@ -1,5 +1,4 @@
-"""A model that is there already is read in a process of its own, and a thread waits for it: the background's worker has
-the drawing to check."""
+"""Import a model: a process of its own runs and traces it, and a worker thread lays out the resulting project."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ from app.views.ui.task import Cancelled, Report
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """What is to be imported. Without `keep_weights` the project keeps the buffers of its model alone; `sha256` is of
-    the text that a person saw, where the model is in a file of theirs."""
+    """A model to import. Without `keep_weights` the project keeps only the model's buffers. `sha256` is the digest of
+    the text that the user reviewed, for a model of a file."""
 
     source: ModelSource
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -33,7 +32,7 @@ class ImportRequest:
 
 
 def sizes_of(one: ModelInput) -> str:
-    """An input as it is typed.
+    """Format an input the way it is typed.
 
     >>> sizes_of(ModelInput((1, 16), "int64"))
     '1x16:int64'
@@ -43,8 +42,8 @@ def sizes_of(one: ModelInput) -> str:
 
 
 def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tuple[Project, Child]:
-    """The project of what is wanted, and the process that read it, which has ended unless it is `comparing` still.
-    `tell` hears what is going on. Raises ImportFailed and what writing raises."""
+    """Return the imported project and the process that read it, which has ended unless it is still `comparing`.
+    `tell` receives progress. Raises ImportFailed and errors of writing the weights."""
     source = wanted.source
     if source.file:
         check_file(source, wanted.inputs)
@@ -63,32 +62,33 @@ def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tup
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A project that was imported and laid out. `rest` waits for the end of its comparison with the model, where that
-    goes on; `let_go` ends the process in which it does."""
+class ImportedModel:
+    """An imported, laid out project. `rest` waits for the end of the comparison with the model while that still runs;
+    `stop_comparison` ends the process that runs it."""
 
     project: Project
     rest: Callable[[Report, Cancelled], Project] | None = None
-    let_go: Callable[[], None] = lambda: None
+    stop_comparison: Callable[[], None] = lambda: None
 
 
 def import_model(
     wanted: ImportRequest, lay_out: Callable[[Project], Project], tell: Report, cancelled: Cancelled
-) -> Drawn:
+) -> ImportedModel:
     """Read a model and lay it out. Raises what `read_model` raises."""
     project, reader = read_model(wanted, tell, cancelled)
     if cancelled():
         reader.close()
-        return Drawn(project)
+        return ImportedModel(project)
     tell("Laying out the network")
     laid = lay_out(project)
-    return Drawn(laid, partial(_rest, reader, lay_out, laid), reader.close) if reader.comparing else Drawn(laid)
+    rest = partial(_rest, reader, lay_out, laid)
+    return ImportedModel(laid, rest, reader.close) if reader.comparing else ImportedModel(laid)
 
 
 def _rest(
     reader: Child, lay_out: Callable[[Project], Project], early: Project, tell: Report, cancelled: Cancelled
 ) -> Project:
-    """What the process gives in the end: laid out, if it is another drawing."""
+    """Return the final project of the process, laid out again if its drawing differs from the early one."""
     try:
         project = reader.rest(files.store(), cancelled, tell)
     finally:

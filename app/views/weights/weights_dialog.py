@@ -1,4 +1,4 @@
-"""Loading weights: what a file holds beside what the net has, and what of it is taken. Nothing changes before Load."""
+"""Load weights: compare a file's state_dict with the net's, and choose keys. Nothing changes before Load."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILTERS = {"": "All", SAME: "Fit", SHAPE: "Another shape", MISSING: "Not in the 
 
 
 class WeightsDialog(Dialog):
-    """Reads `path`, shows it beside the net of `source`, and hands what is taken to `load`.
+    """Reads `path`, compares it with the net of `source`, and passes the chosen keys to `load`.
 
     `trouble` says why there is no net to load into, "" if there is one.
     """
@@ -46,7 +46,7 @@ class WeightsDialog(Dialog):
         super().__init__(f"Load weights of {path.name}", parent)
         self._path, self._source, self._load, self._trouble = path, source, load, trouble
         self._engine, self._key = engine, f"weights {id(self)}"
-        self._progress: str | None = None  # None where nothing is going on
+        self._progress: str | None = None  # None while idle
         self._began = 0.0
         self.held: WeightsBeside | None = None
         self.model = WeightsModel(self)
@@ -62,7 +62,7 @@ class WeightsDialog(Dialog):
         self.setMinimumSize(620, 420)
         self.resize(min(940, room.width() - 60) if room else 940, min(640, room.height() - 60) if room else 640)
         self._timer = QTimer(self, interval=LOOK)
-        self._timer.timeout.connect(self._tell_progress)
+        self._timer.timeout.connect(self._show_progress)
         self._run(ReadWeights(path, source), self._read)
 
     def _lay_out(self) -> None:
@@ -100,7 +100,7 @@ class WeightsDialog(Dialog):
         self.all_button.clicked.connect(lambda: self.model.tick(self.model.rows, True))
         self.none_button.clicked.connect(lambda: self.model.tick(self.model.rows, False))
         self.search.textChanged.connect(lambda _text: self._filter())
-        self.model.ticked.connect(self._look)
+        self.model.ticked.connect(self._update_buttons)
         for number, box in enumerate(self.follow):
             box.toggled.connect(lambda on, number=number: self._followed(number, on))
         self.finished.connect(lambda _result: self._forget())
@@ -108,25 +108,25 @@ class WeightsDialog(Dialog):
     # --- Reading
 
     def _run(self, request: Request[Any], done: Callable[[Any], None]) -> None:
-        """Have the engine do something; nobody hears of its end where the dialog is closed before."""
+        """Send a request to the engine; its answer is dropped if the dialog is closed before."""
         self._began, self._progress = time.monotonic(), ""
         self._busy(True)
         self._timer.start()
-        self._tell_progress()
+        self._show_progress()
         self._engine.ask(
-            self._key, request, on_progress=self._heard,
-            on_answer=lambda answer: self._answered(partial(done, answer)),
-            on_error=lambda failure: self._answered(partial(self._refuse, failure)),
+            self._key, request, on_progress=self._set_progress,
+            on_answer=lambda answer: self._finish(partial(done, answer)),
+            on_error=lambda failure: self._finish(partial(self._refuse, failure)),
         )  # fmt: skip
 
-    def _heard(self, words: str) -> None:
+    def _set_progress(self, words: str) -> None:
         self._progress = words
 
-    def _answered(self, then: Callable[[], None]) -> None:
+    def _finish(self, then: Callable[[], None]) -> None:
         self._progress = None
         self._timer.stop()
         self._busy(False)
-        self._say("")
+        self._show_state("")
         then()
 
     @property
@@ -140,9 +140,9 @@ class WeightsDialog(Dialog):
             self.load_button.setEnabled(False)
             self.some_button.setEnabled(False)
 
-    def _tell_progress(self) -> None:
+    def _show_progress(self) -> None:
         if self.running:
-            self._say(f"{self._progress or 'Starting'} …  {time.monotonic() - self._began:.0f} s", "text2")
+            self._show_state(f"{self._progress or 'Starting'} …  {time.monotonic() - self._began:.0f} s", "text2")
 
     def _forget(self) -> None:
         self._engine.forget(self._key)
@@ -152,16 +152,16 @@ class WeightsDialog(Dialog):
     def _refuse(self, failure: Failure) -> None:
         words = str(failure.error).strip() or type(failure.error).__name__
         self.state.setToolTip(failure.traceback)
-        self._say(f"{words if words.endswith('.') else words + '.'} Nothing was changed.", "error")
+        self._show_state(f"{words if words.endswith('.') else words + '.'} Nothing was changed.", "error")
         announce(self, words)
-        self._look()
+        self._update_buttons()
 
-    def _say(self, words: str, tone: str = "text3") -> None:
+    def _show_state(self, words: str, tone: str = "text3") -> None:
         self.state.setText(words)
         self.state.setVisible(bool(words))
         set_property(self.state, "tone", tone)
 
-    # --- What is shown
+    # --- Content
 
     def _read(self, held: WeightsBeside) -> None:
         self.held = held
@@ -193,7 +193,7 @@ class WeightsDialog(Dialog):
             return
         if held.ours is None:
             self.model.set_infos(held.infos)
-            self._say(self._trouble, "warn")
+            self._show_state(self._trouble, "warn")
         else:
             self.model.set_diff(diff(held.infos, held.ours, self._names()))
         self._make_filters()
@@ -230,8 +230,8 @@ class WeightsDialog(Dialog):
 
     # --- Loading
 
-    def _look(self) -> None:
-        """What can be pressed, and what it would do."""
+    def _update_buttons(self) -> None:
+        """Enable the buttons and state what they would do."""
         found, count = self.model.found, len(self.model.taken)
         ready = self.held is not None and self.held.ours is not None and not self.running
         for part in (self.all_button, self.none_button):
@@ -262,8 +262,8 @@ class WeightsDialog(Dialog):
     def _keep(self) -> None:
         assert self._source is not None
         keys = tuple(key for key in self.model.found.fitting if key in self.model.taken)
-        self._run(KeepWeights(self._path, self._source, keys, self._names()), self._kept)
+        self._run(KeepWeights(self._path, self._source, keys, self._names()), self._accept_weights)
 
-    def _kept(self, start: StartWeights) -> None:
+    def _accept_weights(self, start: StartWeights) -> None:
         self.accept()
         self._load(start)

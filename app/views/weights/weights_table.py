@@ -1,4 +1,4 @@
-"""The table of a state_dict beside the net: a row a key, how it fits, and whether it is taken."""
+"""The table that compares a state_dict with the net: a row per key, how it fits, and whether it is loaded."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class WeightsModel(QAbstractTableModel):
         self.ticked.emit()
 
     def show_only(self, words: list[str], kind: str) -> None:
-        """Rows whose key has all the words, of one kind or of all ("")."""
+        """Filter the rows: keys that contain all words, of one kind or of all ("").
+        """
         self.beginResetModel()
         kinds = (SAME, DTYPE) if kind == SAME else (kind,)
         self.rows = [
@@ -134,7 +135,7 @@ class WeightsModel(QAbstractTableModel):
 
 
 def sizes(info: TensorInfo) -> str:
-    """A shape as text.
+    """Format a shape.
 
     >>> sizes(TensorInfo((3, 2), "float32", 24))
     '3×2'
@@ -167,7 +168,7 @@ class WeightsTable(QTableView):
         header.setStretchLastSection(True)
 
     def fit(self) -> None:
-        """Columns as wide as what stands in them, the key as wide as there is room."""
+        """Fit the columns to their content; the key column takes the remaining width."""
         widths = [max(self.sizeHintForColumn(column) + 18, self.horizontalHeader().sectionSizeHint(column) + 12)
                   for column in range(len(COLUMNS))]  # fmt: skip
         bar = self.verticalScrollBar().sizeHint().width()

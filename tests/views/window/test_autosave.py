@@ -19,7 +19,7 @@ from app.project.project import Project
 from app.runs import store
 from app.util.resources import path as resource_path
 from app.views.files import autosave, recovery_control
-from app.views.files.recovery_dialog import NO_PICTURE, Card, RecoveryDialog
+from app.views.files.recovery_dialog import NO_PICTURE, RecoveryCard, RecoveryDialog
 from app.views.main_window import MainWindow
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from tests.support import own_layers_nets as own
@@ -74,7 +74,7 @@ def press(button: object) -> None:
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def texts(card: Card) -> str:
+def texts(card: RecoveryCard) -> str:
     from PySide6.QtWidgets import QLabel
 
     return "\n".join(part.text() for part in card.findChildren(QLabel))

@@ -93,7 +93,7 @@ def test_a_file_with_a_dataset_class_is_trusted_by_mouse(qtbot: QtBot, window: M
     qtbot.waitUntil(lambda: not data.trust.isHidden(), timeout=60_000)
     data.trust.click()
     dialog = window.findChild(DatasetTrustDialog)
-    assert dialog.held() == "Classes: Own" and dialog.trust_button.isEnabled()
+    assert dialog.contents() == "Classes: Own" and dialog.trust_button.isEnabled()
     qtbot.mouseClick(dialog.trust_button, Qt.MouseButton.LeftButton)
     settled(qtbot, window)
     assert "30 samples of 1×8×8 float32, 10 classes" in data.state.text()

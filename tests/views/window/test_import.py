@@ -180,7 +180,7 @@ def test_a_model_that_takes_two_things_is_told_both(qtbot, window) -> None:
     qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
     assert "image2" in page.entries["inputs"].note.text()
     page.input.setText("1x3x128x128 1x3x128x128")
-    wanted = page.wanted()
+    wanted = page.request()
     assert wanted is not None and [one.shape for one in wanted.inputs] == [(1, 3, 128, 128)] * 2
     dialog.reject()
 
