@@ -22,7 +22,7 @@ class FileMenu(QObject):
     """The actions of the File menu. `refused(title, reason)` and `not_saved` report failures; nothing is lost then.
 
     `settle(path)` asks about a file that changed on disk and returns whether the open project was saved.
-    `may_replace(path, asked)` returns whether another file may be overwritten; `asked`: the system's dialog confirmed it.
+    `may_replace(path, asked)` returns whether another file may be overwritten; `asked` if the user confirmed already.
     """
 
     refused = Signal(str, str)
