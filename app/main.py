@@ -26,9 +26,6 @@ def _main(given: list[str]) -> int:
     if given and given[0].startswith("-") or len(given) > 1:
         print(f"tapedeck: {given[0]} is no command; there are {', '.join(cli.COMMANDS)}", file=sys.stderr)
         return 2
-    if sys.platform == "win32":
-        # torch's libraries fail to load there once Qt's are in the process.
-        import torch  # noqa: F401
     from app.views.app import run_window
 
     return run_window(given[0] if given else None)

@@ -208,10 +208,10 @@ def _analysed(project: Project, alone: bool = False) -> tuple[Analysis, tuple[Pr
     if not alone:
         read_data(project)
     found = analysis.problems
-    if alone:
-        start = project.training.start if analysis.runnable else None
-        return analysis, (*found, *start_weights.problems(start, analysis.source))
-    return analysis, (*found, *preflight.problems(project, analysis)) if analysis.runnable else found
+    if not analysis.runnable:
+        return analysis, found
+    started = start_weights.problems(project.training.start, analysis.source)
+    return analysis, (*found, *(started if alone else preflight.problems(project, analysis, started)))
 
 
 def read_data(project: Project) -> None:
@@ -325,10 +325,10 @@ def warn(words: str) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, and print its path. Raises Refused."""
-    from app.export import weights
+    from app.export import text_files
 
     with writing(path):
-        weights.write_text(path, text)
+        text_files.write_text(path, text)
     print(path)
 
 

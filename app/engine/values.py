@@ -45,7 +45,8 @@ MODULES = """
     builder.diagnostics.problems builder.shapes.network_cost builder.shapes.receptive_field builder.shapes.input_sizes
     source.generated source.layer_files project.project data.config training.config training.job training.setup.device
     engine.requests.snippet autograd.snippets.snippet
-    engine.requests.data data.spec data.own_files.cache engine.requests.choices training.choices
+    engine.requests.data data.downloads.archives preflight.examples data.spec
+    data.own_files.cache engine.requests.choices training.choices
     training.setup.schedule_length engine.requests.trials training.trials.results training.events
     engine.requests.runs runs.record runs.checkpoint_files
     training.monitoring.looks training.monitoring.watch_points training.run_requests training.control

@@ -18,7 +18,8 @@ from app.export.certify.reference import Measurement, NotRunning
 from app.export.format_result import FormatError, Kind, Written
 from app.export.layers import write_model
 from app.export.onnx_extra import onnx_missing
-from app.export.weights import save_pt, write_atomically
+from app.export.text_files import write_atomically
+from app.export.weights import save_pt
 from app.source.generated import Source
 from app.util.leftovers import TemporaryFolder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from app.export.weights import write_text
+from app.export.text_files import write_text
 from app.source.generated import Source
 
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.export.errors import WeightsError
-from app.util import atomic, tensor_files
+from app.export.text_files import write_atomically
+from app.util import tensor_files
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 StateDict = Mapping[str, "Tensor"]
-
-
-def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically with `write`. Raises WeightsError, leaving `path` unchanged."""
-    try:
-        atomic.write(path, write)
-    except OSError as error:
-        raise WeightsError(atomic.words(error)) from error
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a text file (UTF-8, \\n) whole or not at all. Raises WeightsError."""
-    write_atomically(path, lambda temporary: temporary.write_bytes(text.encode()))
 
 
 def save_safetensors(state_dict: StateDict, path: str | Path) -> None:

@@ -6,19 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from app.builder.blocks import Block, block_of, with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
 from app.builder.graph import Graph
+from app.builder.results import Analysis
 from app.data.sources import SOURCES, is_present
 from app.preflight import preflight
 from app.project import file
 from app.project.project import Project
 from app.util.resources import path as resource_path
-
-if TYPE_CHECKING:
-    from app.builder.results import Analysis
 
 OFFLINE, DOWNLOAD, NO_DATA, BROKEN = "offline", "download", "no data", "broken"
 _SENTENCES, _LETTERS = 2, 170
@@ -37,7 +34,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about an example that need torch: its parameters, and whether it can be trained as it is.
+    """Facts of the analysis of an example: its parameters, and whether it can be trained as it is.
 
     `training` is OFFLINE, DOWNLOAD if the data must be downloaded first, NO_DATA if no known data fit, BROKEN if the
     net does not run. `data` describes it.
@@ -61,11 +58,8 @@ def read(path: Path) -> Example:
     return Example(path, project, _words(project, ops), layers(project.graph, project.blocks, ops))
 
 
-def facts(project: Project, data_root: Path | None = None) -> Facts:
-    """Analyse an example. Imports torch."""
-    from app.builder.analysis import analyse
-
-    analysis = analyse(project.graph, with_blocks(catalog(), project.blocks))
+def facts(project: Project, analysis: Analysis, data_root: Path | None = None) -> Facts:
+    """Say what its analysis tells of an example; the folder of the data says whether they are there."""
     return Facts(analysis.total_parameters, *_training(project, analysis, data_root), analysis)
 
 

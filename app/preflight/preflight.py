@@ -22,8 +22,7 @@ from app.preflight import multi_output, synthetic_data
 from app.preflight.cpu_threads import for_net
 from app.preflight.setting_checks import problems as knob_problems
 from app.project.project import Project
-from app.project.weights.start_weights import lost_buffers
-from app.project.weights.start_weights import problems as start_problems
+from app.project.weights.model_buffers import lost_buffers
 from app.training.choices import CLASS_IDS, LOSSES, OPTIMIZERS
 from app.training.config import Choice
 from app.training.job import Job, JobError, check_data
@@ -36,11 +35,10 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
 
 
-def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] | None = None) -> tuple[Problem, ...]:
+def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] = ()) -> tuple[Problem, ...]:
     """Report what prevents a valid network from training on the project's data.
 
-    `started` are the problems of the start weights, `start_weights.problems`; without it torch is imported if there are
-    start weights.
+    `started` are the problems of the start weights, `start_weights.problems`.
     """
     try:
         check_data(project.data)
@@ -56,13 +54,9 @@ def problems(project: Project, analysis: Analysis, started: tuple[Problem, ...] 
         *_learning(project.graph, analysis),
         *_training(project, analysis),
         *knob_problems(project, analysis, training_count(project.data), source),
-        *(_started(project, analysis) if started is None else started),
+        *started,
         *(lost_buffers(project, analysis.source) if analysis.runnable else ()),
     )
-
-
-def _started(project: Project, analysis: Analysis) -> tuple[Problem, ...]:
-    return start_problems(project.training.start, analysis.source) if analysis.runnable else ()
 
 
 @dataclass(frozen=True)

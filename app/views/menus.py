@@ -313,7 +313,7 @@ def _help(window: MainWindow, actions: Actions) -> None:
 def _gallery(window: MainWindow) -> None:
     from app.views.gallery.gallery import GalleryDialog
 
-    files, dialog = window.files, GalleryDialog(window.background, window.settings.data_folder, window)
+    files, dialog = window.files, GalleryDialog(window.engine, window.settings.data_folder, window)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.chosen.connect(lambda path: files.new() if path is None else files.open_example(path.name))
     dialog.open()

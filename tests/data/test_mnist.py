@@ -12,6 +12,7 @@ import pytest
 
 from app.data.config import DataConfig
 from app.data.downloads import download as downloads
+from app.data.downloads.addresses import addresses
 from app.data.downloads.archives import COLLECTIONS, Archive
 from app.data.downloads.download import DownloadCancelled, DownloadError, download, fetch
 from app.data.loaders import load
@@ -111,7 +112,7 @@ def test_download_fetches_checks_and_unpacks(tmp_path, server, monkeypatch):
     seen = []
     root = tmp_path / "data"
     assert not is_present(MNIST, root)
-    download(MNIST, root, lambda *progress: seen.append(progress))
+    download(MNIST, addresses(MNIST), root, lambda *progress: seen.append(progress))
     assert is_present(MNIST, root)
     assert load(CONFIG, root).info.train_count == 30
     done = [step[0] for step in seen]

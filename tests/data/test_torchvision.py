@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from app.data.config import DataConfig
+from app.data.downloads.addresses import addresses
 from app.data.downloads.archives import COLLECTIONS, TAR, Archive
 from app.data.downloads.download import DownloadError, download, fetch
 from app.data.loaders import load
@@ -180,7 +181,7 @@ def test_download_fetches_checks_and_unpacks(key, tmp_path, server, monkeypatch)
         monkeypatch.setattr(cls, "url", url + collection.archives[0].name)
         monkeypatch.setattr(cls, "tgz_md5", sums[collection.archives[0].name])
     root = tmp_path / "data"
-    download(key, root)
+    download(key, addresses(key), root)
     assert is_present(key, root)
     assert {path: (root / path).read_bytes() for path in written} == written
     assert sum(path.is_file() for path in root.rglob("*")) == len(written)

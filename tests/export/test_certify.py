@@ -11,7 +11,8 @@ import torch
 
 from app.export.certify.certify import Certificate, Files, certify, certify_export
 from app.export.certify.clean_process import Stopped
-from app.export.weights import StateDict, save_pt, save_safetensors, write_text
+from app.export.text_files import write_text
+from app.export.weights import StateDict, save_pt, save_safetensors
 from app.source.compiled import make_module
 from app.source.generated import InputSpec, Source
 from app.util.rng import GENERATOR

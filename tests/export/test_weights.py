@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from app.export.errors import WeightsError
-from app.export.weights import load_weights, save_pt, save_safetensors, write_text
+from app.export.text_files import write_text
+from app.export.weights import load_weights, save_pt, save_safetensors
 from app.util import atomic
 
 

@@ -17,6 +17,7 @@ from torch import nn
 from app import cli
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
+from app.builder.diagnostics.problems import Problem
 from app.builder.edits import head as head_edits
 from app.builder.edits.head import HeadError
 from app.engine.requests.import_model import ModelInput
@@ -183,8 +184,13 @@ def test_other_weights_never_take_the_place_of_a_file(tmp_path) -> None:
     assert file.read(tmp_path / "net.tape").training.start.path == str(tmp_path / "net.safetensors")
 
 
+def preflight_problems(project: Project) -> tuple[Problem, ...]:
+    analysis = analysed(project)
+    return preflight.problems(project, analysis, start_weights.problems(project.training.start, analysis.source))
+
+
 def preflight_errors(project: Project) -> list[str]:
-    found = preflight.problems(project, analysed(project))
+    found = preflight_problems(project)
     return [f"{problem.message}: {problem.reason}" for problem in found if problem.severity == "error"]
 
 
@@ -198,7 +204,7 @@ def test_a_file_that_is_gone_or_changed_is_told_with_the_cure_and_the_project_ca
         path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     else:
         path.write_bytes(path.read_bytes()[:-4])
-    (problem,) = [p for p in preflight.problems(project, analysed(project)) if "start weights" in p.message]
+    (problem,) = [p for p in preflight_problems(project) if "start weights" in p.message]
     assert str(path) in problem.reason and problem.cures[-1].label == "Start from random weights"
     assert problem.cures[-1].settings == {"start": None}
     (failed,) = [event for event in train(preflight.job(project, analysed(project))) if isinstance(event, Failed)]

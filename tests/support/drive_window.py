@@ -95,6 +95,7 @@ def main(folder: Path) -> int:
     _export(window, folder, until)
     _weights(window, folder, until)
     _import(window, until)
+    _gallery(window, until)
     window.document.undo_stack.setClean()
     window.close()
     QTest.qWait(100)
@@ -213,6 +214,28 @@ def _import(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> Non
     QTest.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
     until("imported", lambda: window.document.project is not before)
     until("known", lambda: window.live.up_to_date)
+
+
+def _gallery(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> None:
+    """The examples are described, and a download is begun where there is nobody to give it."""
+    from app.views.gallery.gallery import GalleryDialog
+    from app.views.training.form import download_dialog
+
+    window.document.undo_stack.setClean()
+    window.actions_by_key["gallery"].trigger()
+    (dialog,) = window.findChildren(GalleryDialog)
+    until("example described", lambda: any(card.facts for card in dialog.model.cards))
+    dialog.reject()
+    asked: list[Any] = []
+    fetched = download_dialog.download
+    download_dialog.download = lambda _source, addresses, *_rest: asked.append(addresses)  # type: ignore[assignment]
+    try:
+        window.page_links._download("torchvision.MNIST")
+        fetching = window.findChild(download_dialog.DownloadDialog)
+        fetching.start()
+        until("addresses found", lambda: asked and asked[0].mirrors and asked[0].archives[0].md5)
+    finally:
+        download_dialog.download = fetched
 
 
 if __name__ == "__main__":

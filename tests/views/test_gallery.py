@@ -10,32 +10,35 @@ import pytest
 from PySide6.QtCore import QSize, Qt
 from pytestqt.qtbot import QtBot
 
+from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Node
 from app.preflight import examples
+from app.preflight.examples import Facts
 from app.project import file
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
+from app.views.engine_service import EngineService
 from app.views.gallery.cards import PICTURE
 from app.views.gallery.gallery import GalleryDialog
 from app.views.ui import theme, thumbnails
-from app.views.ui.background import Background
+from app.views.ui.background import Failure
 from app.views.ui.thumbnails import AT_ONCE, ThumbnailRequest, Thumbnails, growing
 from tests.support.builder_nets import chain
 
 
 @pytest.fixture
-def worker() -> Iterator[Background]:
-    made = Background()
+def engine() -> Iterator[EngineService]:
+    made = EngineService()
     yield made
     made.close()
 
 
 @pytest.fixture
-def gallery(qtbot: QtBot, worker: Background, tmp_path: Path) -> GalleryDialog:
-    dialog = GalleryDialog(worker, tmp_path)
+def gallery(qtbot: QtBot, engine: EngineService, tmp_path: Path) -> GalleryDialog:
+    dialog = GalleryDialog(engine, tmp_path)
     qtbot.addWidget(dialog)
     with qtbot.waitExposed(dialog):
         dialog.show()
@@ -47,6 +50,10 @@ def titles(gallery: GalleryDialog) -> list[str]:
     return [gallery.model.index(row).data() for row in range(gallery.model.rowCount())]
 
 
+def facts(project: Project, data_root: Path | None = None) -> Facts:
+    return examples.facts(project, analyse(project.graph, with_blocks(catalog(), project.blocks)), data_root)
+
+
 # --- What is said
 
 
@@ -55,18 +62,18 @@ def test_what_is_said_of_an_example_is_read_and_counted() -> None:
     example = examples.read(path)
     modules = [node for node in example.project.graph.nodes.values() if node.op.startswith("nn.")]
     assert example.layers == len(modules) and example.words
-    told = examples.facts(example.project)
+    told = facts(example.project)
     assert told.parameters == told.analysis.total_parameters > 0
     assert told.training == examples.OFFLINE and "trains offline" in told.data
 
 
 def test_data_that_must_be_fetched_and_nets_without_data_are_told_apart(tmp_path: Path) -> None:
     mnist = examples.read(resource_path("examples", "MNIST net.tape"))
-    told = examples.facts(mnist.project, tmp_path)
+    told = facts(mnist.project, tmp_path)
     assert told.training == examples.DOWNLOAD and "12 MB" in told.data
     unet = examples.read(resource_path("examples", "U-Net.tape"))
-    assert examples.facts(unet.project).training == examples.NO_DATA
-    assert examples.facts(Project("none")).training == examples.BROKEN
+    assert facts(unet.project).training == examples.NO_DATA
+    assert facts(Project("none")).training == examples.BROKEN
 
 
 def test_the_words_are_the_first_sentences_of_the_notes(tmp_path: Path) -> None:
@@ -174,27 +181,29 @@ def test_a_double_click_opens_and_the_blank_one_is_none(qtbot: QtBot, gallery: G
     assert chosen.args == [None]
 
 
-def test_a_closed_gallery_asks_nothing_more(qtbot: QtBot, gallery: GalleryDialog, worker: Background) -> None:
+def test_a_closed_gallery_asks_nothing_more(qtbot: QtBot, gallery: GalleryDialog, engine: EngineService) -> None:
     gallery.reject()
-    assert not worker.busy
+    assert not engine.busy
 
 
 def test_an_example_that_cannot_be_analysed_does_not_stop_the_others(
-    qtbot: QtBot, worker: Background, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, engine: EngineService, tmp_path: Path
 ) -> None:
-    real = examples.facts
+    class Failing(EngineService):
+        def ask(self, key, request, **then):
+            if request.project.name == "digits":
+                then["on_error"](Failure(RuntimeError("no memory"), ""))
+                return None
+            return super().ask(key, request, **then)
 
-    def failing(project: Project, data_root: Path) -> examples.Facts:
-        if project.name == "digits":
-            raise RuntimeError("no memory")
-        return real(project, data_root)
-
-    monkeypatch.setattr(examples, "facts", failing)
-    dialog = GalleryDialog(worker, tmp_path, paths=examples.paths()[:3])
+    failing = Failing()
+    dialog = GalleryDialog(failing, tmp_path, paths=examples.paths()[:3])
     qtbot.addWidget(dialog)
     with qtbot.waitExposed(dialog):
         dialog.show()
+    assert "digits" in {path.stem for path in examples.paths()[:3]}
     qtbot.waitUntil(lambda: sum(card.facts is not None for card in dialog.model.cards) == 2, timeout=60_000)
+    failing.close()
 
 
 def test_the_empty_canvas_leads_here_and_a_copy_is_opened(qtbot: QtBot, qapp) -> None:

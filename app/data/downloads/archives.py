@@ -1,12 +1,11 @@
 """Archives of downloadable datasets: URLs, checksums, and local paths.
 
-URLs and checksums are taken from torchvision at download time; sizes are known before.
+URLs and checksums are taken from torchvision at download time (`addresses`); sizes are known before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from app.util.frozen import FrozenMap
 
@@ -34,6 +33,14 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class Addresses:
+    """The archives of a data set with their checksums, and the addresses to try in front of their names."""
+
+    archives: tuple[Archive, ...]
+    mirrors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Collection:
     """The archives of a data set; `cls` is its class in torchvision.datasets, `folder` where its files lie."""
 
@@ -50,19 +57,6 @@ class Collection:
     @property
     def size(self) -> int:
         return sum(archive.size for archive in self.archives)
-
-    def addressed(self, dataset: Any) -> tuple[tuple[Archive, ...], tuple[str, ...]]:
-        """Return the archives with their checksums, and the base URLs to try, from torchvision."""
-        if hasattr(dataset, "mirrors"):
-            sums = dict(dataset.resources)
-            found = tuple(replace(archive, md5=sums[archive.name]) for archive in self.archives)
-            return found, tuple(dataset.mirrors)
-        if hasattr(dataset, "split_list"):
-            parts = {name: (url, md5) for url, name, md5 in dataset.split_list.values()}
-            found = tuple(replace(archive, md5=parts[archive.name][1]) for archive in self.archives)
-            return found, (parts[self.archives[0].name][0].removesuffix(self.archives[0].name),)
-        (only,) = self.archives
-        return (replace(only, md5=dataset.tgz_md5),), (dataset.url.removesuffix(only.name),)
 
 
 def _idx(name: str, *sizes: int) -> Collection:

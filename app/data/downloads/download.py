@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from app.data.downloads.archives import COLLECTIONS, GZIP, TAR, Archive
-from app.data.sources import SOURCES, DataError, default_root
+from app.data.downloads.archives import COLLECTIONS, GZIP, TAR, Addresses, Archive
+from app.data.sources import DataError, default_root
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0
@@ -39,23 +39,19 @@ class ChecksumMismatch(DataError):
 
 def download(
     source: str,
+    addresses: Addresses,
     root: str | Path | None = None,
     progress: Progress = lambda done, total, name: None,
     cancelled: Cancelled = lambda: False,
 ) -> Path:
-    """Download `source` into `root` and return the folder; existing files are kept.
+    """Download `source` from `addresses` into `root` and return the folder; existing files are kept.
 
     `progress(done, total, name)` gets bytes and the name of the current file; `cancelled()` is checked after every 64
     kB. Raises DownloadCancelled, or DownloadError with the error of each mirror.
     """
-    if source not in COLLECTIONS:
-        raise DataError(f"{SOURCES[source].label} needs no download.")
-    from app.util.torchvision_import import import_torchvision
-
-    collection = COLLECTIONS[source]
-    archives, mirrors = collection.addressed(getattr(import_torchvision("datasets"), collection.cls))
     folder = Path(root or default_root())
-    fetch(archives, mirrors, folder / collection.folder, progress, cancelled)
+    target = folder / COLLECTIONS[source].folder
+    fetch(addresses.archives, addresses.mirrors, target, progress, cancelled)
     return folder
 
 

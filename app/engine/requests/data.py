@@ -1,4 +1,4 @@
-"""What is asked of data: to read them, and to look at a batch."""
+"""What is asked of data: to read them, to look at a batch, and where they can be downloaded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.data.config import DataConfig
+from app.data.downloads.archives import Addresses
 from app.data.own_files.cache import Fact
 from app.data.spec import DataError, Preview
 from app.engine.protocol import Request
@@ -38,3 +39,11 @@ class ReadData(Request[Read]):
     config: DataConfig
     root: Path
     batch: int
+
+
+@dataclass(frozen=True)
+class FindAddresses(Request[Addresses]):
+    """Read off torchvision where the archives of a source lie, and their checksums."""
+
+    lane: ClassVar[str] = "data"
+    source: str

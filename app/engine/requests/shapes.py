@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import ClassVar
 
 from app.builder.catalog.catalog import Catalog
@@ -11,6 +12,8 @@ from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.builder.shapes.network_cost import NetworkCost
 from app.engine.protocol import Request
+from app.preflight.examples import Facts
+from app.project.project import Project
 from app.source.generated import Path, Source
 from app.training.config import StartWeights
 from app.training.setup.device import Device
@@ -70,3 +73,12 @@ class Cost(Request[NetworkCost]):
     lane: ClassVar[str] = "shapes"
     graph: Graph
     catalog: Catalog
+
+
+@dataclass(frozen=True)
+class DescribeExample(Request[Facts]):
+    """Analyse a bundled example; `data_root` is where downloaded data are."""
+
+    lane: ClassVar[str] = "shapes"
+    project: Project
+    data_root: FilePath

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from app.data.downloads.addresses import addresses
+from app.data.downloads.archives import Addresses
 from app.data.own_files import cache
 from app.data.preview import preview
 from app.data.spec import DataError, ReadingStopped
-from app.engine.requests.data import Read, ReadData, Reading
+from app.engine.requests.data import FindAddresses, Read, ReadData, Reading
 from app.engine.server import Context, handles
 from app.util.pace import Pace
 
@@ -25,3 +27,8 @@ def read_data(request: ReadData, context: Context) -> Read:
         return Read(found, None, cache.fact(request.config))
     except DataError as error:
         return Read(None, error, cache.fact(request.config))
+
+
+@handles(FindAddresses)
+def find_addresses(request: FindAddresses, _context: Context) -> Addresses:
+    return addresses(request.source)

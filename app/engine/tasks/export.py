@@ -17,7 +17,8 @@ from app.export.format_result import FormatError, Kind
 from app.export.formats import write_format
 from app.export.layers import write_model
 from app.export.script.script import training_script, write_start
-from app.export.weights import save_pt, save_safetensors, write_text
+from app.export.text_files import write_text
+from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights
 from app.project import drawing_digest
 from app.training.setup.weights_header import StartError

@@ -18,7 +18,8 @@ from app.preflight import multi_output
 from app.project import custom_layers, drawing_digest, file, model_inits
 from app.project.model_inits import Inits
 from app.project.project import Project
-from app.project.weights import files, start_weights, state_dicts
+from app.project.weights import files, state_dicts
+from app.project.weights.model_buffers import random_start
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.setup.weights_header import TensorInfo, misfits
@@ -170,7 +171,7 @@ def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish,
     weights = KeptFile(start.path, start.sha256) if start is not None else None
     origin = Origin(wish.source, drawing_digest.digest(project, source), weights=weights, buffers=buffers)
     project = replace(project, origin=origin)
-    return file.with_start(project, start if wish.keep_weights else start_weights.random_start(project))
+    return file.with_start(project, start if wish.keep_weights else random_start(project))
 
 
 def _unfilled(source: Source, model: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:

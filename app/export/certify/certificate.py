@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.export.weights import write_text
+from app.export.text_files import write_text
 from app.util.formatting import plural
 from app.util.frozen import FrozenMap
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from app.builder.diagnostics.problems import Cure, Problem, SetTraining
 from app.export.weights import save_safetensors
-from app.project.project import Project
 from app.project.weights import files, state_dicts
+from app.project.weights.model_buffers import node_of
 from app.project.weights.state_dict_diff import Diff
 from app.project.weights.state_dicts import StateDict
 from app.source.generated import Source
@@ -62,43 +62,6 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
 
 def _without() -> Cure:
     return Cure("Start from random weights", (SetTraining("", "start", None),))
-
-
-def random_start(project: Project) -> StartWeights | None:
-    """Return the start of a project with random weights: the buffers of its source model that its code does not
-    initialise, None if there are none."""
-    origin = project.origin
-    if origin is None or origin.weights is None or not origin.buffers:
-        return None
-    return StartWeights(origin.weights.path, origin.weights.sha256, origin.buffers, f"{origin.model} (buffers)")
-
-
-def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
-    """Warn if a run would start with other buffers than the source model of an imported net."""
-    origin, start = project.origin, project.training.start
-    if origin is None or not origin.buffers:
-        return ()
-    try:
-        taken = header(start).keys() if start is not None else frozenset()
-    except StartError:  # reported by `problems`
-        return ()
-    lost = [key for key in origin.buffers if key not in taken and node_of(key, source)]
-    if not lost:
-        return ()
-    several, kept = len(lost) > 1, random_start(project) if start is None else None
-    what = f"{len(lost):,} buffers are not those" if several else f"{lost[0]} is not that"
-    message = f"{what} of {origin.model}"
-    named = f"{', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''}: " if several else ""
-    reason = (f"{named}{'their' if several else 'its'} values are not in the code, and the run starts from weights "
-              "without them, so the net computes something else.")  # fmt: skip
-    cures = (Cure("Take the buffers of the model", (SetTraining("", "start", kept),)),) if kept else ()
-    return (Problem("warning", node_of(lost[0], source), message, reason, cures=cures),)
-
-
-def node_of(key: str, source: Source) -> str | None:
-    """Return the node of the drawing that a key of the state_dict belongs to."""
-    found = {path: node for node, path in source.modules.items() if key == path or key.startswith(f"{path}.")}
-    return found[max(found, key=len)] if found else None
 
 
 def words(start: StartWeights, source: Source) -> str:

@@ -11,11 +11,12 @@ from PySide6.QtWidgets import QAbstractItemView, QListView, QWidget
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
+from app.engine.requests.shapes import DescribeExample
 from app.preflight import examples
 from app.preflight.examples import Example, Facts
+from app.views.engine_service import EngineService
 from app.views.gallery.cards import LEAST, PICTURE, CardDelegate, CardModel, GalleryCard, card_height
 from app.views.ui import theme
-from app.views.ui.background import Background
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails
 from app.views.ui.widgets import SearchField
@@ -68,14 +69,14 @@ class GalleryDialog(Dialog):
 
     def __init__(
         self,
-        background: Background,
+        engine: EngineService,
         data_root: Path,
         parent: QWidget | None = None,
         *,
         paths: Sequence[Path] | None = None,
     ) -> None:
         super().__init__("New from example", parent)
-        self._background, self._data_root = background, data_root
+        self._engine, self._data_root = engine, data_root
         self._unread = list(examples.paths() if paths is None else paths)
         self._unasked: list[Example] = []
         self.thumbnails = Thumbnails(PICTURE, self)
@@ -126,9 +127,9 @@ class GalleryDialog(Dialog):
         """One after another, so that a question of the open drawing need not wait for all."""
         if self._unasked and self.isVisible():
             example = self._unasked.pop(0)
-            self._background.ask(KEY, examples.facts, example.project, self._data_root,
-                                 on_answer=lambda facts: self._learned(example, facts),
-                                 on_error=lambda failure: self._ask_one())  # fmt: skip
+            self._engine.ask(KEY, DescribeExample(example.project, self._data_root),
+                             on_answer=lambda facts: self._learned(example, facts),
+                             on_error=lambda failure: self._ask_one())  # fmt: skip
 
     def _learned(self, example: Example, facts: Facts) -> None:
         self.model.learn(example.path, facts)
@@ -171,7 +172,7 @@ class GalleryDialog(Dialog):
             self.chosen.emit(card.path)
 
     def _leave(self) -> None:
-        self._background.forget(KEY)
+        self._engine.forget(KEY)
         self.thumbnails.forget()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

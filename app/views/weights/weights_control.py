@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog
 from app.engine.requests.weights import CountStart, SaveWeights
 from app.project.file import with_start
 from app.project.model_inits import missing, taken_over
-from app.project.weights.start_weights import random_start
+from app.project.weights.model_buffers import random_start
 from app.project.weights.state_dict_diff import SUFFIXES
 from app.source.generated import Source
 from app.training.config import StartWeights

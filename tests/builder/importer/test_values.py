@@ -19,7 +19,7 @@ from app.preflight import preflight
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.drawing_digest import imported as imported_net
-from app.project.weights import start_weights
+from app.project.weights import model_buffers
 from app.training.setup.initial_weights import initial_weights
 
 # A causal mask, a bias by relative places, places of tokens, statistics, and values that are in no state_dict.
@@ -144,13 +144,13 @@ def test_without_its_weights_every_buffer_is_still_that_of_the_model(imported, f
 def test_random_weights_leave_the_buffers_and_other_weights_without_them_are_warned_about(imported, tmp_path) -> None:
     project = project_file.read(imported["default"])
     source = source_of(project)
-    begins = start_weights.random_start(project)
+    begins = model_buffers.random_start(project)
     state = initial_weights(source, 0, begins)
     held = load_file(project.training.start.path)
     assert torch.equal(state["first.index"], held["first.index"]) and torch.equal(state["shift"], held["shift"])
     assert not torch.equal(state["first.qkv.weight"], held["first.qkv.weight"])
-    assert start_weights.lost_buffers(project_file.with_start(project, begins), source) == ()
-    (warning,) = start_weights.lost_buffers(project_file.with_start(project, None), source)
+    assert model_buffers.lost_buffers(project_file.with_start(project, begins), source) == ()
+    (warning,) = model_buffers.lost_buffers(project_file.with_start(project, None), source)
     assert warning.severity == "warning" and "4 buffers are not those of masked.py:make()" in warning.message
     assert warning.cures[0].settings == {"start": begins}
     project = project_file.with_start(project, None)

@@ -19,6 +19,7 @@ def test_a_day_in_the_window_imports_no_torch(tmp_path: Path) -> None:
     *stations, last = done.stdout.splitlines()
     assert [word for word in ("opened", "edited", "trained", "rates tested", "evaluated", "tried", "looked inside",
             "event files", "went on", "table read", "captured", "played", "exported", "proved",
-            "weights saved", "weights loaded", "layers of an own file", "imported") if
+            "weights saved", "weights loaded", "layers of an own file", "imported",
+            "example described", "addresses found") if
             word not in stations] == []  # fmt: skip
     assert json.loads(last) == {"imported": [], "there": []}

@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QProgressBar, QWidget
 
 from app.data.downloads.download import DownloadCancelled, download
 from app.data.sources import SOURCES
+from app.engine.client import shared
+from app.engine.requests.data import FindAddresses
 from app.util.formatting import megabytes
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
@@ -21,12 +23,27 @@ Fetch = Callable[[str, Path, Callable[[int, int, str], None], Callable[[], bool]
 LOOK = 100  # ms between two looks at the progress
 
 
+def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], cancelled: Callable[[], bool]) -> None:
+    """Download from where an engine's torchvision says the data lie. Raises DownloadCancelled, DownloadError."""
+    question = shared().ask(FindAddresses(source))
+    while True:
+        try:
+            addresses = question.result(LOOK / 1000)
+        except TimeoutError:
+            if not cancelled():
+                continue
+            question.stop()
+            raise DownloadCancelled from None
+        break
+    download(source, addresses, root, progress, cancelled)
+
+
 class DownloadDialog(Dialog):
     """Asks, then fetches. It is accepted when the data are there, which `downloaded(source)` tells too."""
 
     downloaded = Signal(str)
 
-    def __init__(self, source: str, root: Path, parent: QWidget | None = None, fetch: Fetch = download) -> None:
+    def __init__(self, source: str, root: Path, parent: QWidget | None = None, fetch: Fetch = fetch) -> None:
         spec = SOURCES[source]
         super().__init__(f"Download {spec.label}?", parent, icon="save")
         self.setWindowTitle("Download data")

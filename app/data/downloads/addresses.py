@@ -1,0 +1,36 @@
+"""Where archives of downloadable datasets lie and what their checksums are, read off torchvision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from app.data.downloads.archives import COLLECTIONS, Addresses, Collection
+from app.data.sources import SOURCES, DataError
+from app.util.torchvision_import import import_torchvision
+
+
+def addresses(source: str) -> Addresses:
+    """Look up the archives of a source. Raises DataError for one that needs no download, ImportError without
+    torchvision.
+    """
+    if source not in COLLECTIONS:
+        raise DataError(f"{SOURCES[source].label} needs no download.")
+    collection = COLLECTIONS[source]
+    return addressed(collection, getattr(import_torchvision("datasets"), collection.cls))
+
+
+def addressed(collection: Collection, dataset: Any) -> Addresses:
+    """The archives of a collection as a class of torchvision.datasets knows them."""
+    archives = collection.archives
+    if hasattr(dataset, "mirrors"):
+        sums = dict(dataset.resources)
+        return Addresses(
+            tuple(replace(archive, md5=sums[archive.name]) for archive in archives), tuple(dataset.mirrors)
+        )
+    if hasattr(dataset, "split_list"):
+        parts = {name: (url, md5) for url, name, md5 in dataset.split_list.values()}
+        found = tuple(replace(archive, md5=parts[archive.name][1]) for archive in archives)
+        return Addresses(found, (parts[archives[0].name][0].removesuffix(archives[0].name),))
+    (only,) = archives
+    return Addresses((replace(only, md5=dataset.tgz_md5),), (dataset.url.removesuffix(only.name),))
