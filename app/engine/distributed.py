@@ -11,8 +11,7 @@ import os
 import queue
 import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -24,9 +23,10 @@ import msgspec
 from app.engine import child_process, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.placement import Place
-from app.engine.run_process import LOOK, STOP, Elsewhere, copy_weights
+from app.engine.remote_control import Elsewhere, RemoteControl
+from app.engine.run_process import LOOK, STOP
 from app.export.script.launch import on_loopback
-from app.training.control import Control, NoWeights, Result
+from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Started
 from app.training.job import Job, JobError
 from app.training.setup.batch_order import batch_count
@@ -34,8 +34,6 @@ from app.util.leftovers import TemporaryFolder
 from app.util.tensor_files import TensorsOnDisk
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from app.training.monitoring.live_model import Live
     from app.training.run_requests import RunRequest
 
@@ -44,31 +42,10 @@ T = TypeVar("T")
 FOLDER = "processes"  # beside the checkpoints of a run: model.py, train.py and the weights
 
 
-class LineControl(Control):
-    """The hands on a script that reads words from its standard input."""
+class LineControl(RemoteControl):
+    """The control of a script that reads words from its standard input."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._say: Callable[[str], None] | None = None
-        self._unsaid: deque[str] = deque()
-        self.stopped_at: float | None = None
-
-    def pause(self) -> None:
-        super().pause()
-        self._tell("pause")
-
-    def resume(self) -> None:
-        super().resume()
-        self._tell("resume")
-
-    def step(self) -> None:
-        super().step()
-        self._tell("step")
-
-    def stop(self) -> None:
-        super().stop()
-        self.stopped_at = self.stopped_at or monotonic()
-        self._tell("stop")
+    missing = "A run on several processes hands over its weights when it has ended."
 
     def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
         """Nothing of ours runs there: the future gets Elsewhere."""
@@ -76,28 +53,14 @@ class LineControl(Control):
         future.set_exception(Elsewhere("This run is a script on several processes, which cannot be asked for that."))
         return future
 
-    def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
-        if self._result is None or self._result.state_dict is None:
-            raise NoWeights("A run on several processes hands over its weights when it has ended.")
-        return self._result.state_dict
-
-    def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        copy_weights(self.weights(timeout), path)
-
     def connect(self, say: Callable[[str], None]) -> None:
         """From here on there is somebody who listens, and hears what was said before."""
         with self._condition:
-            self._say = say
-            while self._unsaid:
-                say(self._unsaid.popleft())
+            self._send = lambda hand: say(hand.value)
+            for hand in self._unsaid:
+                self._send(hand)
+            self._unsaid.clear()
             say("ready")  # it waits for this word, so that none of those before comes too late
-
-    def _tell(self, word: str) -> None:
-        with self._condition:
-            if self._say is None:
-                self._unsaid.append(word)
-            else:
-                self._say(word)
 
 
 def train(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import queue
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,10 +18,11 @@ from app.engine.mark import Mark
 from app.engine.own_engine import OwnEngine
 from app.engine.placement import OWN_PROCESS, Place
 from app.engine.protocol import EngineDied
+from app.engine.remote_control import Elsewhere, RemoteControl
 from app.engine.requests.train import Answered, Hand, Order, Train, Trained, Watch, WriteWeights
 from app.engine.values import Codec
 from app.source.generated import Source
-from app.training.control import Control, NoWeights, Result, RunEnded
+from app.training.control import Result, RunEnded
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
 from app.training.monitoring.watch_points import WatchPoints
@@ -44,42 +44,15 @@ LITTLE = 0.02  # of one core; a process that only waits takes less
 STOP = 20.0  # seconds that a step under way may take after a stop
 
 
-class Elsewhere(RunEnded):
-    """Work was handed to a run in another process that cannot be sent there."""
-
-    def __init__(self, words: str = "This run has a process of its own, where that cannot be looked at.") -> None:
-        super().__init__(words)
-
-
-class ChildControl(Control):
-    """The hands on a run in another process: what they do is sent to it, and answered by its events."""
+class ChildControl(RemoteControl):
+    """The control of a run in a process of its own; what it is asked between two steps is answered from there."""
 
     def __init__(self) -> None:
-        self._question: Question[Trained] | None = None
         self._folder: Path | None = None
         self._asked: dict[int, Future[Any]] = {}
         self._numbers = itertools.count()
         self._points = WatchPoints()
-        self._unsaid: list[Hand | Watch | Order] = []
-        self.stopped_at: float | None = None
         super().__init__()
-
-    def pause(self) -> None:
-        super().pause()
-        self._say(Hand.PAUSE)
-
-    def resume(self) -> None:
-        super().resume()
-        self._say(Hand.RESUME)
-
-    def step(self) -> None:
-        super().step()
-        self._say(Hand.STEP)
-
-    def stop(self) -> None:
-        super().stop()
-        self.stopped_at = self.stopped_at or monotonic()
-        self._say(Hand.STOP)
 
     @property
     def watch(self) -> WatchPoints:
@@ -106,13 +79,13 @@ class ChildControl(Control):
                     return loaded(path)
             finally:
                 path.unlink(missing_ok=True)
-        return self._left()
+        return super().weights(timeout)
 
     def write_weights(self, path: Path, timeout: float | None = None) -> None:
         """As of any run; the process of this one writes them, so nothing is loaded here."""
         if self._result is None and self._folder is not None and self._written(path, timeout):
             return
-        copy_weights(self._left(), path)
+        super().write_weights(path, timeout)
 
     def _written(self, path: Path, timeout: float | None) -> bool:
         """Have the process leave a copy in a file; False where it ended meanwhile."""
@@ -123,11 +96,6 @@ class ChildControl(Control):
                 self._condition.wait_for(lambda: self._result is not None, timeout)
             return False
         return True
-
-    def _left(self) -> Mapping[str, Tensor]:
-        if self._result is None or self._result.state_dict is None:
-            raise NoWeights("The run has no weights to give: it has not begun, or its process is gone.")
-        return self._result.state_dict
 
     def _ask(self, what: Any) -> Future[Any]:
         """Say something that is answered. Raises NotAValue."""
@@ -141,14 +109,10 @@ class ChildControl(Control):
             self._asked[order.number] = future
         return future
 
-    def _say(self, what: Hand | Watch | Order) -> None:
+    def _say(self, what: Any) -> None:
         """Raises NotAValue here, where it does not end the run."""
         Codec(0).encode(what)
-        with self._condition:
-            if self._question is not None:
-                self._question.send(what)
-            elif self._result is None:
-                self._unsaid.append(what)
+        super()._say(what)
 
     # What follows is for `train` alone.
 
@@ -156,13 +120,15 @@ class ChildControl(Control):
         """Have the run asked for, together with what was said before; what it is told to leave is left in `folder`."""
         with self._condition:
             self._folder = folder
-            self._question = ask(tuple(self._unsaid))
+            self._send = ask(tuple(self._unsaid)).send
             self._unsaid.clear()
 
     def answered(self, answer: Answered) -> None:
         """What came of an order, or why nothing did."""
         with self._condition:
-            future = self._asked.pop(answer.number)
+            future = self._asked.pop(answer.number, None)
+        if future is None or not future.set_running_or_notify_cancel():
+            return
         error = answer.error
         if error is not None:
             future.set_exception(error if isinstance(error, RunEnded) else RuntimeError(str(error)))
@@ -178,12 +144,6 @@ class ChildControl(Control):
             self._condition.notify_all()
         for future in waiting:
             future.set_exception(RunEnded("The run has ended."))
-
-
-def copy_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write what a run left into a file, without loading it. Raises OSError."""
-    assert isinstance(weights, TensorsOnDisk)
-    shutil.copyfile(weights.path, path)
 
 
 def loaded(path: Path) -> dict[str, Tensor]:

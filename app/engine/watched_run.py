@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from app.engine.json_lines import Reader
-from app.engine.run_process import Elsewhere
+from app.engine.remote_control import Elsewhere
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
 from app.training.control import Control, Ending, Result

@@ -15,7 +15,7 @@ from app.data.config import DataConfig
 from app.engine import distributed, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.placement import Place
-from app.engine.run_process import Elsewhere
+from app.engine.remote_control import Elsewhere
 from app.export.script.script import training_script
 from app.training.config import INPUT, Choice, OutputLoss, Schedule
 from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Saved, StepDone, to_json

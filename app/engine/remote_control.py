@@ -1,0 +1,74 @@
+"""The control of a run that other processes carry out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from app.engine.requests.train import Hand
+from app.training.control import Control, NoWeights, RunEnded
+from app.util.tensor_files import TensorsOnDisk
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Elsewhere(RunEnded):
+    """Work was handed to a run in another process that cannot be sent there."""
+
+    def __init__(self, words: str = "This run has a process of its own, where that cannot be looked at.") -> None:
+        super().__init__(words)
+
+
+class RemoteControl(Control):
+    """What is said is sent to the run, and kept until there is somebody to hear it.
+
+    `stopped_at` is when the run was told to stop first.
+    """
+
+    missing = "The run has no weights to give: it has not begun, or its process is gone."
+
+    def __init__(self) -> None:
+        self._send: Callable[[Any], object] | None = None
+        self._unsaid: list[Any] = []
+        self.stopped_at: float | None = None
+        super().__init__()
+
+    def pause(self) -> None:
+        super().pause()
+        self._say(Hand.PAUSE)
+
+    def resume(self) -> None:
+        super().resume()
+        self._say(Hand.RESUME)
+
+    def step(self) -> None:
+        super().step()
+        self._say(Hand.STEP)
+
+    def stop(self) -> None:
+        super().stop()
+        self.stopped_at = self.stopped_at or monotonic()
+        self._say(Hand.STOP)
+
+    def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
+        """What the run left. Raises NoWeights."""
+        if self._result is None or self._result.state_dict is None:
+            raise NoWeights(self.missing)
+        return self._result.state_dict
+
+    def write_weights(self, path: Path, timeout: float | None = None) -> None:
+        """Copy the file of what the run left; nothing is loaded. Raises NoWeights, OSError."""
+        weights = RemoteControl.weights(self)
+        assert isinstance(weights, TensorsOnDisk)
+        shutil.copyfile(weights.path, path)
+
+    def _say(self, what: Any) -> None:
+        with self._condition:
+            if self._send is not None:
+                self._send(what)
+            elif self._result is None:
+                self._unsaid.append(what)
