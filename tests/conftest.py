@@ -6,11 +6,14 @@ prints where every thread stands.
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,15 +21,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from pytestqt.qtbot import QtBot
 
 if TYPE_CHECKING:
     from app.views.engine_service import EngineService
+    from app.views.main_window import MainWindow
+    from tests.support.shared_window import SharedWindow
 
 THREADS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2  # of torch; beside others, one each
 PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
 LOOK = 10  # milliseconds from one look to the next
+HANGS = 600  # seconds that no test takes
+_watched = {"since": -math.inf}  # since when it is seen to that no test hangs
 
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -45,11 +53,49 @@ settings.register_profile("ci", settings.get_profile("here"), derandomize=True, 
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+_shared_window: list[SharedWindow] = []  # the one of this process, if a test wanted it
+
+
+class Homes:
+    """Folders of tests, one after the other. One in which nobody left anything serves the next test too."""
+
+    PARTS = ("config", "data", "cache", "state")
+
+    def __init__(self, above: Path) -> None:
+        # (`mktemp` looks through all that are there, for each of thousands.)
+        self._new = (above / str(number) for number in itertools.count())
+        self._now: Path | None = None
+
+    def untouched(self) -> Path:
+        if self._now is None or not self._is_empty(self._now):
+            self._now = self._make()
+        return self._now
+
+    def _is_empty(self, home: Path) -> bool:
+        """Whether it is as it was made."""
+        try:
+            return len(os.listdir(home)) == len(self.PARTS) and not any(os.listdir(home / part) for part in self.PARTS)
+        except OSError:
+            return False
+
+    def _make(self) -> Path:
+        from PySide6.QtCore import QSettings
+
+        home = next(self._new)
+        home.mkdir()
+        os.environ["HOME"] = os.environ["USERPROFILE"] = str(home)
+        for part in self.PARTS:
+            (home / part).mkdir()
+            os.environ[f"XDG_{part.upper()}_HOME"] = str(home / part)
+        # Qt remembers the folder of its settings from the first use on, so it must be told each time.
+        for form in (QSettings.Format.NativeFormat, QSettings.Format.IniFormat):
+            QSettings.setPath(form, QSettings.Scope.UserScope, str(home / "config"))
+        return home
+
+
 @pytest.fixture(scope="session")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """New folders, one after the other. (`mktemp` looks through all that are there, for each of thousands.)"""
-    above = tmp_path_factory.mktemp("homes")
-    return (above / str(number) for number in itertools.count())
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    return Homes(tmp_path_factory.mktemp("homes"))
 
 
 @pytest.fixture(scope="session")
@@ -68,22 +114,9 @@ def fork_server(pool_of_processes: ModuleType) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_folders(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_folders(homes: Homes) -> Path:
     """A home, settings and caches of the test's own: nothing of the person's is read, nothing of it is touched."""
-    home = next(homes)
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("USERPROFILE", str(home))
-    for variable in ("CONFIG", "DATA", "CACHE", "STATE"):
-        folder = home / variable.lower()
-        folder.mkdir()
-        monkeypatch.setenv(f"XDG_{variable}_HOME", str(folder))
-    # Qt remembers the folder of its settings from the first use on, so it must be told each time.
-    from PySide6.QtCore import QSettings
-
-    for form in (QSettings.Format.NativeFormat, QSettings.Format.IniFormat):
-        QSettings.setPath(form, QSettings.Scope.UserScope, str(home / "config"))
-    return home
+    return homes.untouched()
 
 
 @pytest.fixture(autouse=True)
@@ -144,11 +177,65 @@ def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
         from app.views.main_window import MainWindow
         from tests.support.windows import leave
 
-        for window in set(qapp.topLevelWidgets()) - before:
+        shared = {each.window for each in _shared_window}
+        for window in set(qapp.topLevelWidgets()) - before - shared:
             if isinstance(window, MainWindow):
                 window.session.close_and_wait()
                 window.document.undo_stack.setClean()
                 leave(window)
+
+
+@pytest.fixture(scope="session")
+def shared_window() -> Iterator[SharedWindow]:
+    from tests.support.shared_window import SharedWindow
+
+    _shared_window.append(SharedWindow())
+    yield _shared_window[0]
+    _shared_window.pop().drop()
+
+
+@pytest.fixture
+def window(qtbot: PatientBot, qapp, shared_window: SharedWindow) -> Iterator[MainWindow]:
+    """The window with all its pages, an empty project and torch behind it: one for many tests, put back between them.
+
+    A file has a fixture of this name that opens what its tests want. What tests how a window begins makes its own.
+    """
+    yield shared_window.lend(qtbot, qapp)
+    shared_window.take_back()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that hangs prints where every thread stands, and ends this process.
+
+    As `faulthandler_timeout` does it; but that starts a thread for each of thousands of tests and waits for its end.
+    """
+    if (now := time.monotonic()) - _watched["since"] > HANGS / 10:
+        faulthandler.dump_traceback_later(HANGS, file=item.config.stash[fault_handler_stderr_fd_key], exit=True)
+        _watched["since"] = now
+
+
+def pytest_exception_interact() -> None:
+    _watch_no_more()
+
+
+def pytest_sessionfinish() -> None:
+    _watch_no_more()
+
+
+def _watch_no_more() -> None:
+    faulthandler.cancel_dump_traceback_later()
+    _watched["since"] = -math.inf
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """No window is left for tests that have none: each theme that they put on would style that one too."""
+    if nextitem is None:
+        _watch_no_more()
+    shared = _shared_window
+    if shared and "window" not in getattr(nextitem, "fixturenames", ()):
+        shared[0].drop()
 
 
 @pytest.fixture

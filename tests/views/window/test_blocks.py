@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QSettings, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
@@ -24,7 +23,6 @@ from app.views.canvas.gestures.gestures import DropOp
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from tests.support.builder_nets import net
-from tests.support.windows import shown
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 CTRL, SHIFT, ALT = (
@@ -126,16 +124,6 @@ class Hand:
     def undo_all(self) -> None:
         while self.window.document.undo_stack.canUndo():
             self.key(Qt.Key.Key_Z, CTRL)
-
-
-@pytest.fixture(scope="module")
-def window(qapp, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MainWindow]:
-    """One window for all tests of this file: to make one takes longer than most of them. Its settings are its own."""
-    home = tmp_path_factory.mktemp("window")
-    QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, str(home))
-    with shown(qapp, "blocks") as made:
-        made.start()
-        yield made
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
@@ -13,20 +11,17 @@ from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.autograd.page import RANDOM
 from app.views.main_window import MainWindow
-from tests.support.windows import shown
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    with shown(qapp, "capture") as made:
-        made.open_path(resource_path("examples", "U-Net.tape"))
-        made.start()
-        ready(qtbot, made)
-        made.show_page("autograd")
-        yield made
+def window(qtbot, window: MainWindow) -> MainWindow:
+    window.open_path(resource_path("examples", "U-Net.tape"))
+    ready(qtbot, window)
+    window.show_page("autograd")
+    return window
 
 
 def captured(qtbot, window: MainWindow, before: object = None) -> int:

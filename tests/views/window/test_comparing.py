@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from app.util.frozen import FrozenMap
 from app.views.importing.comparison_control import OPEN, STOP, ComparingControl
 from app.views.importing.import_dialog import ImportDialog
 from app.views.main_window import MainWindow
-from tests.support.windows import messages, shown
+from tests.support.windows import messages
 from tests.views.window.test_import import asked, trust
 
 # Its comparison waits until the test lets it go on; `worth` is what the drawing alone may see otherwise.
@@ -48,12 +47,6 @@ class Net(nn.Module):
         return self.out(self.unit(x))
 """
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
-
-
-@pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    with shown(qapp, "comparing") as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from app.source.trust import Trust
 from app.views.custom_layers.trust_dialog import TrustDialog
 from app.views.main_window import MainWindow
 from tests.support import own_layers_nets as own
-from tests.support import windows
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
@@ -39,16 +37,9 @@ def tape(tmp_path: Path, marker: Path) -> Path:
     return folder / "own.tape"
 
 
-@pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    with windows.shown(qapp, "own") as made:
-        yield made
-
-
 def open_and_wait(qtbot, window: MainWindow, path: Path) -> None:
     assert window.open_path(path)
-    window.start()
-    qtbot.waitUntil(lambda: window.live.up_to_date and hasattr(window, "page_links"), timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
 
 
 def dialog(window: MainWindow) -> TrustDialog:

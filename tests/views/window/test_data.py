@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,26 +13,17 @@ from pytestqt.qtbot import QtBot
 from app.builder.catalog.custom import read_file
 from app.views.custom_layers.trust_dataset import DatasetTrustDialog
 from app.views.main_window import MainWindow
-from app.views.settings import Settings
-from app.views.ui import theme
-from tests.views.window.test_window import leave, ready
+from tests.views.window.test_window import ready
 
 ROWS = "".join(f"{50 + i * 3},{1 + i % 6},{('Kiel', 'Ulm')[i % 2]},{70 * i + 10 * (i % 6)}\n" for i in range(80))
 
 
 @pytest.fixture
-def window(qapp: QApplication, qtbot: QtBot) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "data"))
-    made.resize(1600, 1000)
-    made.show()
-    made.files.open_example("MLP on digits.tape")
-    made.start()
-    ready(qtbot, made)
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    leave(made)
+def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    window.resize(1600, 1000)
+    window.files.open_example("MLP on digits.tape")
+    ready(qtbot, window)
+    return window
 
 
 def settled(qtbot: QtBot, window: MainWindow) -> None:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QApplication, QFileDialog
+from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.views.main_window import MainWindow
-from tests.support.windows import shown
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
-    with shown(qapp, "drawing") as made:
-        made.files.open_example("Residual net on digits.tape")
-        made.start()
-        qtbot.waitUntil(lambda: made.live.up_to_date and hasattr(made, "autograd_control"), timeout=60_000)
-        yield made
+def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    window.files.open_example("Residual net on digits.tape")
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    return window
 
 
 def test_the_menu_writes_the_drawing_as_it_stands(

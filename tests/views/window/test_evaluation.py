@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +24,17 @@ from app.views.training.runs.session import Run
 from app.views.ui import theme
 from tests.support.training_jobs import losses, run
 from tests.views.window.test_runs import closed, opened, small
+from tests.views.window.test_window import ready
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
+def window(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> MainWindow:
     file = tmp_path / "net.tape"
     project_file.write(small(epochs=3), file)
-    made = opened(qtbot, file)
-    made.show_page("evaluation")
-    yield made
-    closed(made)
+    window.open_path(file)
+    ready(qtbot, window)
+    window.show_page("evaluation")
+    return window
 
 
 def evaluated(qtbot: QtBot, window: MainWindow) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +27,13 @@ from app.views.export.proofs_dialog import ProofsDialog
 from app.views.main_window import MainWindow
 from tests.support.export_here import work_here
 from tests.support.training_jobs import CONV_NET
-from tests.support.windows import shown
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
-    with shown(qapp, "export") as made:
-        made.files.open_example("MLP on digits.tape")
-        made.start()
-        qtbot.waitUntil(lambda: made.live.up_to_date and hasattr(made, "export_control"), timeout=60_000)
-        yield made
+def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    window.files.open_example("MLP on digits.tape")
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    return window
 
 
 def chosen(window: MainWindow, folder: Path, *keys: str) -> ExportDialog:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
 import torch
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
@@ -18,17 +16,8 @@ from app.views.autograd.findings.findings_control import FindingsControl
 from app.views.autograd.findings.findings_page import BATCH, CHECKPOINT, FINDINGS, GAIN, GRADCHECK, OVER
 from app.views.main_window import MainWindow
 from tests.support import own_layers_nets as own
-from tests.support import windows
 
 LEFT = Qt.MouseButton.LeftButton
-
-
-@pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    with windows.shown(qapp, "findings") as made:
-        made.start()
-        qtbot.waitUntil(lambda: made.live.torch is not None and hasattr(made, "page_links"), timeout=60_000)
-        yield made
 
 
 def net(*middle: tuple[str, dict[str, object]]) -> Graph:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from app.views.importing.import_pages import ModelTrustDialog
 from app.views.main_window import MainWindow
 from app.views.navigation import way_to
 from tests.engine.test_child import ROOT, alive, wait_for
-from tests.support.windows import messages, shown
+from tests.support.windows import messages
 
 MINE = """
 import pathlib
@@ -62,12 +61,6 @@ class Net(nn.Module):
 
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
-
-
-@pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    with shown(qapp, "import") as made:
-        yield made
 
 
 def asked(qtbot, window: MainWindow) -> ImportDialog:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtWidgets import QApplication, QInputDialog
+from PySide6.QtWidgets import QInputDialog
 from pytestqt.qtbot import QtBot
 
 from app.engine import pool
@@ -20,7 +19,6 @@ from app.training.loop import train
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
 from app.views.training.runs.placement_control import PlacesControl
-from app.views.ui import theme
 from tests.engine.test_child import alive
 from tests.support.training_jobs import job
 from tests.views.window.test_runs import cell, listed
@@ -29,22 +27,12 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTests", "places"))
-    made.files.may_leave = lambda: True
-    qtbot.addWidget(made)
-    made.resize(1600, 1000)
-    made.show()
-    made.files.open_example("MLP on digits.tape")
-    made.start()
-    qtbot.waitUntil(lambda: made.live.up_to_date, timeout=120_000)
-    project = made.document.project
-    made.document.apply("Long", replace(project, training=replace(project.training, epochs=100_000)))
-    qtbot.waitUntil(lambda: made.live.up_to_date, timeout=60_000)
-    yield made
-    assert made.session.close_and_wait()
-    made.background.close()
+def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
+    window.files.open_example("MLP on digits.tape")
+    project = window.document.project
+    window.document.apply("Long", replace(project, training=replace(project.training, epochs=100_000)))
+    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    return window
 
 
 @pytest.fixture

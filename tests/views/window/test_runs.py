@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,11 +52,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def window(qtbot, qapp, path: Path) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = opened(qtbot, path)
-    yield made
-    closed(made)
+def window(qtbot, window: MainWindow, path: Path) -> MainWindow:
+    window.open_path(path)
+    ready(qtbot, window)
+    return window
 
 
 def run(qtbot, window: MainWindow) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.main import main
 from app.project import file as project_file
 from app.runs import checkpoint_files, resume, store
 from app.views.main_window import MainWindow
-from app.views.ui import theme
 from tests.support.windows import messages
-from tests.views.window.test_runs import closed, listed, opened, run, small
+from tests.views.window.test_runs import listed, run, small
+from tests.views.window.test_window import ready
 
 
 @pytest.fixture
@@ -28,11 +26,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication, path: Path) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = opened(qtbot, path)
-    yield made
-    closed(made)
+def window(qtbot: QtBot, window: MainWindow, path: Path) -> MainWindow:
+    window.open_path(path)
+    ready(qtbot, window)
+    return window
 
 
 def records(path: Path) -> list[tuple[int, str]]:

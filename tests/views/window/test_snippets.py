@@ -14,27 +14,16 @@ from app.autograd.snippets.snippet import ready_snippet
 from app.views.autograd.snippets.snippet_control import SnippetControl
 from app.views.custom_layers.trust_dialog import TrustDialog
 from app.views.main_window import MainWindow
-from app.views.settings import Settings
-from app.views.ui import theme
 from tests.autograd.test_replay_html import Page
-from tests.views.window.test_window import leave, ready
 
 CONTROL = Qt.KeyboardModifier.ControlModifier
 
 
 @pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "snippets"))
-    made.resize(1280, 800)
-    made.show()
-    made.start()
-    ready(qtbot, made)
-    yield made
-    made.snippets.close()
-    qtbot.waitUntil(lambda: not made.snippets.running, timeout=60_000)
-    made.document.undo_stack.setClean()
-    leave(made)
+def window(qtbot, window: MainWindow) -> Iterator[MainWindow]:
+    yield window
+    window.snippets.close()
+    qtbot.waitUntil(lambda: not window.snippets.running, timeout=60_000)
 
 
 def finish(qtbot, window: MainWindow) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,30 +16,19 @@ from app.engine.tasks.capture import batch_of
 from app.util.formatting import bytes_text
 from app.views.autograd.tape.player import PLAYING, READY, STANDING
 from app.views.main_window import MainWindow
-from app.views.settings import Settings
-from app.views.ui import theme
-from tests.support.windows import leave
 from tests.views.window.test_window import DIGITS, change, press, ready
 
 LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
+def window(qtbot, window: MainWindow) -> MainWindow:
     """The window on the example, one batch captured and the tape in front."""
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "tape"))
-    made.resize(1280, 800)
-    made.show()
-    made.open_path(DIGITS)
-    made.start()
-    ready(qtbot, made)
-    capture(qtbot, made)
-    made.tape_control.player.set_speed(None)
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    leave(made)
+    window.open_path(DIGITS)
+    ready(qtbot, window)
+    capture(qtbot, window)
+    window.tape_control.player.set_speed(None)
+    return window
 
 
 def capture(qtbot, window: MainWindow) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
@@ -24,20 +22,19 @@ from app.util.frozen import FrozenMap
 from app.views.main_window import MainWindow
 from app.views.training.trials.dry_run_dialog import DryRunDialog
 from app.views.training.trials.lr_finder_dialog import FindRateDialog
-from app.views.ui import theme
-from tests.views.window.test_runs import closed, opened, small
+from tests.views.window.test_runs import small
+from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication, tmp_path: Path) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
+def window(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> MainWindow:
     file = tmp_path / "net.tape"
     project_file.write(small(epochs=10_000), file)
-    made = opened(qtbot, file)
-    yield made
-    closed(made)
+    window.open_path(file)
+    ready(qtbot, window)
+    return window
 
 
 def test_the_rate_of_a_run_is_typed_and_drawn_and_told(qtbot: QtBot, window: MainWindow) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,6 @@ from app.views.inspector.fields.form import ParamForm
 from app.views.main_window import MainWindow
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.focus import keeping_focus
-from tests.support.windows import shown
 from tests.views.window.test_window import ready
 
 DATA = DataConfig(
@@ -28,25 +26,21 @@ DATA = DataConfig(
 
 
 @pytest.fixture
-def window(qtbot: QtBot, qapp: QApplication) -> Iterator[MainWindow]:
+def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
     """A window on a net that the data do not fit, with every kind of row in the Training tab."""
-    with shown(qapp, "typing") as made:
-        made.files.open_example("digits.tape")
-        made.start()
-        ready(qtbot, made)
-        project = made.document.project
-        training = replace(
-            project.training, schedule=Schedule(Choice("StepLR", FrozenMap(step_size=3))),
-            groups=(Group("conv1", FrozenMap(lr=0.1)),), optimizer=Choice("SGD", FrozenMap(lr=0.1)),
-        )  # fmt: skip
-        made.document.apply("Set up", replace(project, data=DATA, training=training))
-        made.right.pane.show_page("training")
-        for section in made.training_form.sections:
-            section.set_open(True)
-        made.activateWindow()
-        qtbot.waitUntil(made.isActiveWindow)
-        settle(qtbot, made)
-        yield made
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    project = window.document.project
+    training = replace(
+        project.training, schedule=Schedule(Choice("StepLR", FrozenMap(step_size=3))),
+        groups=(Group("conv1", FrozenMap(lr=0.1)),), optimizer=Choice("SGD", FrozenMap(lr=0.1)),
+    )  # fmt: skip
+    window.document.apply("Set up", replace(project, data=DATA, training=training))
+    window.right.pane.show_page("training")
+    for section in window.training_form.sections:
+        section.set_open(True)
+    settle(qtbot, window)
+    return window
 
 
 def settle(qtbot: QtBot, window: MainWindow) -> None:

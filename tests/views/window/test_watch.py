@@ -13,28 +13,32 @@ from app.views.settings import Settings
 from app.views.training.form.watch_control import LOOK
 from app.views.training.form.watch_section import WatchSection
 from app.views.training.layer.batch_dialog import BatchDialog, notes
-from app.views.ui import theme
-from tests.views.window.test_window import DIGITS, leave, ready
+from tests.support.windows import shown
+from tests.views.window.test_window import DIGITS, ready
 
 
 @pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
-    theme.apply(qapp, "dark")
+def window(qtbot, window: MainWindow) -> MainWindow:
+    window.open_path(DIGITS)
+    ready(qtbot, window)
+    return window
+
+
+@pytest.fixture
+def with_points(qtbot, qapp) -> Iterator[MainWindow]:
+    """A window that begins with what was to be watched when the last one was closed."""
     settings = Settings("TapedeckTest", "watch")
     settings.watch_points = to_text(WatchPoints(gradient_norm=1e-6))
-    made = MainWindow(settings)
-    made.resize(1280, 800)
-    made.show()
-    made.open_path(DIGITS)
-    made.start()
-    ready(qtbot, made)
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    leave(made)
+    settings.sync()
+    with shown(qapp, "watch") as made:
+        made.open_path(DIGITS)
+        made.start()
+        ready(qtbot, made)
+        yield made
 
 
-def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot, window):
+def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot, with_points):
+    window = with_points
     assert window.watch_control.section.points == WatchPoints(gradient_norm=1e-6)
     window.run_control.run()
     qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
@@ -55,6 +59,7 @@ def test_a_gradient_above_its_bound_pauses_says_where_and_shows_the_batch(qtbot,
 
 def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
     section = window.watch_control.section
+    section.form.edited.emit("gradient_norm", 1e-6, None)
     section.form.edited.emit("gradient_norm", None, None)
     section.form.edited.emit("memory_mib", 4096, None)
     section.form.edited.emit("not_finite", True, None)
@@ -97,7 +102,6 @@ def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
 
 
 def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(qtbot, window, tmp_path):
-    window.watch_control.section.acted.emit()  # this run is not to stand
     window.actions_by_key["memory"].trigger()
     control = window.memory_control
     qtbot.waitUntil(lambda: control.dialog.report is not None)

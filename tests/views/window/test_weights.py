@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,22 +19,13 @@ from app.source.compiled import make_module
 from app.views.main_window import MainWindow
 from app.views.weights.weights_dialog import WeightsDialog
 from app.views.weights.weights_table import KEY, STATE
-from tests.support.windows import shown
-
-
-@pytest.fixture(scope="module")
-def _made(qapp) -> Iterator[MainWindow]:
-    with shown(qapp, "weights") as made:
-        made.start()
-        yield made
 
 
 @pytest.fixture
-def window(qtbot, _made) -> MainWindow:
-    _made.document.undo_stack.setClean()
-    _made.files.open_example("digits.tape")
-    settled(qtbot, _made)
-    return _made
+def window(qtbot, window: MainWindow) -> MainWindow:
+    window.files.open_example("digits.tape")
+    settled(qtbot, window)
+    return window
 
 
 def settled(qtbot, window: MainWindow) -> None:

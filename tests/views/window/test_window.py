@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,19 +26,11 @@ LONG = 100_000  # epochs that no test waits for
 
 
 @pytest.fixture
-def window(qtbot, qapp) -> Iterator[MainWindow]:
+def window(qtbot, window: MainWindow) -> MainWindow:
     """The window on the example, checked and ready to run."""
-    theme.apply(qapp, "dark")
-    made = MainWindow(Settings("TapedeckTest", "window"))
-    made.resize(1280, 800)
-    made.show()
-    made.open_path(DIGITS)
-    made.start()
-    ready(qtbot, made)
-    yield made
-    made.session.close_and_wait()
-    made.document.undo_stack.setClean()
-    leave(made)
+    window.open_path(DIGITS)
+    ready(qtbot, window)
+    return window
 
 
 def ready(qtbot, window: MainWindow) -> None:

@@ -1,0 +1,243 @@
+"""One window for the tests that do not test its beginning or end: to make one takes longer than most of them.
+
+Between two tests it is put back; then it must look as it did before the first, to the last widget, action and flag of
+its controls. If it does not, or was closed, the next test gets another one.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from PySide6.QtCore import QEvent, QMetaMethod, QObject
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSlider,
+    QApplication,
+    QComboBox,
+    QDialog,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPlainTextEdit,
+    QStackedWidget,
+    QWidget,
+)  # fmt: skip
+from pytestqt.qtbot import QtBot
+
+from app.views.autograd.findings.findings_page import BATCH, FINDINGS
+from app.views.main_window import MainWindow
+from app.views.navigation import NETWORK
+from app.views.settings import Settings
+from app.views.ui import theme
+from tests.support.windows import leave
+
+SIZE = (1280, 800)
+PLAIN = (type(None), bool, int, str, enum.Enum)
+# What is filled anew, from the project alone, before anybody sees it; and whose pages are, but for the one in front.
+ANEW = {
+    "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "Head", "CostTable", "CodeView",
+    "TapePage", "HistogramChart",
+}  # fmt: skip
+ALONE = {"AutogradRoom", "FindingsPage"}
+# What was done before, which no test hears of.
+COUNTS = {"memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look"}
+
+
+class SharedWindow:
+    """The window that is lent to one test after the other, if there is one at the moment."""
+
+    def __init__(self) -> None:
+        self.window: MainWindow | None = None
+        self._look: dict[str, Any] = {}
+        self._docks: Any = None
+        self._focus: Any = None
+
+    def lend(self, qtbot: QtBot, qapp: QApplication) -> MainWindow:
+        """A window with all its pages, with an empty project and with torch behind it."""
+        if self.window is not None:
+            self._put_back(qtbot, self.window)
+            changed = differences(self._look, look(self.window))
+            if changed:
+                self.drop()
+        if self.window is None:
+            self._make(qtbot, qapp)
+        assert self.window is not None
+        return self.window
+
+    def take_back(self) -> None:
+        """After a test: nothing goes on."""
+        window = self.window
+        if window is not None:
+            window.session.close_and_wait()
+            window.document.undo_stack.setClean()
+            if not window.isVisible():  # it was closed
+                self.drop()
+
+    def drop(self) -> None:
+        window, self.window = self.window, None
+        if window is not None:
+            window.session.close_and_wait()
+            window.document.undo_stack.setClean()
+            leave(window)
+
+    def _make(self, qtbot: QtBot, qapp: QApplication) -> None:
+        if not qapp.styleSheet() or theme.current().name != "dark":
+            theme.apply(qapp, "dark")
+        window = MainWindow(Settings("TapedeckTest", "shared"))
+        window.resize(*SIZE)
+        window.show()
+        self._docks = window.saveState()
+        window.files.open_example("digits.tape")
+        window.start()
+        qtbot.waitUntil(lambda: at_rest(window) and window.focusWidget() is not None)
+        self.window, self._focus = window, window.focusWidget()
+        self._put_back(qtbot, window)
+        self._look = look(window)
+
+    def _put_back(self, qtbot: QtBot, window: MainWindow) -> None:
+        for dialog in window.findChildren(QDialog):
+            dialog.close()
+            dialog.deleteLater()
+        window.toasts.__dict__.pop("show", None)  # of `windows.messages`
+        window.settings._store.clear()
+        window.set_theme("dark") if theme.current().name != "dark" else None
+        window.set_reduced_motion(False)
+        window.settings._store.clear()
+        window.actions_by_key["launch-blocking"].setChecked(False)
+        window.actions_by_key["place.own"].trigger()
+        window.session.runs.clear()
+        window.session._count = 0
+        window.document.new()
+        window.place.go(NETWORK)
+        window.selection.set(())
+        window.console.log("")  # else the first run brings its list
+        window.console.clear()
+        window.status.set_compute("")
+        window.status.set_kept("")
+        window.evaluation.trying.clear.click()
+        window.evaluation.view.set_value("results")
+        window.evaluation.part.set_value("validation")
+        window.findings_control.page.over.set_value(BATCH)
+        window.findings_control.page.turn_to(FINDINGS)
+        window.overlay.set_value("Shapes")
+        window.banner.hide()
+        window.toasts.clear()
+        for word in window.canvas.findChildren(QWidget, "canvasWord"):
+            word.hide()
+        window.resize(*SIZE)
+        for pane, page in ((window.bottom.pane, "problems"), (window.left.pane, "layers"),
+                           (window.right.pane, "inspector"), (window.centre, "network")):  # fmt: skip
+            pane.show_page(page)
+        window.restoreState(self._docks)
+        window.activateWindow()
+        self._focus.setFocus()
+        qtbot.waitUntil(lambda: at_rest(window) and window.isActiveWindow())
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def at_rest(window: MainWindow) -> bool:
+    """Whether all pages are there and all is known of what is open."""
+    return (
+        hasattr(window, "library_control") and next(window._steps, "done") == "done"
+        and window.live.torch is not None and window.live.up_to_date
+        and not window.background.busy and not window.engine.busy and not window.page_links.later._timer.isActive()
+    )  # fmt: skip
+
+
+def look(window: MainWindow) -> dict[str, Any]:
+    """What is to be seen of a window, and the flags of its controls, by the way that leads there."""
+    found: dict[str, Any] = dict(_heard(window))
+    for name, part in vars(window).items():
+        if isinstance(part, QObject) and not isinstance(part, QWidget):
+            _note(f"{name}", part, found)
+    _widgets("", window, found)
+    return found
+
+
+def _note(name: str, part: QObject, found: dict[str, Any]) -> None:
+    """The flags of a control."""
+    for key, value in vars(part).items():
+        if f"{name}.{key}" in COUNTS:
+            continue
+        if isinstance(value, PLAIN):
+            found[f"{name}.{key}"] = value
+        elif isinstance(value, (dict, list, set, frozenset)):
+            found[f"{name}.{key}"] = len(value)
+
+
+def _heard(window: MainWindow) -> dict[str, int]:
+    """How many hear the signals that our classes add: who is left by a test would be told of the next."""
+    found: Counter[str] = Counter()
+    for part in (window, *window.findChildren(QObject)):
+        kind = type(part)
+        if kind.__module__.startswith("app."):
+            for word in _signals(kind):
+                found[f"{kind.__name__}.{word}"] += part.receivers(f"2{word}")
+    return dict(found)
+
+
+@cache
+def _signals(kind: type[QObject]) -> tuple[str, ...]:
+    meta = kind.staticMetaObject
+    methods = (meta.method(number) for number in range(meta.methodOffset(), meta.methodCount()))
+    return tuple(one.methodSignature().toStdString() for one in methods
+                 if one.methodType() == QMetaMethod.MethodType.Signal)  # fmt: skip
+
+
+def _widgets(way: str, widget: QWidget, found: dict[str, Any]) -> None:
+    """Of what is hidden only that it is, but for the pages that are not in front."""
+    numbers: Counter[str] = Counter()
+    for child in _children(widget):
+        numbers[kind := child.objectName() or type(child).__name__] += 1
+        name = f"{way}/{kind} {numbers[kind]}"
+        if isinstance(child, QAction):
+            found[name] = (child.text(), child.isEnabled(), child.isChecked())
+            continue
+        if kind.startswith("qt_scrollarea_") or (isinstance(child, QMenu) and child.isHidden()):
+            continue
+        found[name] = (hidden := child.isHidden(), child.isEnabled())
+        if type(child).__name__ in ANEW or (hidden and not isinstance(widget, QStackedWidget)):
+            continue
+        found[name] += (child.accessibleName(), *_content(child))
+        if not isinstance(child, QMenu):
+            _widgets(name, child, found)
+
+
+def _children(widget: QWidget) -> Iterator[Any]:
+    if isinstance(widget, QStackedWidget) and type(widget.parent()).__name__ in ALONE:
+        yield widget.currentWidget()
+    elif isinstance(widget, QStackedWidget):  # the one in front is the last of its children
+        yield from (widget.widget(number) for number in range(widget.count()))
+    else:
+        yield from (child for child in widget.children() if isinstance(child, (QWidget, QAction)))
+
+
+def _content(widget: QWidget) -> tuple[Any, ...]:
+    if isinstance(widget, QAbstractButton):
+        return widget.text(), widget.isChecked()
+    if isinstance(widget, (QLabel, QLineEdit)):
+        return (re.sub(r"^Shapes checked in [0-9.]+ ms", "Shapes checked in a while", widget.text()),)
+    if isinstance(widget, QPlainTextEdit):
+        return (widget.toPlainText(),)
+    if isinstance(widget, QComboBox):
+        return widget.currentIndex(), widget.count()
+    if isinstance(widget, QStackedWidget):
+        return (widget.currentIndex(),)
+    if isinstance(widget, QAbstractSlider):
+        return (widget.value(),)
+    return ()
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What looks otherwise, in words."""
+    return [
+        f"{name}: {before.get(name)!r} is now {after.get(name)!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
