@@ -1,4 +1,4 @@
-"""The Inspector: what is selected, and everything of it that can be set."""
+"""The Inspector: everything that can be set of the selected node."""
 
 from app.views.inspector.inspector import Inspector
 

@@ -1,4 +1,4 @@
-"""The inspector inside a block with no node selected: the block itself, and what its instances may set."""
+"""The inspector inside a block with no node selected: the block itself and its parameters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class BlockPage(TabDown):
-    """One block: its name, what goes in and out, its parameters, a note. Every edit is one of all its instances."""
+    """One block: name, inputs and outputs, parameters, a note. Edits apply to all its instances."""
 
     refused = Signal(str)
 
@@ -63,7 +63,7 @@ class BlockPage(TabDown):
         self.note.textChanged.connect(self._write_note)
 
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
-        """What is known of the sheet; `refresh` shows it."""
+        """Set the analysis of the graph; `refresh` shows it."""
         self._analysis = analysis
 
     def refresh(self) -> None:

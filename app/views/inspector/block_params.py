@@ -1,4 +1,4 @@
-"""The parameters that a block exposes: their names, what instances have by default, and where inside they are used."""
+"""The parameters that a block exposes: name, default, and where they are used inside."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BlockParams(Section):
         self.problem = label("", "caption", "error", wrap=True)
 
     def show_block(self, block: Block) -> None:
-        """Show those of a block. What is being typed stays."""
+        """Show the parameters of a block, keeping text that is being typed."""
         self.set_caption("name, default" if block.params else "")
         shown = (block.name, tuple(param.name for param in block.params), _uses(block))
         fitting = shown == self._shown and all(suits(self.editors[param.name], param.default) for param in block.params)

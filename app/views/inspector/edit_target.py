@@ -1,4 +1,4 @@
-"""The sheet in front as the inspector edits it: the network, or the block that a person is in."""
+"""The target of the inspector's edits: the network, or the block that is open."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from app.views.navigation import SheetDocument
 
 
 class Front:
-    """Reads and edits what is in front. `document` is the document itself, or a face of it on one sheet.
+    """Reads and edits the open graph. `document` is the document itself, or a view of it on one graph.
 
-    What changes more than a sheet is an edit of the `whole` project; its refusals, `BlockError`, are the caller's.
+    An edit of more than one graph goes to the `whole` project; the caller handles its `BlockError`.
     """
 
     def __init__(self, document: SheetDocument, catalog: Catalog) -> None:

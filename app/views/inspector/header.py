@@ -1,4 +1,4 @@
-"""The head of the inspector: icon, name to edit in place, class, and what can be done with the node."""
+"""The header of the inspector: icon, editable name, class, and the node's menu."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class NodeHeader(QWidget):
         self.note.setVisible(bool(problem or note))
 
     def menu(self) -> QMenu:
-        """What can be done with the node."""
+        """Return the menu of the node."""
         menu = QMenu(self)
         menu.addAction("Rename", self.start_renaming)
         menu.addAction("Reset to defaults", self.reset_requested.emit)

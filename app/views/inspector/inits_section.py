@@ -1,4 +1,4 @@
-"""How the parameters of a layer are initialised: PyTorch's default, or by a function of `torch.nn.init`."""
+"""The initialisation of a layer's parameters: PyTorch's default or a function of `torch.nn.init`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _NAME_MOST, _LINE_MOST = 104, 200  # widths of a name beside its field, and abov
 
 
 class InitLine(QWidget):
-    """One parameter: its name and shape, the function, and the function's arguments.
+    """One parameter: name and shape, the init function, and its arguments.
 
-    `changed(Init | None, merge)` gives what a person chose or typed.
+    `changed(Init | None, merge)` carries an edit.
     """
 
     changed = Signal(object, object)
@@ -117,7 +117,7 @@ class InitLine(QWidget):
 
 
 class InitsSection(Section):
-    """A line a parameter. torch is asked which there are, once the section is open.
+    """A row per parameter, which torch lists once the section is open.
 
     `initialise_requested(name, Init | None, merge)`.
     """
@@ -139,7 +139,7 @@ class InitsSection(Section):
         theme.manager().changed.connect(self.update)
 
     def set_torch_loaded(self) -> None:
-        """From here on torch may be asked."""
+        """Enable requests to torch."""
         self._torch = True
         self._look()
 
@@ -193,7 +193,7 @@ class InitsSection(Section):
             line.show_init(wanted.get(name), self._known.refusals.get(name, "") if self._known else "")
 
     def _fill(self, names: list[str], shapes: dict[str, tuple[int, ...]], hidden: int) -> None:
-        """Lines for these parameters, made anew only if they are others."""
+        """Create rows for the parameters, unless the same ones are shown already."""
         sized = self._known is not None
         if (state := (self._node, tuple((n, shapes.get(n)) for n in names), hidden, sized)) == self._shown:
             return

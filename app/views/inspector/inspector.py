@@ -1,4 +1,4 @@
-"""The Inspector tab: one page for no node, one for a node, one for several."""
+"""The Inspector tab: a page for no node, for one node, and for several."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Inspector(QWidget):
-    """Shows what is selected. Edits go into the document as they are made, a visit to a field one undo step.
+    """Shows the selection. Edits apply to the document immediately; those of one visit to a field are one undo step.
 
-    `cure_requested(Cure)` asks to mend a problem, `frame_requested(node)` to bring a node into sight.
+    `cure_requested(Cure)` requests to fix a problem, `frame_requested(node)` to scroll a node into view.
     """
 
     cure_requested = Signal(object)
@@ -65,7 +65,7 @@ class Inspector(QWidget):
         column.addWidget(self._pages)
         document.changed.connect(self._changed)
         if (ops_changed := getattr(catalog, "changed", None)) is not None:
-            # The ops change before the sheet is another; what is shown of both is shown once both are there.
+            # The catalog changes before the graph does: show both once both have changed.
             self._later = QTimer(self, singleShot=True, interval=0)
             self._later.timeout.connect(self._show)
             ops_changed.connect(self._later.start)
@@ -75,7 +75,7 @@ class Inspector(QWidget):
 
     @property
     def node_page(self) -> NodePage:
-        """The page of one node, made when it is first wanted: the window can stand without it."""
+        """The page of one node, created on first use, after the window has started."""
         if self._node_page is None:
             from app.views.inspector.node_page import NodePage
 
@@ -91,7 +91,7 @@ class Inspector(QWidget):
         return self._node_page
 
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem] | None = None) -> None:
-        """What is known of the graph. `problems` are those of the analysis unless others are to be shown too."""
+        """Set the analysis. `problems` replace the problems of the analysis."""
         shown = tuple(analysis.problems if problems is None else problems)
         self.overview.set_analysis(analysis, shown)
         self.block_page.set_analysis(analysis, shown)
@@ -102,13 +102,13 @@ class Inspector(QWidget):
         self._show()
 
     def set_cost(self, cost: NetworkCost | None) -> None:
-        """What the nodes cost, of an older graph until the answer for this one comes; None where it is not known."""
+        """Set the cost of the nodes, possibly of an older graph until the new answer comes; None if unknown."""
         self.node_page.set_cost(cost)
         if self._pages.currentIndex() == 1:
             self._show()
 
     def set_torch_loaded(self) -> None:
-        """From here on torch may be asked for its documentation without the window waiting for the import."""
+        """Enable requests to torch: the window no longer waits for its import."""
         self._torch = True
         if self._node_page is not None:
             self._node_page.set_torch_loaded()
@@ -156,7 +156,7 @@ class Inspector(QWidget):
 
 
 def _words(sheet: Sheet) -> tuple[object, ...]:
-    """What is shown of a sheet beside its graph."""
+    """Return what the inspector shows of a graph besides its nodes."""
     if isinstance(sheet, Block):
         return sheet.name, sheet.note, sheet.params
     return getattr(sheet, "name", ""), getattr(sheet, "notes", "")

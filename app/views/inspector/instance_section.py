@@ -1,4 +1,4 @@
-"""An instance of a block: the way in, and the way to a block of its own."""
+"""The section of a block instance: open the block, or make it unique."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class InstanceSection(Section):
         self.hide()
 
     def show_instance(self, block: str, count: int, note: str) -> None:
-        """Show an instance of a block that has so many, with the note of the block."""
+        """Show an instance of a block with `count` instances, and the note of the block."""
         alike = counted(count, "instance")
         self.words.setText(note or (f"{alike} of {block}. Edit the block, and all follow." if count > 1 else
                                     f"The only instance of {block}."))  # fmt: skip
@@ -46,6 +46,6 @@ class InstanceSection(Section):
         self.say("")
 
     def say(self, problem: str) -> None:
-        """Why something was not done; "" for nothing."""
+        """Show why an action was refused; "" clears it."""
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))

@@ -1,4 +1,4 @@
-"""What goes into a sheet and what comes out of it: a section of the pages that stand while no node is selected."""
+"""Inputs and outputs of the graph: a section of the pages without a selected node."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EndsSection(Section):
 
 
 def _end(graph: Graph, node: Node, analysis: Analysis | None) -> Shown:
-    """What goes in or out at an end."""
+    """Return the type at an input or output."""
     places = [(node.id, 0)] if node.op == "input" else [(e.source, e.output) for e in graph.into(node.id)]
     value = analysis.values.get(places[0]) if analysis and places else None
     if value is None:

@@ -1,4 +1,4 @@
-"""The module that a node calls: how often it stands behind itself, and whether other nodes call it too."""
+"""The module of a node: how often it is repeated, and whether other nodes share it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES_MOST = 3
 
 
 def names(others: tuple[str, ...]) -> str:
-    """Names of nodes as they stand in a sentence.
+    """Format names of nodes for a sentence.
 
     >>> names(("conv1",)), names(("a", "b", "c", "d", "e"))
     ('conv1', 'a, b, c and 2 more')
@@ -27,9 +27,9 @@ def names(others: tuple[str, ...]) -> str:
 
 
 class RepeatField(NumberField):
-    """How many modules stand one behind the other, None for several numbers. Undo is the project's.
+    """The number of repetitions in sequence, None if nodes differ. Undo is the project's.
 
-    `visit` counts how often a person came.
+    `visit` counts visits to the field.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class RepeatField(NumberField):
 
 
 class ModuleSection(Section):
-    """`repeat_requested(count, merge)`, `share_requested()` asks for a node to share with, `unshare_requested()`."""
+    """`repeat_requested(count, merge)`, `share_requested()` to choose a node to share with, `unshare_requested()`."""
 
     repeat_requested = Signal(int, object)
     share_requested = Signal()
@@ -75,7 +75,7 @@ class ModuleSection(Section):
         again.addWidget(self.repeat)
         again.addWidget(self.repeat_note, 1)
         acts = QHBoxLayout()
-        acts.setContentsMargins(-3, 0, 0, 0)  # the text of a link stands 3 px inside it
+        acts.setContentsMargins(-3, 0, 0, 0)  # a link has 3 px of padding
         acts.setSpacing(12)
         acts.addWidget(self.share)
         acts.addWidget(self.unshare)
@@ -115,6 +115,6 @@ class ModuleSection(Section):
         self.say("")
 
     def say(self, problem: str) -> None:
-        """Why something was not done; "" for nothing."""
+        """Show why an action was refused; "" clears it."""
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))

@@ -1,4 +1,4 @@
-"""The inspector with several nodes selected: what they are, what they have in common, what is done to all of them."""
+"""The inspector with several nodes selected: summary, common parameters, and common actions."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class TogetherSection(Section):
         self.say("")
 
     def say(self, problem: str) -> None:
-        """Why something was not done; "" for nothing."""
+        """Show why an action was refused; "" clears it."""
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
 
 
 class SeveralPage(TabDown):
-    """Several nodes: how many of which class, what they have in common, what they cost together."""
+    """Several nodes: count per class, common parameters, total cost."""
 
     delete_requested = Signal()
 
@@ -122,7 +122,7 @@ class SeveralPage(TabDown):
         self.together.unshare_requested.connect(self.edits.unshare)
 
     def set_analysis(self, analysis: Analysis) -> None:
-        """What is known of the graph; `show_nodes` shows it."""
+        """Set the analysis of the graph; `show_nodes` shows it."""
         self._analysis = analysis
 
     def show_nodes(self, ids: frozenset[str]) -> None:
@@ -155,7 +155,7 @@ class SeveralPage(TabDown):
     # --- Parameters
 
     def _show_common(self, graph: Graph, nodes: list[Node], other: bool) -> None:
-        """The parameters of nodes of one class; what is typed goes into all of them."""
+        """Show the parameters of nodes of one class; an edit applies to all of them."""
         spec = self._catalog.of(graph, nodes[0]) if len({node.op for node in nodes}) == 1 else None
         self.common.setVisible(spec is not None and bool(spec.params))
         if spec is None or not spec.params:
@@ -178,7 +178,7 @@ class SeveralPage(TabDown):
         self.form.set_resolved(self._resolved(spec, nodes), "")
 
     def _resolved(self, spec: OpSpec, nodes: list[Node]) -> dict[str, Any]:
-        """What AUTO stands for, where it is the same in all."""
+        """Return the values of AUTO parameters that are equal in all nodes."""
         if self._analysis is None:
             return {}
         known = [self._analysis.resolved.get(node.id, {}) for node in nodes]

@@ -1,4 +1,4 @@
-"""What the inspector does to several nodes at once: each one undo step."""
+"""Edits of several nodes: each one undo step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SeveralEdits:
         self._front.apply(f"Reset {name} of {self._many}", graph)
 
     def freezable(self) -> tuple[str, ...]:
-        """Those of them that have something to freeze."""
+        """Return the nodes with parameters that can be frozen."""
         return edits.flaggable(self._front.sheet, self._front.catalog, self.ids, "frozen")
 
     def freeze(self, on: bool) -> None:

@@ -1,6 +1,6 @@
-"""What the inspector does to a node: each an edit of the sheet in front, or of the whole project, and one undo step.
+"""Edits of a node: each changes the open graph or the whole project, and is one undo step.
 
-A node that shares its module has the parameters of the node whose module that is; edits of them are edits of that one.
+A node that shares a module has the parameters of the node that owns the module; edits apply to the owner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERBS = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a node, as something to wire from."""
+    """An output of a node, as a source for a wire."""
 
     node: str
     number: int
@@ -44,7 +44,7 @@ class NodeEdits:
 
     @property
     def owner(self) -> Node:
-        """The node whose module is called: what the parameters are asked of."""
+        """The node that owns the called module, and so the parameters."""
         return self.front.graph.owner(self.id)
 
     @property
@@ -54,7 +54,7 @@ class NodeEdits:
     # --- Parameters
 
     def set(self, name: str, value: Any, merge: str | None) -> None:
-        """Set a parameter; a value that is the default is not kept."""
+        """Set a parameter; a value equal to the default is removed."""
         param = self.spec.param(name)
         if param is None:
             return
@@ -97,7 +97,7 @@ class NodeEdits:
     # --- Wires instead of values
 
     def wires(self) -> tuple[Wire, ...]:
-        """The wires that give a parameter, or a part of one."""
+        """Return the wires into parameters or parts of them."""
         graph, spec = self.front.graph, self.spec
         found = []
         for edge in graph.into(self.id):
@@ -108,13 +108,13 @@ class NodeEdits:
         return tuple(found)
 
     def ports(self, param: str) -> tuple[str, ...]:
-        """The ports by which a parameter, or a part of it, can be wired."""
+        """Return the ports through which a parameter or a part of it can be wired."""
         wirable = rules.wirable(self.front.graph, self.front.catalog, self.id)
         own = (param,) if self.spec.operand(param) else ()
         return (*own, *(port.name for port in wirable if port.param == param))
 
     def sources(self, port: str, values: Mapping[tuple[str, int], ValueType]) -> Iterator[Output]:
-        """The outputs that can be wired to a port; `values` are what is known to come out of them."""
+        """Yield the outputs that can be wired to a port; `values` are their known types."""
         graph, catalog = self.front.graph, self.front.catalog
         wanted = rules.port_of(self.spec, self.node, port)
         if wanted is None:
@@ -162,11 +162,11 @@ class NodeEdits:
         return ""
 
     def instances(self) -> int:
-        """How many instances there are of the block that the node is one of."""
+        """Return the number of instances of the node's block."""
         return len(blocks.instances(self.front.whole, block_of(self.node.op)))
 
     def make_unique(self) -> None:
-        """A block of its own for the instance. Raises BlockError."""
+        """Give the instance a block of its own. Raises BlockError."""
         name, node = self.front.name, self.id
         self.front.apply_whole(
             f"Make {self.node.name} unique", lambda project: blocks.make_unique(project, name, node)[0]
@@ -175,17 +175,17 @@ class NodeEdits:
     # --- The module
 
     def repeat(self, count: int, merge: str | None) -> None:
-        """Put so many modules one behind the other. Raises BlockError."""
+        """Repeat the module `count` times in sequence. Raises BlockError."""
         sheet = blocks.set_repeat(self.front.sheet, self.front.catalog, self.id, count)
         self.front.apply_sheet(f"Repeat {self.owner.name} ×{count}", sheet, merge and f"{self.owner.id}/{merge}")
 
     def others_sharing(self) -> tuple[str, ...]:
-        """The names of the other nodes that call the same module."""
+        """Return the names of the other nodes that call the same module."""
         graph = self.front.graph
         return tuple(graph.nodes[other].name for other in graph.sharing(self.id) if other != self.id)
 
     def modules(self) -> tuple[Node, ...]:
-        """The nodes whose module this one could call: those of its op that have one of their own."""
+        """Return the nodes whose module this one could share: of the same op, with a module of their own."""
         op, taken = self.node.op, (self.owner.id, self.id)
         return tuple(n for n in self.front.graph.nodes.values() if n.op == op and not n.shares and n.id not in taken)
 

@@ -128,13 +128,13 @@ class NodePage(TabDown):
         self.edits.reset_all()
 
     def set_torch_loaded(self) -> None:
-        """From here on torch may be asked."""
+        """Enable requests to torch."""
         self.documentation.set_torch_loaded()
         self.inits.set_torch_loaded()
         self.tools.set_torch_loaded()
 
     def show_node(self, node_id: str) -> None:
-        """Show a node of the open project, or the same one as it is now."""
+        """Show a node, or refresh it if it is shown already."""
         graph = self.front.graph
         node = graph.nodes[node_id]
         other = node_id != self._node_id
@@ -159,20 +159,20 @@ class NodePage(TabDown):
             self.form.set_values(owner.params, self.edits.wires())
         self._show_module(spec, owner)
         self._show_analysis()
-        self.documentation.setVisible(spec.kind != "block")  # what a block is stands in its note
+        self.documentation.setVisible(spec.kind != "block")  # a block is documented by its note
         if spec.kind != "block":
             self.documentation.show_op(spec)
 
     def set_analysis(self, analysis: Analysis, problems: tuple[Problem, ...]) -> None:
-        """What is known of the shapes, of an older graph until the answer for this one comes; `show_node` shows it."""
+        """Set the analysis, possibly of an older graph until the new answer comes; `show_node` shows it."""
         self._analysis, self._problems = analysis, problems
 
     def set_cost(self, network: NetworkCost | None) -> None:
-        """What the nodes cost; `show_node` shows it."""
+        """Set the cost of the nodes; `show_node` shows it."""
         self._network = network
 
     def _take_form(self, made: tuple[object, ...], spec: OpSpec) -> None:
-        """Put the form of an op in the place of the one that is shown; those used last are kept."""
+        """Swap in the form of an op; recently used forms are cached."""
         if self.form is not None:
             self.form.hide()
         self.form = self._forms.pop(made, None)
@@ -208,7 +208,7 @@ class NodePage(TabDown):
     # --- The module, and the block
 
     def _show_module(self, spec: OpSpec, owner: Node) -> None:
-        """What is said of the module that the node calls, and of the block that it is an instance of."""
+        """Show the sections about the node's module and about the block of an instance."""
         self.instance.setVisible(spec.kind == "block")
         if spec.kind == "block" and spec.definition is not None:
             self.instance.show_instance(spec.label, self.edits.instances(), spec.definition.note)
@@ -239,7 +239,7 @@ class NodePage(TabDown):
             self.instance.say(str(error))
 
     def _pick_module(self) -> None:
-        """Let a person choose the node whose module this one calls too."""
+        """Open a list of the nodes whose module can be shared."""
         category = self._spec.category if self._spec else ""
         picks = [
             Pick(node.id, node.name, f"and {names(others)}" if (others := self._also(node)) else "", category)

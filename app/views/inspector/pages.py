@@ -32,7 +32,7 @@ def _project_name(text: str) -> str:
 
 
 class OverviewPage(TabDown):
-    """The project as a whole: name, size, what goes in and out, notes."""
+    """The project as a whole: name, size, inputs and outputs, notes."""
 
     def __init__(self, front: Front, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -93,7 +93,7 @@ class OverviewPage(TabDown):
         self.ends.show_ends(project.graph, self._analysis)
 
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
-        """What is known of the graph; `refresh` shows it."""
+        """Set the analysis of the graph; `refresh` shows it."""
         self._analysis, self._problems = analysis, tuple(problems)
 
     def _show_net(self, graph: Graph) -> None:

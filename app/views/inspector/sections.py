@@ -1,4 +1,4 @@
-"""The parts of the inspector below the parameters: shape, cost and problems of a node."""
+"""Sections of the inspector below the parameters: shape, cost and problems of a node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CURE_MOST = 180  # width of the words on the button of a cure, px
 
 
 def emptied(section: Section) -> QVBoxLayout:
-    """The body of a section, all that was in it let go."""
+    """Replace the body of a section by an empty one and return its layout."""
     fresh = QWidget()
     column = QVBoxLayout(fresh)
     column.setContentsMargins(0, 0, 0, 0)
@@ -36,7 +36,7 @@ def emptied(section: Section) -> QVBoxLayout:
 
 @dataclass(frozen=True)
 class Shown:
-    """A value on a wire as a chip: the port, the text, the chip's state, the dtype where it is not float32."""
+    """A value on a wire as a chip: port, text, the chip's state, and the dtype unless it is float32."""
 
     port: str
     text: str
@@ -52,7 +52,7 @@ class ShapeSection(Section):
         self._last: object = None
 
     def show_shapes(self, inputs: Sequence[Shown], outputs: Sequence[Shown], words: str, tone: str) -> None:
-        """Chips of the inputs, then of the outputs, and a sentence if there is something to say."""
+        """Show chips of the inputs and of the outputs, and a sentence if there is one."""
         if (state := (tuple(inputs), tuple(outputs), words, tone)) == self._last:
             return
         self._last = state
@@ -98,7 +98,7 @@ def _chip(one: Shown) -> ShapeChip:
 
 
 class Bar(QWidget):
-    """A name, a number, its share of the whole, and the share as a bar."""
+    """A name, a number, its percentage, and the percentage as a bar."""
 
     def __init__(self, name: str, value: str, part: float | None, percent: str, category: str) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Bar(QWidget):
 
 
 class CostSection(Section):
-    """What the node costs: what was counted, nothing guessed."""
+    """The cost of the node, as counted, without estimates of unknown parts."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Cost", "share of the network", parent)
@@ -176,7 +176,7 @@ class CostSection(Section):
 
     @staticmethod
     def _show_compute(column: QVBoxLayout, one: NodeCost, whole: int | None, activation: int, category: str) -> None:
-        """Compute of the network's `whole`, and what is not in the count; its bytes of all bytes of activations."""
+        """Show the share of the network's compute, what is not counted, and the share of its activation bytes."""
         whole = whole if one.live else None
         if one.flops is not None:
             part = one.flops / whole if whole else None
@@ -241,7 +241,7 @@ class ProblemBox(QWidget):
 
 
 class ProblemsSection(Section):
-    """What is wrong with the node; hidden while nothing is."""
+    """The problems of the node; hidden if there are none."""
 
     cure_requested = Signal(object)
 

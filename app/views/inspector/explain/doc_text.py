@@ -1,6 +1,6 @@
-"""torch's docstrings, written in reStructuredText and LaTeX, as simple HTML that a label can show.
+"""Convert torch's docstrings, reStructuredText with LaTeX, to simple HTML for a label.
 
-Only what torch writes is understood; anything else is shown as the plain text it is. No link is followed from here.
+Only the markup that torch uses is converted; the rest is shown as plain text. Links are not kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STYLED = re.compile(r"\\(?:text(?:rm|bf)?|math(?:rm|bf|bb|cal)|operatorname|bm|
 _FRACTION = re.compile(r"\\d?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _ROOT = re.compile(r"\\sqrt\s*\{([^{}]*)\}")
 _RAISED = re.compile(r"([_^])(?:\{([^{}]*)\}|(\\[A-Za-z]+|\w))")
-_UNDERSCORE = "\ue000"  # stands for an underscore that lowers nothing
+_UNDERSCORE = "\ue000"  # placeholder of an underscore that is no subscript
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[^}]*\}(?:\{[^}]*\}|\[[^]]*\])?")
 
 _HEADING = re.compile(r"([A-Z][\w ]*):{1,2}$")
@@ -75,7 +75,7 @@ _INLINE = re.compile(
 
 
 def inline(text: str) -> str:
-    """One piece of running text.
+    """Convert inline markup.
 
     >>> inline("If :attr:`bias` is ``True`` & `see this <http://x>`__, :math:`k=1`")
     'If <code>bias</code> is <code>True</code> &amp; see this, <i>k=1</i>'
@@ -99,7 +99,7 @@ def _marked(match: re.Match[str]) -> str:
 
 
 def to_html(text: str) -> str:
-    """A whole docstring as HTML paragraphs, lists and blocks of code."""
+    """Convert a docstring to HTML paragraphs, lists and blocks of code."""
     lines = text.expandtabs(4).splitlines()
     while lines and (not lines[0].strip() or _CALLS.match(lines[0].strip())):
         lines.pop(0)  # builtins begin with their signature
@@ -153,7 +153,7 @@ def _directive(name: str, first: str, body: list[str]) -> Iterator[str]:
 
 
 def _arguments(body: list[str]) -> Iterator[str]:
-    """The lines under `Args:`; what is no argument is read as any other text."""
+    """Convert the lines under `Args:`; lines that are no argument are converted as ordinary text."""
     body = textwrap.dedent("\n".join(body)).splitlines()
     at = 0
     while at < len(body):
@@ -182,7 +182,7 @@ def _rest(body: list[str]) -> list[str]:
 
 
 def _runs_on(line: str) -> bool:
-    """Whether a line goes on with a paragraph, rather than beginning something else."""
+    """Whether a line continues a paragraph, rather than beginning something else."""
     stripped = line.strip()
     return bool(stripped) and not (_DIRECTIVE.match(stripped) or _ITEM.match(stripped) or stripped.startswith(">>>"))
 

@@ -1,4 +1,4 @@
-"""What the installed torch says of an op, asked for in the background and shown readably."""
+"""The section with the installed torch's documentation of an op, loaded in the background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SITE = "https://docs.pytorch.org/docs/stable/generated"
 
 
 def page_url(spec: OpSpec) -> str:
-    """The page of an op on pytorch.org, "" for what is not PyTorch's."""
+    """Return the URL of an op on pytorch.org, "" for an op that is not PyTorch's."""
     if not spec.target or is_custom(spec.key):
         return ""
     name = spec.target.replace("operator.", "torch.") if spec.kind == "operator" else spec.target
@@ -33,9 +33,9 @@ def page_url(spec: OpSpec) -> str:
 
 
 class DocumentationSection(Section):
-    """The first sentence; the whole text one click away; the page on pytorch.org opened only when asked for.
+    """The first sentence; the full text and the page on pytorch.org open on request.
 
-    `documented(Documentation)` tells the form what torch says of each parameter.
+    `documented(Documentation)` passes the parameter docs to the form.
     """
 
     documented = Signal(object)
@@ -60,7 +60,7 @@ class DocumentationSection(Section):
         theme.manager().changed.connect(self._write)
 
     def set_torch_loaded(self) -> None:
-        """From here on torch may be asked."""
+        """Enable requests to torch, and request the documentation of the op in view."""
         self._may_ask = True
         if self._spec is not None:
             self._write()
@@ -123,7 +123,7 @@ class DocumentationSection(Section):
 
 
 def style() -> str:
-    """The looks of the full text, in the theme in force."""
+    """Return the style sheet of the full text in the current theme."""
     colors = theme.current()
     mono = theme.font("code").family()
     return (

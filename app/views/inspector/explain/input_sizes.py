@@ -1,4 +1,4 @@
-"""The section "Other sizes" of an Input: each listed size, what comes out with it, or where the net fails first."""
+"""The section "Other sizes" of an Input: for each size the output shape, or the first layer that fails."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from app.views.ui.widgets.fields import HEIGHT
 from app.views.ui.widgets.painting import Glyph, announce, label, set_property
 
 KEY = "candidates"
-REST = 150  # ms that the drawing must stand still before its sizes are tried again
-SHOWN = 3  # sizes that are proposed where a person has listed none
+REST = 150  # debounce in ms: sizes are tried again after the graph stopped changing
+SHOWN = 3  # sizes proposed while the list is empty
 HINT = "Add a size, such as 3×224×224"
 
 
 @dataclass(frozen=True)
 class Question:
-    """An input of a graph, and the size that it has there."""
+    """An input of a graph and its current size."""
 
     graph: Graph
     catalog: Catalog
@@ -37,9 +37,9 @@ class Question:
 
 
 class CandidatesSection(Section):
-    """A small table of sizes, worked out behind the window. It is kept for each input while the window is open.
+    """A table of sizes, evaluated in the engine. The list of each input lasts as long as the window.
 
-    `taken(shape)` asks to give the input a size, `select_requested(node)` to select the layer that fails.
+    `taken(shape)` requests to set the input to a size, `select_requested(node)` to select the layer that fails.
     """
 
     taken = Signal(object)
@@ -76,7 +76,7 @@ class CandidatesSection(Section):
         self.body_layout.addLayout(column)
 
     def forget(self) -> None:
-        """Another project: what was listed for its inputs is of no use here."""
+        """Clear the lists: another project was opened."""
         self._listed.clear()
 
     def show_input(self, question: Question | None) -> None:
@@ -100,7 +100,7 @@ class CandidatesSection(Section):
         listed = self._listed.get(question.node)
         return usual(question.shape)[:SHOWN] if listed is None else tuple(s for s in listed if s != question.shape)
 
-    # --- Asking
+    # --- Requests
 
     def _wait(self) -> None:
         if self._question is not None and self.is_open() and self._asked != (self._question, self.shapes):
@@ -150,7 +150,7 @@ class CandidatesSection(Section):
     # --- The list
 
     def add_size(self, text: str) -> None:
-        """Try one size more, as it is written; what cannot be read is said under the field."""
+        """Add a size to the list; an error of parsing is shown below the field."""
         question = self._question
         if question is None:
             return
@@ -182,7 +182,7 @@ class CandidatesSection(Section):
 
 
 class SizeRow(QWidget):
-    """One size: what comes out and what it costs, or the layer that fails and why."""
+    """One size: output shape and cost, or the layer that fails and why."""
 
     taken = Signal(object)
     removed = Signal(object)
@@ -219,7 +219,7 @@ class SizeRow(QWidget):
         self.setAccessibleName(f"{text}: {self.words()}")
 
     def words(self) -> str:
-        """What becomes of the size, in a line."""
+        """Return the result for the size as one line."""
         answer = self.answer
         if answer is None:
             return "being tried"

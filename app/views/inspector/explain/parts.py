@@ -1,4 +1,4 @@
-"""What "Explain shape" is made of: a chip with dimensions to choose, the formula in its box, shapes in a grid, rows."""
+"""Widgets of "Explain shape": a chip with selectable dimensions, the formula, aligned shapes, rows of nodes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TIMES = "×"
 
 
 class DimensionChip(KeyboardFocus, ShapeChip):
-    """A shape of which one dimension is chosen: by a click, or with Left, Right, Home and End.
+    """A shape with one selected dimension: by click, or with Left, Right, Home and End.
 
-    `chosen(dimension)` tells of a choice; -1 is no choice yet.
+    `chosen(dimension)` is emitted on a selection; -1 is none.
     """
 
     chosen = Signal(int)
@@ -41,13 +41,13 @@ class DimensionChip(KeyboardFocus, ShapeChip):
         return self._dimension
 
     def show_dimension(self, dimension: int) -> None:
-        """Mark a dimension without telling of it."""
+        """Select a dimension without emitting `chosen`."""
         self._dimension = dimension
         self._name()
         self.update()
 
     def place(self, dimension: int) -> QRectF:
-        """Where a dimension stands in the chip."""
+        """Return the area of a dimension inside the chip."""
         left = 8.0 + sum(part.width + self._sign.width for part in self._parts[:dimension])
         return QRectF(left, 0, self._parts[dimension].width, self.height())
 
@@ -140,7 +140,7 @@ class FormulaBox(QWidget):
         self._rows = self._wrapped(10_000)
 
     def texts(self) -> list[str]:
-        """The lines as text."""
+        """Return the lines as text."""
         return ["".join(piece.text for piece in line) for line in self._lines]
 
     @property
@@ -208,8 +208,7 @@ class FormulaBox(QWidget):
 
 
 class AlignedShapes(QWidget):
-    """Shapes that broadcast, one above the other and aligned at their right; what stretches has a dashed line, what is
-    in the way is red."""
+    """Shapes that broadcast, one above the other, aligned at the right; expanded sizes are dashed, conflicts red."""
 
     def __init__(self, rows: Sequence[Aligned]) -> None:
         super().__init__()
@@ -264,7 +263,7 @@ def _spoken(row: Aligned) -> str:
 
 
 class UpstreamRow(KeyboardFocus, QAbstractButton):
-    """A node on the way upstream: icon, name, what was done there, the size. A click or Enter asks for it."""
+    """A node upstream: icon, name, what it does, the size. A click or Enter selects it."""
 
     def __init__(self, category: str, name: str, words: str, full: str, size: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The section "Explain shape": what arrives, what leaves, and how each dimension of it comes about."""
+"""The section "Explain shape": input and output shapes, and how each output dimension is computed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from app.views.ui.widgets.painting import Glyph, announce, label
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
-FEW = 5  # steps upstream that are shown before more is asked for
+FEW = 5  # steps upstream shown before "more"
 
 Chips = tuple[tuple[Shown, ...], tuple[Shown, ...]]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The node that is explained, and all that is known of the graph it is in."""
+    """The node to explain, with its graph and analysis."""
 
     graph: Graph
     catalog: Catalog
@@ -46,9 +46,9 @@ class Subject:
 
 
 class ExplainSection(ShapeSection):
-    """`ShapeSection` where nothing can be told; else one dimension of an output is chosen and explained.
+    """Explains one selectable dimension of an output; a plain `ShapeSection` where there is no explanation.
 
-    `select_requested(node)` asks to select a node upstream; the dimension that led there is explained next.
+    `select_requested(node)` requests to select a node upstream, where the dimension it contributed is explained next.
     """
 
     select_requested = Signal(str)
@@ -71,7 +71,7 @@ class ExplainSection(ShapeSection):
 
     @property
     def story(self) -> DimensionStory | None:
-        """What is explained at this moment."""
+        """The explanation in view."""
         stories = self._stories[self._output] if self._output < len(self._stories) else ()
         return stories[self._dimension] if self._dimension < len(stories) else None
 
@@ -81,10 +81,10 @@ class ExplainSection(ShapeSection):
         super().show_shapes(inputs, outputs, words, tone)
 
     def explain(self, subject: Subject, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> bool:
-        """Explain the outputs of a node, `outputs` being their chips in order; False if nothing can be told."""
+        """Explain the outputs of a node, `outputs` being their chips; return False if there is no explanation."""
         told, chips = self._subject, (tuple(inputs), tuple(outputs))
         if told is not None and (told.node, chips) == (subject.node, self._chips) and told.analysis is subject.analysis:
-            return True  # the answer for an edit is on its way, and this is of before
+            return True  # the analysis of an edit is pending, and this is the old one
         stories = tuple(
             explain_output(subject.graph, subject.catalog, subject.analysis, subject.node, number)
             for number in range(max(len(outputs), 1))
@@ -99,7 +99,7 @@ class ExplainSection(ShapeSection):
         return True
 
     def show_clash(self, subject: Subject) -> bool:
-        """Two shapes side by side that do not broadcast; False where that is not what is amiss."""
+        """Show two shapes that do not broadcast; return False if the problem is another one."""
         grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
         if not any(state == CLASH for row in grid for _, state in row.cells):
             return False
@@ -164,7 +164,7 @@ class ExplainSection(ShapeSection):
         inputs, outputs = self._chips
         self.chips, self.alignment = {}, None
         made = [self._output_chip(number, shown) for number, shown in enumerate(outputs)]
-        if not outputs:  # an Output of the net hands on what it gets
+        if not outputs:  # an Output of the net passes its input through
             made, inputs, outputs = [self._output_chip(0, inputs[0])], (), inputs[:1]
         if grid:
             self.alignment = AlignedShapes(grid)

@@ -1,4 +1,4 @@
-"""Which editor suits which value of which parameter."""
+"""Choose the editor for a parameter and its value."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from app.views.inspector.fields.expression_field import ComputedEditor, Computed
 from app.views.inspector.fields.values import DIFFERS, ParamLike, Scope, computes, fits
 from app.views.inspector.fields.wired_field import AutoEditor
 
-_MOST_FIELDS = 3  # numbers that have a field each; more stand in one, with commas between
+_MOST_FIELDS = 3  # up to this many numbers have a field each; more share one, comma-separated
 
 
 def kind_of(param: ParamLike, value: Any, scope: Scope | None = None) -> type[Editor]:
-    """The editor that suits a value of a parameter; in a block, `scope`, numbers may be computed."""
+    """Return the editor class for a value of a parameter; in a block, `scope`, numbers may be expressions."""
     if value is DIFFERS:
         return DifferingChoiceEditor if param.kind in ("choice", "dtype", "bool") else DifferingTextEditor
     if value is AUTO and param.auto:
@@ -48,7 +48,7 @@ def kind_of(param: ParamLike, value: Any, scope: Scope | None = None) -> type[Ed
 
 
 def _computed_kind(param: ParamLike, value: Any) -> type[Editor] | None:
-    """The editor inside a block, None where it is the one that stands anywhere."""
+    """Return the editor class for an expression inside a block, None if the usual one will do."""
     if param.kind in ("int", "float"):
         return ComputedEditor
     several = param.kind == "ints" and (param.optional or param.count not in range(1, _MOST_FIELDS + 1))
@@ -60,12 +60,12 @@ def _computed_kind(param: ParamLike, value: Any) -> type[Editor] | None:
 
 
 def make_editor(param: ParamLike, value: Any, scope: Scope | None = None) -> Editor:
-    """The editor that suits a value, with nothing in it yet."""
+    """Return a new, empty editor for a value."""
     kind: Any = kind_of(param, value, scope)
     takes_scope = issubclass(kind, TextEditor | NumbersEditor | ComputedEditor)
     return kind(param, scope) if takes_scope else kind(param)
 
 
 def suits(editor: Editor, value: Any) -> bool:
-    """Whether the editor is the one for the value."""
+    """Whether the editor is of the class for the value."""
     return kind_of(editor.param, value, editor.scope) is type(editor)

@@ -1,4 +1,4 @@
-"""One editor a kind of parameter. All speak alike: a value in, valid values out, and what is wrong with the text."""
+"""An editor for each kind of parameter, with one interface: set a value, emit valid values, report errors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ LEAST, SINGLE = 62, 106  # width of a field for one number, px
 
 
 class Editor(QWidget):
-    """Edits one value. `edited` gives values that the parameter can have, `problem_changed` a sentence or "".
+    """Edits one value. `edited` carries valid values of the parameter, `problem_changed` an error message or "".
 
-    A new visit with the keyboard or mouse raises `visit`, so that what is typed in one visit can be one undo step.
-    `refused(text)` gives a text that the parameter cannot have, `entered` and `left` tell of the visit, and
-    `menu_wanted` gives the place on the screen where the person asked for the menu of the field.
+    Each time the focus enters, `visit` is incremented, so that the edits of one visit can be merged into one undo step.
+    `refused(text)` carries an invalid text, `entered` and `left` report the visit, and `menu_wanted` carries the screen
+    position of a request for the context menu.
     """
 
     edited = Signal(object)
@@ -71,26 +71,26 @@ class Editor(QWidget):
             line.textEdited.connect(self._look)
 
     def lines(self) -> Iterator[QLineEdit]:
-        """The fields of text in it."""
+        """Yield the line edits of the editor."""
         if isinstance(self.field, QLineEdit):
             yield self.field
         elif isinstance(self.field, NumbersField):
             yield from self.field.fields()
 
     def can_show(self, value: Any) -> bool:
-        """Whether it can stay while a person types in it, though another one suits the value better."""
+        """Whether the editor can show a value of another class while the user types in it."""
         return False
 
     def has_focus(self) -> bool:
-        """Whether the person is in it."""
+        """Whether the focus is inside."""
         return focus_in(self) is not None
 
     def set_value(self, value: Any) -> None:
-        """Show a value; what was typed and refused is forgotten, what is being typed is not."""
+        """Show a value; refused text is dropped, text being typed is not."""
         self._given = value
         self.field.set_value(value)
         self._say("")
-        for line in self.lines():  # unless the person has gone on typing since the value was told
+        for line in self.lines():  # unless the user typed more since the value was emitted
             if (problem := getattr(line, "invalid", str)()) and line.hasFocus():
                 self._tell(self._why(line.text()) or problem)
 
@@ -99,7 +99,7 @@ class Editor(QWidget):
         self._say(message)
 
     def name_it(self, name: str, description: str) -> None:
-        """The name for a screen reader, and the tool tip."""
+        """Set the accessible name and the tool tip."""
         targets = list(self.lines()) or [self.field]
         for number, target in enumerate(targets):
             target.setAccessibleName(name if len(targets) == 1 else f"{name}, dimension {number + 1}")
@@ -118,7 +118,7 @@ class Editor(QWidget):
         self.edited.emit(value)
 
     def _look(self, text: str) -> None:
-        """A letter was typed: say at once what is wrong with the text, if anything."""
+        """Validate the text on each keystroke."""
         if problem := (self.field.invalid() or ""):
             self._tell(self._why(text) or problem)
             self.refused.emit(text)
@@ -134,7 +134,7 @@ class Editor(QWidget):
         return ""
 
     def parse(self, text: str) -> Any:
-        """The value of a text. Raises ParamError."""
+        """Parse a text. Raises ParamError."""
         return self.scope.parse(self.param, text) if self.scope is not None else parse(self.param, text)
 
     def _say(self, message: str) -> None:
@@ -149,12 +149,12 @@ class Editor(QWidget):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         kind = event.type()
         if kind == QEvent.Type.FocusIn:
-            self.visit += not self._inside  # from one number to the next is the same visit
+            self.visit += not self._inside  # moving between its fields is the same visit
             self._inside = True
             self.entered.emit()
         elif kind == QEvent.Type.FocusOut:
             if self._problem:
-                # The field goes back to what the project holds, so what was refused is no longer in sight.
+                # The field returns to the project's value, which discards the refused text.
                 self.field.set_value(self._given)
                 self._say("")
             self._inside = self.has_focus()
@@ -232,12 +232,12 @@ class WordEditor(Editor):
 
 
 def param_number(param: ParamLike) -> int:
-    """A number to begin with where a word stood."""
+    """Return the number to start with after a word was shown."""
     return param.default if type(param.default) is int else int(param.minimum or 0)
 
 
 class ValueField(TextField):
-    """A line of text for values of which 1 and 1.0 are two, however deep they stand."""
+    """A line edit that distinguishes 1 from 1.0 and True, also in nested values."""
 
     _same = staticmethod(same)
 
@@ -264,7 +264,7 @@ class TextEditor(Editor):
 
 
 class DifferingTextEditor(TextEditor):
-    """Several nodes have several values: empty, and what is typed goes into all of them."""
+    """Edits nodes with different values: empty, and typed text is set on all of them."""
 
     def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
         super().__init__(param, scope)

@@ -1,4 +1,4 @@
-"""Fields inside a block: a number, or an expression over the parameters of the block such as `channels * 2`."""
+"""Fields inside a block: a number, or an expression over the block's parameters such as `channels * 2`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDEST = 16777215  # what Qt takes for no bound
 
 
 class ComputedField(NumberField):
-    """A number with arrows; an expression stands in it in mono, and without them."""
+    """A number with step arrows, or an expression in the code font without them."""
 
     def __init__(self, param: ParamLike, scope: Scope, parent: QWidget | None = None) -> None:
         self._param, self._scope, self._mono = param, scope, False
@@ -27,7 +27,7 @@ class ComputedField(NumberField):
 
     @property
     def computes(self) -> bool:
-        """Whether what stands in it is an expression."""
+        """Whether the value is an expression."""
         return isinstance(self._value, Expr)
 
     def _parse_bounded(self, text: str) -> Any:
@@ -49,7 +49,7 @@ class ComputedField(NumberField):
 
     def _mark(self) -> None:
         super()._mark()
-        if self._mono:  # a field that is styled anew gets the font of all fields
+        if self._mono:  # restyling a field resets its font
             self.setFont(theme.font("code"))
 
     def _fit_margins(self) -> None:

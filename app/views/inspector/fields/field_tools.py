@@ -1,4 +1,4 @@
-"""What else can be done with a field than to type: expose it on the block, wire it, type a number again."""
+"""Further actions of a field: expose it on the block, wire it, return to a number."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NOTHING = "No node gives a matching value. A Number, Tensor.size or Tensor.shap
 
 
 class FieldTools(QObject):
-    """Fills the menu of a field of one node.
+    """Fills the context menu of a node's field.
 
-    `form` and `resolved` are those of the node that is shown, `values` what is known of all wires.
+    `form` and `resolved` are those of the node in view, `values` the known types of all wires.
     """
 
     def __init__(self, edits: NodeEdits, engine: EngineService, parent: QWidget) -> None:
@@ -39,12 +39,12 @@ class FieldTools(QObject):
         self.values: Mapping[tuple[str, int], ValueType] = FrozenMap()
 
     def set_torch_loaded(self) -> None:
-        """From here on torch is asked what it says of values that are refused."""
+        """Enable requests to torch for its message about a refused value."""
         self._torch = True
 
     @staticmethod
     def any_for(spec: OpSpec, scope: Scope | None) -> bool:
-        """Whether there is anything to be done with the fields of an op."""
+        """Whether the fields of an op have any further actions."""
         if scope is not None and any(scope.takes(param) for param in spec.params):
             return True
         return any(spec.operand(param.name) or spec.wirable(param.name) for param in spec.params)
@@ -77,7 +77,7 @@ class FieldTools(QObject):
     # --- Expose
 
     def _ask_name(self, name: str) -> None:
-        """Ask what the parameter is to be called on the block; a parameter that cannot be exposed says why."""
+        """Ask for the name under which to expose the parameter; show why if it cannot be exposed."""
         assert self.form is not None
         row = self.form.rows[name]
         why = self._edits.why_not_exposed(name)
@@ -89,7 +89,7 @@ class FieldTools(QObject):
     # --- Wire
 
     def _pick_source(self, name: str, port: str) -> None:
-        """Let a person choose the output that gives a parameter."""
+        """Open a list of the outputs that a parameter can be wired to."""
         assert self.form is not None
         graph, catalog = self._edits.front.graph, self._edits.front.catalog
         picks = []
@@ -111,7 +111,7 @@ class FieldTools(QObject):
     # --- What torch says
 
     def ask_torch(self, name: str, text: str) -> None:
-        """Ask torch what it has against a text that was refused; its words come below ours."""
+        """Request torch's message about a refused text, and show it below ours."""
         form = self.form
         if not self._torch or form is None:
             return

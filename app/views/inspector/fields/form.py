@@ -1,4 +1,4 @@
-"""A form made from parameters: the inspector's for a layer, and that of an optimizer or a loss."""
+"""A form built from parameters: of a layer, an optimizer, a loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOOLS = 20  # room for the button with what can be done with a parameter, px
 
 @dataclass(frozen=True)
 class Wire:
-    """A wire that gives a parameter, or a part of it: the port, the parameter, and the name of the node."""
+    """A wire into a parameter or a part of it: port, parameter and name of the source node."""
 
     port: str
     param: str
@@ -29,16 +29,14 @@ class Wire:
 
 
 class ParamForm(QWidget):
-    """A line a parameter.
+    """A form with one row per parameter.
 
-    `edited(name, value, merge)`: the person made a value that the parameter can have; `merge` is equal for what was
-    typed in one visit to a field, None for single acts. `reset(name)` asks for the default, `cut(port)` to cut the
-    wire that gives a parameter, or a part of one. `refused(name, text)` tells of a text that cannot be.
+    `edited(name, value, merge)` carries a valid value; `merge` is the same for all edits of one visit to a field and
+    None for single actions. `reset(name)` requests the default, `cut(port)` to cut a wire into a parameter.
+    `refused(name, text)` reports an invalid text.
 
-    Args:
-        scope: The block that the parameters stand in, whose own they may be computed from.
-        tools: Puts into a menu what else can be done with a parameter.
-        defaults: Whether to say of a value that it is the default.
+    Args: scope: The block whose parameters expressions may use. tools: Adds further actions to the context menus.
+    defaults: Whether to mark values that are the default.
     """
 
     edited = Signal(str, object, object)
@@ -81,7 +79,7 @@ class ParamForm(QWidget):
         return tuple(row.param for row in self.rows.values())
 
     def forget(self) -> None:
-        """Let go of what is typed and refused: the next values are those of another thing."""
+        """Drop refused text: the next values belong to another object."""
         for row in self.rows.values():
             row.forget()
 
@@ -100,13 +98,13 @@ class ParamForm(QWidget):
         self.keep_tab_order()
 
     def set_resolved(self, resolved: Mapping[str, Any], source: str) -> None:
-        """What the AUTO parameters stand for and the node that their value comes from; what expressions are now."""
+        """Show the values of AUTO parameters with the node that they come from, and of expressions."""
         for name, row in self.rows.items():
             if row.param.auto or self.scope is not None:
                 row.show_resolved(resolved.get(name, AUTO), source)
 
     def set_docs(self, docs: Mapping[str, str]) -> None:
-        """What torch says of the parameters."""
+        """Set torch's documentation of the parameters."""
         for name, row in self.rows.items():
             row.set_doc(docs.get(name, ""))
 
@@ -122,14 +120,14 @@ class ParamForm(QWidget):
             editor.set_problem(message)
 
     def editor(self, name: str) -> Editor:
-        """The editor of a parameter. Raises KeyError."""
+        """Return the editor of a parameter. Raises KeyError."""
         editor = self.rows[name].editor
         if editor is None:
             raise KeyError(name)
         return editor
 
     def placed(self, row: ParamRow) -> None:
-        """A row has another editor."""
+        """Set up a row's new editor: event filter and tab order."""
         if self._tools is not None and row.editor is not None:
             row.editor.installEventFilter(self)
         if not self._filling:
@@ -154,7 +152,7 @@ class ParamForm(QWidget):
         menu.addAction(f"Reset {name}", lambda: self.reset.emit(name))
 
     def point_at(self, row: ParamRow | None) -> None:
-        """The person is at a row: the button that opens its menu stands beside its name."""
+        """Show the menu button beside the name of the hovered or focused row."""
         self._pointed = row
         if self._tools is None or (row is None and self._more is None):
             return

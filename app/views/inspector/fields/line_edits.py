@@ -1,4 +1,4 @@
-"""Small fields that take what was typed when they are left, or at Enter."""
+"""Small fields that commit when they lose the focus or at Enter."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.views.ui.widgets import TextField
 
 
 class NameLine(TextField):
-    """A name that is given at once and whole: `named(str)` at Enter or when the field is left. Esc gives the old back.
+    """A name, committed as a whole: `named(str)` at Enter or when the field loses the focus. Esc restores the old one.
 
-    `check` raises ValueError with the sentence for the person; `refused(str)` tells it, "" when it is mended.
+    `check` raises ValueError with the message for the user; `refused(str)` carries it, "" once corrected.
     """
 
     named = Signal(str)
@@ -44,7 +44,7 @@ class NameLine(TextField):
         return leaves_to_window(event) or super().eventFilter(watched, event)
 
     def _give(self) -> None:
-        """Tell the new name; what was refused is forgotten."""
+        """Emit the new name; refused text is dropped."""
         if self.invalid() is None and self.value() != self._plain:
             name, self._plain = self.value(), self.value()
             self.named.emit(name)
@@ -78,7 +78,7 @@ TOO_LONG = (
 
 
 class NotesField(QPlainTextEdit):
-    """Free words. Undo is the project's; `visit` counts how often a person came, so that a visit is one step."""
+    """A multi-line note. Undo is the project's; `visit` counts visits, each of which is one undo step."""
 
     def __init__(self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -97,7 +97,7 @@ class NotesField(QPlainTextEdit):
         return leaves_to_window(event) or super().eventFilter(watched, event)
 
     def show_text(self, text: str) -> None:
-        """Show what the project holds, without telling of it."""
+        """Show the project's text without emitting a signal."""
         if text == (self._long or self.toPlainText()):
             return
         lines = text.split("\n")

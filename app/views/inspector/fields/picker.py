@@ -1,4 +1,4 @@
-"""A list to choose one thing from, opened at a field: typing narrows it, arrows walk it, Enter takes."""
+"""A popup list at a field: typing filters, arrows move, Enter picks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WALK: dict[int, int] = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageU
 
 @dataclass(frozen=True)
 class Pick:
-    """One thing to choose: what it is, its name, more about it, and an icon."""
+    """An item to pick: value, name, description and icon."""
 
     value: Any
     name: str
@@ -29,7 +29,7 @@ class Pick:
 
 
 class Picker(QFrame):
-    """A popup. `picked(value)` gives what was chosen."""
+    """A popup. `picked(value)` carries the choice."""
 
     picked = Signal(object)
 

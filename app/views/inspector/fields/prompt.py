@@ -1,4 +1,4 @@
-"""A question for a name, asked in place."""
+"""An inline prompt for a name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class NamePrompt(QWidget):
         self.line.selectAll()
 
     def take(self) -> None:
-        """Give the name; why it cannot be is said, and the question stays."""
+        """Submit the name; if it is refused, show why and stay open."""
         try:
             self._take(self.line.text().strip())
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""One line of a form: the name of a parameter, its editor, and what is said of it."""
+"""One row of a form: the parameter's name, its editor, and notes below."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Note(QLabel):
 
 
 class ParamRow:
-    """The parts that few rows need, such as what is wrong, are made when they are."""
+    """One row. Rarely needed parts, such as the error label, are created on demand."""
 
     def __init__(self, form: ParamForm, param: ParamLike, grid: QGridLayout, line: int) -> None:
         self._form, self.param, self._grid, self._line = form, param, grid, line
@@ -110,7 +110,7 @@ class ParamRow:
 
     @cached_property
     def problem(self) -> QLabel:
-        """What is wrong with what is typed."""
+        """The label of the error."""
         problem = label("", "caption", "error", wrap=True)
         problem.hide()
         self._below.addWidget(problem)
@@ -128,7 +128,7 @@ class ParamRow:
         return bool(self._source)
 
     def show_value(self, value: Any, source: str = "") -> None:
-        """Show what the project holds, or the node that gives it. What is being typed stays if that has not changed."""
+        """Show the project's value, or the node that it comes from. Text being typed stays if neither has changed."""
         if self._known and same(value, self._value) and source == self._source:
             return
         self._value, self._source, self._known = value, source, True
@@ -145,14 +145,14 @@ class ParamRow:
         self.fit()
 
     def _keeps(self, value: Any) -> bool:
-        """Whether the editor that is there goes on with the value; one that a person types in stays where it can."""
+        """Whether the present editor can show the value; while focused, also one that suits another editor."""
         editor = self.editor
         if editor is None or isinstance(editor, WiredEditor):
             return False
         return suits(editor, value) or (editor.has_focus() and editor.can_show(value))
 
     def settle(self) -> None:
-        """The person has left the field: the editor that suits what is in it now."""
+        """Replace the editor, after it lost the focus, if another one suits the value."""
         editor = self.editor
         if editor is not None and not isinstance(editor, WiredEditor) and not editor.has_focus():
             if self._known and not suits(editor, self._value):
@@ -217,7 +217,7 @@ class ParamRow:
             self.fit()
 
     def show_resolved(self, value: Any, source: str) -> None:
-        """For AUTO: the value it stands for, and the node that it comes from; for an expression what it is now."""
+        """Show the resolved value of AUTO and the node that it comes from, or the value of an expression."""
         words = ""
         if isinstance(self.editor, AutoEditor):
             self.editor.set_resolved(value)
@@ -231,13 +231,13 @@ class ParamRow:
             self.fit()
 
     def show_default(self, unset: bool) -> None:
-        """Say that the value is the default, where that is to be told from one that is set."""
+        """Mark the value as the default."""
         if unset or "note" in self.__dict__:
             self.note.say(_DEFAULT if unset else "")
             self.fit()
 
     def show_parts(self, parts: Sequence[tuple[str, str]]) -> None:
-        """Wires into parts of the value, by port and the node that gives it: `size[0]` from `size1`."""
+        """Show the wires into parts of the value, as (port, source node): `size[0]` from `size1`."""
         if [*self.parts] == [port for port, _ in parts] and all(
             widget.property("source") == name for widget, (_, name) in zip(self.parts.values(), parts, strict=True)
         ):
@@ -266,7 +266,7 @@ class ParamRow:
     # --- Words
 
     def set_doc(self, text: str) -> None:
-        """What torch says of the parameter, as tool tip."""
+        """Set torch's documentation of the parameter as tool tip."""
         if text != self._doc:
             self._doc = text
             self._describe()
@@ -302,11 +302,11 @@ class ParamRow:
                 announce(self.problem, message)
 
     def say(self, message: str) -> None:
-        """Say why something was not done with the parameter."""
+        """Show why an action on the parameter was refused."""
         self._say(message)
 
     def add_words(self, words: str, text: str) -> None:
-        """What torch itself says of a text, below why it was refused; nothing if that is not in the field any more."""
+        """Show torch's own message below ours, unless the field no longer holds that text."""
         lines = self.editor.lines() if self.editor is not None else ()
         if self._message and words and any(line.text() == text for line in lines):
             self._say(self._message, words)
@@ -314,7 +314,7 @@ class ParamRow:
     # --- Menu and prompt
 
     def open_menu(self, place: QPoint) -> None:
-        """What can be done with the parameter, and with the text of the field."""
+        """Open the context menu: actions of the parameter and of the text field."""
         menu = QMenu(self._form)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._form.fill(menu, self.param.name)
@@ -327,7 +327,7 @@ class ParamRow:
         menu.popup(place)
 
     def ask_name(self, name: str, title: str, take: Callable[[str], None]) -> None:
-        """Ask for a name below the field. `take` gets it, and raises ValueError with why it cannot be."""
+        """Prompt for a name below the field. `take` receives it and raises ValueError to refuse it."""
         self.close_prompt()
         self.prompt = NamePrompt(name, title, take)
         self.prompt.closed.connect(self.close_prompt)

@@ -1,4 +1,4 @@
-"""Tab goes down a page as the eye does, whenever the parts of it were made."""
+"""Tab order from top to bottom, independent of when the widgets were created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TabDown(QWidget):
 
 
 def in_reading_order(page: QWidget) -> list[QWidget]:
-    """What Tab reaches in a page, line by line."""
+    """Return the widgets of a page that Tab reaches, line by line."""
     found = [(widget.mapTo(page, widget.rect().center()), widget) for widget in page.findChildren(QWidget)
              if _takes_tab(widget) and widget.isVisibleTo(page)]  # fmt: skip
     found.sort(key=lambda one: one[0].y())

@@ -1,4 +1,4 @@
-"""In a field, undo and redo mean the project's, not the letters of that field."""
+"""Undo and redo in a field act on the project, not on the text of the field."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence
 
 
 def leaves_to_window(event: QEvent) -> bool:
-    """For an event filter on a field: True if the event asks who takes Ctrl+Z or Ctrl+Y, which then is the window."""
+    """Ignore a shortcut override of undo or redo, so that the window handles it; return True if it was one."""
     if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
         return False
     if event.matches(QKeySequence.StandardKey.Undo) or event.matches(QKeySequence.StandardKey.Redo):

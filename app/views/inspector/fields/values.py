@@ -1,4 +1,4 @@
-"""Values of parameters as the form needs them: read from text, checked and shown, for layers and training alike."""
+"""Values of parameters for the form: parsed from text, validated and formatted, for layers and training alike."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.views.ui.widgets.numbers import show_number
 
 
 class ParamLike(Protocol):
-    """What the form asks of a parameter; those of the catalog and those of `training.choices` have it."""
+    """The interface of a parameter for the form; those of the catalog and of `training.registry` have it."""
 
     @property
     def name(self) -> str: ...
@@ -59,18 +59,18 @@ DIFFERS = _Differs()
 
 @dataclass
 class Scope:
-    """The block that a field stands in: its parameters, at the moment, are what the value may be computed from."""
+    """The block around a field, with the parameters that expressions may use."""
 
     block: str
     names: tuple[str, ...]
 
     @staticmethod
     def takes(param: ParamLike) -> bool:
-        """Whether a parameter may be computed."""
+        """Whether a parameter may be an expression."""
         return param.kind in COMPUTED
 
     def parse(self, param: ParamLike, text: str) -> Any:
-        """The value of a text, which may be an expression. Raises ParamError with what is wanted."""
+        """Parse a value or an expression. Raises ParamError with what is expected."""
         value = parse_expression(_of_catalog(param), text) if param.kind in COMPUTED else parse(param, text)
         for name in sorted({name for expression in expressions(value) for name in expression.names}):
             if name not in self.names:
@@ -80,12 +80,12 @@ class Scope:
 
 
 def item_of(param: ParamLike) -> Param:
-    """One number of a parameter that is several."""
+    """Return a parameter for a single number of one that takes several."""
     return replace(_of_catalog(param), kind="int", count=1, choices=(), auto=False)
 
 
 def computes(value: Any) -> bool:
-    """Whether there is an expression in a value."""
+    """Whether a value contains an expression."""
     return any(True for _ in expressions(value))
 
 
@@ -101,7 +101,7 @@ def _of_catalog(param: ParamLike) -> Param:
 
 
 def maximum(param: ParamLike) -> float | None:
-    """The largest value that a number may have, None for no bound."""
+    """Return the upper bound of a number, None for no bound."""
     return getattr(param, "maximum", None)
 
 
@@ -130,7 +130,7 @@ def check(param: ParamLike, value: Any) -> None:
 
 
 def fits(param: ParamLike, value: Any) -> bool:
-    """Whether `check` has nothing against the value."""
+    """Whether `check` accepts the value."""
     try:
         check(param, value)
     except ParamError:
@@ -139,7 +139,7 @@ def fits(param: ParamLike, value: Any) -> bool:
 
 
 def parse(param: ParamLike, text: str) -> Any:
-    """The value of a text. Raises ParamError with what is wanted."""
+    """Parse a value. Raises ParamError with what is expected."""
     if param.kind == "str":
         return text or (None if param.optional else "")
     if param.kind == "literal":
@@ -148,7 +148,7 @@ def parse(param: ParamLike, text: str) -> Any:
 
 
 def show(value: Any) -> str:
-    """The value as it stands in a field.
+    """Format a value for a field.
 
     >>> show((0.9, 0.999)), show(None), show((1, -1)), show("same"), show(DType("int64")), show(((1, 2), (3, 4)))
     ('0.9, 0.999', 'None', '1, −1', 'same', 'int64', '[[1, 2], [3, 4]]')
@@ -163,8 +163,7 @@ def show(value: Any) -> str:
 
 
 def shown(param: ParamLike, value: Any) -> str:
-    """The value as it stands in a field of text: no text at all is None, and what would be read as something else is
-    quoted.
+    """Format a value for a text field: None as no text, and quoted where it would be parsed as something else.
 
     >>> shown(Param("x", "value"), ("a", 1)), shown(Param("x", "value"), "1"), shown(Param("x", "value"), "a")
     ("'a', 1", "'1'", 'a')
@@ -185,7 +184,7 @@ def _reads(param: ParamLike, text: str, value: Any) -> bool:
 
 
 def wanted(param: ParamLike) -> str:
-    """What the parameter takes, as a sentence."""
+    """Return what the parameter accepts, as a sentence."""
     if param.kind == "literal":
         several = f"{param.count} numbers" if param.count else "numbers with commas between, such as 0.5, 2"
         words = f"expects {several}" + (" or None" if param.optional else "")
@@ -197,7 +196,7 @@ def wanted(param: ParamLike) -> str:
 
 
 def choices(param: ParamLike) -> tuple[Any, ...]:
-    """The values of a "choice", a "dtype" or a bool, None first where it is allowed."""
+    """Return the values of a "choice", a "dtype" or a bool, None first where it is allowed."""
     words: tuple[Any, ...] = param.choices
     if param.kind == "dtype":
         words = tuple(DType(name) for name in (param.choices or DTYPES))

@@ -1,4 +1,4 @@
-"""Fields whose value comes along a wire: from the shape that arrives, or from a node that gives it."""
+"""Fields whose value comes from a wire: inferred from the input shape, or given by a node."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class AutoEditor(Editor):
         self.set_resolved(self._resolved)
 
     def set_resolved(self, value: Any) -> None:
-        """The value that AUTO stands for at the moment; AUTO itself while nothing arrives."""
+        """Set the value that AUTO currently stands for; AUTO itself while there is no input."""
         self._resolved = value
         self.field.set_value("auto" if value is AUTO else value)
 
