@@ -234,12 +234,12 @@ def measure() -> None:
     from PySide6.QtWidgets import QApplication
 
     torch.set_num_threads(1)
-    from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.page import AutogradPage
     from app.views.ui import theme
 
     application = QApplication.instance() or QApplication(["tapedeck"])
     theme.apply(application, "dark")
-    room = AutogradRoom()
+    room = AutogradPage()
     room.resize(*WINDOW)
     room.show()
     application.processEvents()

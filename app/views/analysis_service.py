@@ -21,8 +21,8 @@ from app.project.project import Project
 from app.source.generated import Path as Way
 from app.training.config import StartWeights
 from app.views.engine_service import EngineService
-from app.views.navigation import Place
-from app.views.project_catalog import LiveCatalog
+from app.views.navigation import Navigation
+from app.views.project_catalog import ProjectCatalog
 from app.views.ui.background import Background, Failure
 
 Question = tuple[Graph, Catalog, Way]
@@ -53,7 +53,7 @@ def _preflight(project: Project, analysis: Analysis, started: tuple[Problem, ...
     return Preflight(project, look, found)
 
 
-class Live(QObject):
+class AnalysisService(QObject):
     """Asks for an analysis whenever the graph or what it is made of changes and tells when it is there.
 
     `shapes_ready(analysis)` comes first, with what the canvas shows while a person draws and nothing else.
@@ -73,8 +73,8 @@ class Live(QObject):
         document: Document,
         background: Background,
         engine: EngineService,
-        catalog: LiveCatalog,
-        place: Place,
+        catalog: ProjectCatalog,
+        place: Navigation,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -110,8 +110,8 @@ class Live(QObject):
         self._first_look.timeout.connect(self._turn)
         document.replaced.connect(self._replaced)
         document.changed.connect(self._changed)
-        catalog.changed.connect(self._ask)
-        place.changed.connect(lambda _before, _after: self._ask())
+        catalog.changed.connect(self._request_analysis)
+        place.changed.connect(lambda _before, _after: self._request_analysis())
 
     def start(self) -> None:
         """Have an engine load torch, then answer."""
@@ -144,7 +144,7 @@ class Live(QObject):
     def refresh(self) -> None:
         """More is known of the data than before: ask again what stands between the project and a run."""
         self._look += 1
-        self._tell()
+        self._publish()
 
     def _question(self) -> Question:
         return self._document.project.graph, self._catalog.now, self._place.path
@@ -163,23 +163,23 @@ class Live(QObject):
     def _loaded(self, torch: Torch) -> None:
         self.torch = torch
         self.torch_loaded.emit(torch)
-        self._ask()
+        self._request_analysis()
 
     def _not_loaded(self, failure: Failure) -> None:
-        if self._asked_again(failure):
+        if self._should_retry(failure):
             self.start()
         else:
             self.torch_failed.emit(failure)
 
-    def _asked_again(self, failure: Failure) -> bool:
+    def _should_retry(self, failure: Failure) -> bool:
         """Whether a question goes to a new engine because the one that was asked has ended."""
         self._retries += 1
         return isinstance(failure.error, EngineDied) and self._retries <= RETRIES
 
     def _not_answered(self, failure: Failure) -> None:
-        if self._asked_again(failure):
+        if self._should_retry(failure):
             self._shapes = None  # what it kept of before is gone
-            self._ask()
+            self._request_analysis()
         else:
             self.analysis_failed.emit(failure)
 
@@ -188,16 +188,16 @@ class Live(QObject):
             if len(after.graph.nodes) > LARGE:
                 self._wait_a_little()
             else:
-                self._ask()
+                self._request_analysis()
         elif before.data != after.data or before.training != after.training:
-            self._tell()
+            self._publish()
 
-    def hold(self, on: bool) -> None:
+    def pause(self, on: bool) -> None:
         """Ask nothing while the window has much to draw, as of a large sheet that comes in turns."""
         self._held = on
         waits, self._waits = self._waits, self._waits if on else ""
         if not on and waits == "all":
-            self._ask()
+            self._request_analysis()
         elif not on and waits == "rest":
             self._breath.start()
 
@@ -221,9 +221,9 @@ class Live(QObject):
         self._turns -= 1
         if not self._turns:
             self._first_look.stop()
-            self._ask()
+            self._request_analysis()
 
-    def _ask(self) -> None:
+    def _request_analysis(self) -> None:
         if self._held:
             self._waits = "all"
         elif self.torch is not None and not self._turns and not self.up_to_date:
@@ -281,16 +281,16 @@ class Live(QObject):
         recalled, self._recalled = self._still_recalled, None
         if recalled is not None:
             (self._bare, self._preflight), self._answered_question = recalled, self._question()
-            self._tell()
+            self._publish()
             return
         question, shapes = self._question(), self._shapes
         if shapes is not None and shapes.graph is question[0]:
             self._engine.ask(
                 "analysis", Analyse(*question, shapes),
-                on_answer=partial(self._answered, question), on_error=self._not_answered,
+                on_answer=partial(self._accept, question), on_error=self._not_answered,
             )  # fmt: skip
 
-    def _answered(self, question: Question, analysis: Analysis) -> None:
+    def _accept(self, question: Question, analysis: Analysis) -> None:
         if not self._answers(question):
             return
         self._retries = 0
@@ -320,9 +320,9 @@ class Live(QObject):
         if self._answers(question):
             self._bare, self._preflight, self._answered_question = analysis, found, question
             self._known.append((question, self._document.project.training.start, analysis, found))
-            self._tell()
+            self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         """The analysis, with what the data and the loss have against the net once it is sound in itself."""
         bare = self._bare
         if bare is None or not self._answers(self._answered_question):
@@ -336,7 +336,7 @@ class Live(QObject):
             start = project.training.start
             if start is not None:
                 if self._started is None or self._started[0] != start or self._started[1] is not bare:
-                    self._ask_start(start, bare, lambda _found: self._tell())
+                    self._ask_start(start, bare, lambda _found: self._publish())
                     return
                 started = self._started[2]
             more = preflight.problems(project, bare, started)

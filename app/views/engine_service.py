@@ -30,7 +30,7 @@ class EngineService(PendingRequests):
         self._engine = engine or shared()
         self._questions: dict[int, Question[Any]] = {}
         self._progress: dict[int, Callable[[Any], None]] = {}
-        self._said.connect(self._hear, Qt.ConnectionType.QueuedConnection)
+        self._said.connect(self._report_progress, Qt.ConnectionType.QueuedConnection)
         self._engine.listen(self._tell_end)
 
     def warm(self) -> None:
@@ -87,7 +87,7 @@ class EngineService(PendingRequests):
             self.answered.emit(number, answer)
 
     @Slot(int, object)
-    def _hear(self, number: int, value: Any) -> None:
+    def _report_progress(self, number: int, value: Any) -> None:
         if number in self._open and number in self._progress:
             self._progress[number](value)
 

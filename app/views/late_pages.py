@@ -124,10 +124,10 @@ def _layer(window: MainWindow) -> None:
 def _room(window: MainWindow) -> None:
     from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.inspector.inspector import TapeInspector
-    from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.page import AutogradPage
     from app.views.autograd.snippets.snippet_control import SnippetControl, made_pages
 
-    window.room, window.tape_inspector = AutogradRoom(), TapeInspector()
+    window.room, window.tape_inspector = AutogradPage(), TapeInspector()
     window.inspectors.addWidget(window.tape_inspector)
     pages = made_pages(window.room)
     window.centre.fill("autograd", pages)

@@ -16,7 +16,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Cure
 from app.project.document import Document
 from app.views.actions import Actions
-from app.views.analysis_service import Live
+from app.views.analysis_service import AnalysisService
 from app.views.blocks.block_control import BlockControl
 from app.views.blocks.library_control import LibraryControl
 from app.views.canvas.canvas import Canvas
@@ -30,12 +30,12 @@ from app.views.importing.import_control import ImportControl
 from app.views.inspector.inspector import Inspector
 from app.views.late_pages import furnishing, load_modules
 from app.views.menus import build_menus
-from app.views.navigation import NETWORK, Place, SheetDocument
-from app.views.newest_weights import NewestWeights
+from app.views.navigation import NETWORK, Navigation, SheetDocument
+from app.views.newest_weights import NewestWeightsSource
 from app.views.palette.palette import Palette
 from app.views.problems.cure_control import CureControl
 from app.views.problems.problems import ProblemsPanel
-from app.views.project_catalog import LiveCatalog
+from app.views.project_catalog import ProjectCatalog
 from app.views.selection import NetworkSelection, Selection
 from app.views.settings import Settings
 from app.views.startup_links import Links
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from app.views.autograd.findings.findings_control import FindingsControl
     from app.views.autograd.inspector.inspector import TapeInspector
     from app.views.autograd.options_control import OptionsControl
-    from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.page import AutogradPage
     from app.views.autograd.snippets.snippet_control import SnippetControl
     from app.views.autograd.tape.tape_control import TapeControl
     from app.views.code.code_view import CodeView
@@ -94,7 +94,7 @@ class MainWindow(QMainWindow):
     The pages that are not in front are made after the first painting, by `furnish`.
     """
 
-    room: AutogradRoom
+    room: AutogradPage
     code: CodeView
     outline: Outline
     tape_inspector: TapeInspector
@@ -131,15 +131,15 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(960, 600)
         self.settings = settings or Settings()
         self.document = Document(parent=self)
-        self.catalog = LiveCatalog(catalog(), self.document)
-        self.place = Place(self.document)
+        self.catalog = ProjectCatalog(catalog(), self.document)
+        self.place = Navigation(self.document)
         self.sheet = SheetDocument(self.document, self.place, self.catalog)
         self.selection = Selection(self)
         self.network_selection = NetworkSelection(self.selection, self.place, self)
         self.background = Background(self)
         self.housekeeping = Housekeeping(self)
         self.engine = EngineService(self)
-        self.live = Live(self.document, self.background, self.engine, self.catalog, self.place, self)
+        self.live = AnalysisService(self.document, self.background, self.engine, self.catalog, self.place, self)
         self.session = RunSession(self)
         self._make_views()
         self._make_controls()
@@ -176,7 +176,7 @@ class MainWindow(QMainWindow):
         self.weights_control, self.head_control = WeightsControl(self), HeadControl(self)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
         self.runs_keeper = self.run_control.keep_with(RunsKeeper(self.document, self.background, self.settings, self))
-        self.newest_weights = NewestWeights(self.document, self.session, self.runs_keeper, self)
+        self.newest_weights = NewestWeightsSource(self.document, self.session, self.runs_keeper, self)
 
     def _lay_out(self) -> None:
         self.centre = TabbedPane(self, central=True)
@@ -294,7 +294,7 @@ class MainWindow(QMainWindow):
     def jump_to(self, node: str) -> None:
         """Select a node of the network and bring it into view."""
         if node in self.document.project.graph.nodes:
-            self.place.go(NETWORK)
+            self.place.go_to(NETWORK)
             self.show_node(node)
 
     def show_node(self, node: str) -> None:

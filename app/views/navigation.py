@@ -74,7 +74,7 @@ def _beyond(after: Project, before: Project) -> str:
     return ""
 
 
-class Place(QObject):
+class Navigation(QObject):
     """A way from the network inwards: instances of blocks, each with which of its repetitions.
 
     `changed(before, after)` comes when the person went elsewhere, or when the instance that they stood in went.
@@ -98,13 +98,13 @@ class Place(QObject):
 
     def enter(self, node: str, number: int = 0) -> bool:
         """Go into an instance on the sheet in front; False if the node is none."""
-        return self.go((*self._way, (node, number)))
+        return self.go_to((*self._way, (node, number)))
 
     def leave(self) -> bool:
         """Go out of the block in front; False in the network."""
-        return bool(self._way) and self.go(self._way[:-1])
+        return bool(self._way) and self.go_to(self._way[:-1])
 
-    def go(self, way: Way) -> bool:
+    def go_to(self, way: Way) -> bool:
         """Go to the end of a way; False if there is no such way."""
         if reachable(self._document.project, way) != way:
             return False
@@ -115,7 +115,7 @@ class Place(QObject):
 
     def step_out(self) -> None:
         """Go out of what is not there any more."""
-        self.go(reachable(self._document.project, self._way))
+        self.go_to(reachable(self._document.project, self._way))
 
 
 class SheetDocument(QObject):
@@ -132,7 +132,7 @@ class SheetDocument(QObject):
     refused = Signal(str)
     leaving = Signal()  # another sheet comes to the front
 
-    def __init__(self, document: Document, place: Place, catalog: Catalog | None = None) -> None:
+    def __init__(self, document: Document, place: Navigation, catalog: Catalog | None = None) -> None:
         super().__init__(document)
         self.whole, self.place, self._catalog = document, place, catalog
         # What gives room on other sheets to the block that is edited: it is known by who draws them.
@@ -216,5 +216,5 @@ class SheetDocument(QObject):
 
     def _replaced(self, project: Project) -> None:
         """Another project is seen from its network; `changed` comes next."""
-        self.place.go(NETWORK)
+        self.place.go_to(NETWORK)
         self.replaced.emit(cast(Sheet, project))

@@ -10,8 +10,7 @@ from uuid import uuid4
 
 from PySide6.QtCore import QObject
 
-from app.engine.requests.capture import NewestWeights as NewestKept
-from app.engine.requests.capture import WeightsChoice, WeightsFile
+from app.engine.requests.capture import NewestWeights, WeightsChoice, WeightsFile
 from app.project.document import Document
 from app.source.generated import Source
 from app.views.training.runs.keeper import RunsKeeper
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from app.training_thread import TrainingThread
 
 
-class NewestWeights(QObject):
-    """Knows which run of this window is the open project's."""
+class NewestWeightsSource(QObject):
+    """Finds the newest weights of the open project: of a run in this window, or stored."""
 
     def __init__(self, document: Document, session: RunSession, keeper: RunsKeeper, parent: QObject) -> None:
         super().__init__(parent)
@@ -40,25 +39,25 @@ class NewestWeights(QObject):
         return run if run is not self._before else None
 
     def of_this_window(self, source: Source) -> bool:
-        """Whether a run in this window has the newest weights, so that to come by them takes a while."""
+        """Whether a run in this window has the newest weights, so that obtaining them takes a while."""
         run = self.run
         started = run is not None and self._session.training_thread is not None and run.state != "starting"
         return started and run is not None and run.job.source.same_net(source)
 
     def choice(self, source: Source, folder: Path) -> Callable[[], WeightsChoice]:
-        """Return how to come by the newest weights of a net as a value for an engine, on a worker.
+        """Return a function, for a worker thread, that names the newest weights of a net in a request to the engine.
 
-        Those of a run in this window are written into a file in `folder`, so that what is asked later has the same
-        ones as the run goes on. What is returned raises OSError.
+        It writes those of a run in this window to a file in `folder`, so that later requests see the same weights
+        although the run continues. It raises OSError.
         """
         run, thread = self.run, self._session.training_thread
         if run is None or thread is None or not self.of_this_window(source):
-            return partial(NewestKept, str(self._keeper.folder))
+            return partial(NewestWeights, str(self._keeper.folder))
         return partial(_written, run, thread, self._keeper.folder, folder)
 
 
 def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> WeightsChoice:
-    """Have the run leave its weights in a file of their own."""
+    """Have the run write its current weights to a new file in `folder`."""
     from app.training.control import NoWeights
 
     result, recorder = thread.result, run.recorder
@@ -69,6 +68,6 @@ def _written(run: Run, thread: TrainingThread, kept: Path, folder: Path) -> Weig
             raise NoWeights
         thread.write_weights(path)
     except NoWeights:
-        return NewestKept(str(kept))
+        return NewestWeights(str(kept))
     words = "under way" if result is None else f"at step {result.step:,}"
-    return WeightsFile(str(path), f"of Run {run.kept_number}{', ' if result is None else ' '}{words}", False)
+    return WeightsFile(str(path), f"of Run {run.display_number}{', ' if result is None else ' '}{words}", False)

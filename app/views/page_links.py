@@ -142,13 +142,13 @@ class PageLinks(QObject):
         window.runs.runRequested.connect(control.run)
         window.runs.set_session(session)
         window.overlay.changed.connect(self._paint_gradients)
-        window.training_form.live_rate.wanted.connect(control.set_rate)
+        window.training_form.live_rate.rate_requested.connect(control.set_rate)
         control.started.connect(self._run_started)
         control.moved_on.connect(self._moved_on)
         control.download_wanted.connect(self._download)
         session.stateChanged.connect(self._run_state)
         session.progressed.connect(self._progressed)
-        session.told.connect(window.console.tell)
+        session.told.connect(window.console.write_events)
 
     def _run_started(self, run: Run) -> None:
         window = self._window
@@ -172,7 +172,7 @@ class PageLinks(QObject):
         text, color = STATES.get(state, ("", "text2"))
         device = run.history.started.device if run and run.history.started else ""
         window.status.set_state(f"{text} on {device}" if device and text else text, color)
-        window.status.set_run(f"Run {run.kept_number}" if run else "")
+        window.status.set_run(f"Run {run.display_number}" if run else "")
         if not window.session.active:
             window.canvas.set_running(False)
             window.training_form.set_running(False)

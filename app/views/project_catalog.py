@@ -20,7 +20,7 @@ class _Voice(QObject):
     changed = Signal()
 
 
-class LiveCatalog(Catalog):
+class ProjectCatalog(Catalog):
     """A catalog that follows the open project. Views keep it and ask it anew each time.
 
     `changed` comes when ops have come, gone or changed, for another project once that is drawn. `now` is the immutable
@@ -54,13 +54,13 @@ class LiveCatalog(Catalog):
         """Layers of the person's own files, all of them."""
         specs = tuple(specs)
         self._own = self._base.plus(specs) if specs else self._base
-        self._tell()
+        self._refresh()
 
     def set_library(self, library: Library) -> None:
         """What the library offers."""
         if library != self._library:
             self._library = library
-            self._tell()
+            self._refresh()
 
     def _replaced(self, project: Project) -> None:
         if project.blocks is not self._blocks:
@@ -71,9 +71,9 @@ class LiveCatalog(Catalog):
     def _follow(self, project: Project) -> None:
         if project.blocks is not self._blocks:
             self._blocks = project.blocks
-            self._tell()
+            self._refresh()
 
-    def _tell(self) -> None:
+    def _refresh(self) -> None:
         self._refill()
         self._later.stop()
         self.changed.emit()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QObject, Signal
 
-from app.views.navigation import NETWORK, Place
+from app.views.navigation import NETWORK, Navigation
 
 
 class Selection(QObject):
@@ -51,7 +51,7 @@ class NetworkSelection(Selection):
     to select something here is to go back out to it.
     """
 
-    def __init__(self, front: Selection, place: Place, parent: QObject | None = None) -> None:
+    def __init__(self, front: Selection, place: Navigation, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._front, self._place = front, place
         front.changed.connect(self._follow)
@@ -62,7 +62,7 @@ class NetworkSelection(Selection):
     def set(self, ids: Iterable[str], origin: object = None) -> None:
         chosen = frozenset(ids)
         if chosen != self._ids:
-            self._place.go(NETWORK)
+            self._place.go_to(NETWORK)
         if not self._place.path:
             self._front.set(chosen, origin)
 

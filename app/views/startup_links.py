@@ -67,7 +67,7 @@ class Links(QObject):
         window.inspector.frame_requested.connect(window.show_node)
         window.problems_panel.cure_requested.connect(window.cure_network)
         window.problems_panel.jump_requested.connect(window.jump_to)
-        window.problems_panel.enter_requested.connect(window.place.go)
+        window.problems_panel.enter_requested.connect(window.place.go_to)
         window.problems_panel.count_changed.connect(self._problem_count)
         window.centre.shown.connect(self._centre_shown)
         window.selection.changed.connect(self._selected)
@@ -134,7 +134,7 @@ class Links(QObject):
     def _analysis(self) -> None:
         window, live = self._window, self._window.live
         self._told = Turns(self, self._tell_canvas, self._tell_inspector, self._tell_problems)
-        window.canvas.growth.busy.connect(live.hold)
+        window.canvas.growth.busy.connect(live.pause)
         live.torch_loaded.connect(self._torch_loaded)
         live.torch_failed.connect(self._torch_failed)
         live.shapes_ready.connect(self._shapes_ready)

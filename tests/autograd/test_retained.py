@@ -12,7 +12,7 @@ from torch import nn
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.errors import NoGraph
-from app.views.autograd.page import AutogradRoom
+from app.views.autograd.page import AutogradPage
 from app.views.ui import theme
 from tests.support.autograd_tapes import small_tape
 
@@ -88,7 +88,7 @@ def test_looking_for_garbage_goes_on_after_a_capture() -> None:
 
 def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
     theme.apply(qapp, "dark")
-    room = AutogradRoom()
+    room = AutogradPage()
     qtbot.addWidget(room)
     room.resize(1200, 800)
     room.show()
@@ -118,7 +118,7 @@ def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
 
 def test_a_room_that_is_closed_lets_go_of_its_tape(qtbot, qapp) -> None:
     theme.apply(qapp, "dark")
-    room = AutogradRoom()
+    room = AutogradPage()
     tape = TrainingBatch(Watched(), torch.randn(2, 1, 8, 8), loss).capture()
     ref = weakref.ref(tape)
     room.set_tape(tape)

@@ -114,7 +114,7 @@ def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest():
 
 
 def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_available(qtbot):
-    from app.views.training.memory.memory_dialog import MemoryDialog, device_words
+    from app.views.training.memory.memory_dialog import MemoryDialog, device_text
 
     dialog = MemoryDialog()
     qtbot.addWidget(dialog)
@@ -130,7 +130,7 @@ def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_avai
     )
     dialog.show_report(on_cuda, "The estimate was off.")
     assert dialog.empty.isEnabled() and dialog.summary.text().endswith("64. The estimate was off.")
-    assert "25.00 % of the reserved memory is fragmented" in device_words(on_cuda)
-    assert "Some GPU: 43 % busy, 61 °C." in device_words(on_cuda)
+    assert "25.00 % of the reserved memory is fragmented" in device_text(on_cuda)
+    assert "Some GPU: 43 % busy, 61 °C." in device_text(on_cuda)
     dialog.show_report(memory_report.MemoryReport("cpu", None, True, None, gpu.read("cpu"), None))
     assert "cannot be estimated" in dialog.summary.text() and dialog.table.rowCount() == 0

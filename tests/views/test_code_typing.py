@@ -16,7 +16,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.code.code_view import CodeView
-from app.views.navigation import Place, SheetDocument
+from app.views.navigation import Navigation, SheetDocument
 from app.views.selection import Selection
 from tests.support.builder_sheets import row_of
 
@@ -41,7 +41,7 @@ class Tab:
 
     def __init__(self, qtbot: QtBot) -> None:
         self.document = Document(PROJECT)
-        self.sheet = SheetDocument(self.document, Place(self.document))
+        self.sheet = SheetDocument(self.document, Navigation(self.document))
         self.selection = Selection()
         self.view = CodeView(self.selection)
         self.view.edits(self.sheet, with_blocks(catalog(), PROJECT.blocks))

@@ -111,7 +111,7 @@ def test_values_have_a_plot_in_place_of_the_matrix(qtbot):
     page.show()
     page.set_found(replace(values))
     assert page.plot.isVisible() and not page.matrix.isVisible() and not page.classes.isVisible()
-    xs, ys = page.plot._places()
+    xs, ys = page.plot._points()
     with qtbot.waitSignal(page.wanted) as asked:
         qtbot.mouseClick(page.plot, Qt.MouseButton.LeftButton, pos=QPoint(round(xs[7]), round(ys[7])))
     assert asked.args[0] == [7]
@@ -158,7 +158,7 @@ def test_a_drawing_is_answered_while_it_is_drawn(qtbot, evaluator):
     page.resize(1200, 300)
     page.show()
     page.set_survey(survey(evaluator, "start weights"))
-    with qtbot.waitSignal(page.asked) as asked:
+    with qtbot.waitSignal(page.prediction_requested) as asked:
         qtbot.mousePress(page.pad, Qt.MouseButton.LeftButton, pos=QPoint(60, 60))
         qtbot.mouseMove(page.pad, QPoint(120, 120))
     answer = try_input(evaluator, asked.args[0], layers=True)
@@ -175,7 +175,7 @@ def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_d
     page = TryPage()
     qtbot.addWidget(page)
     page.set_survey(survey(evaluator, "start weights"))
-    with qtbot.waitSignal(page.asked) as asked:
+    with qtbot.waitSignal(page.prediction_requested) as asked:
         page.take_picture(tmp_path / "red.png")
     assert asked.args[0].shape == (1, 8, 8) and asked.args[0] == pytest.approx(0.299, abs=1e-3)
     assert "red.png" in page.words.text()
@@ -205,7 +205,7 @@ def test_a_row_of_a_table_is_typed(qtbot):
     page.set_survey(taken)
     assert len(page.fields) == 4 and "sepal" in page.fields[0].accessibleName()
     assert page.sample() == pytest.approx(taken.mean, abs=1e-3)
-    with qtbot.waitSignal(page.asked) as asked:
+    with qtbot.waitSignal(page.prediction_requested) as asked:
         page.fields[2].selectAll()
         qtbot.keyClicks(page.fields[2], "9")
     assert asked.args[0][2] == 9

@@ -10,10 +10,10 @@ from app.builder.catalog.catalog import catalog
 from app.builder.edits import edits
 from app.project.document import Document
 from app.project.project import Project
-from app.views.analysis_service import Live
+from app.views.analysis_service import AnalysisService
 from app.views.engine_service import EngineService
-from app.views.navigation import Place
-from app.views.project_catalog import LiveCatalog
+from app.views.navigation import Navigation
+from app.views.project_catalog import ProjectCatalog
 from app.views.ui.background import Background
 
 OPS = catalog()
@@ -33,7 +33,7 @@ def live(qtbot):
     document = Document(net())
     background = Background(document)
     engine = EngineService(document)
-    live = Live(document, background, engine, LiveCatalog(OPS, document), Place(document), document)
+    live = AnalysisService(document, background, engine, ProjectCatalog(OPS, document), Navigation(document), document)
     live.heard = []
     live.shapes_ready.connect(lambda shapes: live.heard.append(("shapes", shapes)))
     live.analysed.connect(lambda analysis: live.heard.append(("all", analysis)))

@@ -20,8 +20,8 @@ from app.builder.rules import ConnectError
 from app.project import file, library
 from app.project.document import Document
 from app.project.project import Project
-from app.views.navigation import Place, SheetDocument, block_at, way_to
-from app.views.project_catalog import LiveCatalog
+from app.views.navigation import Navigation, SheetDocument, block_at, way_to
+from app.views.project_catalog import ProjectCatalog
 from app.views.selection import NetworkSelection, Selection
 
 OPS = ("input", "nn.ReLU", "nn.Linear", "operator.add", "output")
@@ -34,8 +34,8 @@ class Walk(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.document = Document(Project("walk"))
-        self.catalog = LiveCatalog(catalog(), self.document)
-        self.place = Place(self.document)
+        self.catalog = ProjectCatalog(catalog(), self.document)
+        self.place = Navigation(self.document)
         self.sheet = SheetDocument(self.document, self.place, self.catalog)
         self.selection = Selection()
         self.network = NetworkSelection(self.selection, self.place)
@@ -133,7 +133,7 @@ class Walk(RuleBasedStateMachine):
         blocks = list(self.document.project.blocks)
         way = way_to(self.document.project, blocks[pick % len(blocks)]) if blocks else None
         if way is not None:
-            assert self.place.go(way) and self.place.block == blocks[pick % len(blocks)]
+            assert self.place.go_to(way) and self.place.block == blocks[pick % len(blocks)]
 
     @rule(times=st.integers(1, 4))
     def undo(self, times: int) -> None:
@@ -204,8 +204,8 @@ class TestWalk(Walk.TestCase):
 
 def test_an_edit_that_cannot_be_is_said_and_not_made(qtbot, tmp_path: Path) -> None:
     document = Document(Project())
-    live = LiveCatalog(catalog(), document)
-    sheet = SheetDocument(document, Place(document), live)
+    live = ProjectCatalog(catalog(), document)
+    sheet = SheetDocument(document, Navigation(document), live)
     project, new = edits.add(Project(), live, "nn.ReLU", (0.0, 0.0))
     project, _ = block_making.make_block(project, "", live.now, [new], "Unit")
     library.save(project, "Unit", tmp_path)

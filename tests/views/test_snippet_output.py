@@ -12,9 +12,9 @@ def test_what_is_printed_behind_a_failing_snippet_is_not_red(qtbot, qapp) -> Non
     theme.apply(qapp, "dark")
     output = SnippetOutput()
     qtbot.addWidget(output)
-    output.show_words("first\n", "ValueError: no")
+    output.show_output("first\n", "ValueError: no")
     output.moveCursor(QTextCursor.MoveOperation.End)
-    output.show_words("second\n")
+    output.show_output("second\n")
     cursor = QTextCursor(output.document())
     cursor.movePosition(QTextCursor.MoveOperation.Right)
     assert cursor.charFormat().foreground().color() != theme.current().error

@@ -21,15 +21,15 @@ from app.preflight import preflight
 from app.project.document import Document
 from app.training.job import JobError
 from app.util import leftovers
-from app.views.analysis_service import Live
+from app.views.analysis_service import AnalysisService
 from app.views.engine_service import EngineService
 from app.views.export.picture_export import Pages, PictureExport
-from app.views.newest_weights import NewestWeights
+from app.views.newest_weights import NewestWeightsSource
 from app.views.settings import Settings
 from app.views.ui.background import Background, Failure
 
 if TYPE_CHECKING:
-    from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.page import AutogradPage
 
 
 CAPTURE = "capture"  # the key of the question
@@ -48,11 +48,11 @@ class AutogradControl(QObject):
 
     def __init__(
         self,
-        room: AutogradRoom,
+        room: AutogradPage,
         document: Document,
         catalog: Catalog,
-        live: Live,
-        newest: NewestWeights,
+        live: AnalysisService,
+        newest: NewestWeightsSource,
         background: Background,
         engine: EngineService,
         settings: Settings,

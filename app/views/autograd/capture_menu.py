@@ -1,4 +1,4 @@
-"""The menu "Options" of the Autograd tab: what goes into a capture and where backward starts."""
+"""The menu "Options" of the Autograd tab: batch, mode and start of the backward pass to capture."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CaptureMenu(QMenu):
         self.outputs = 1
         self.blocks: tuple[str, ...] = ()  # their paths
         self.project_batch = 64  # samples of a training step
-        # Asked when the menu opens: (number of outputs, paths of blocks, samples of a training step).
+        # Called when the menu opens: (number of outputs, paths of blocks, samples of a training step).
         self.about: Callable[[], tuple[int, tuple[str, ...], int]] | None = None
         self.by_key: dict[str, QAction] = {}
         self._groups: list[QActionGroup] = []
@@ -44,20 +44,20 @@ class CaptureMenu(QMenu):
         self.fill()
 
     def set_options(self, options: CaptureOptions) -> None:
-        """Have other options, and tell."""
+        """Set other options and emit `changed`."""
         if options != self.options:
-            self.options = options  # the entries are made anew when the menu opens, never while one of them is chosen
+            self.options = options  # the entries are rebuilt when the menu opens, not while one is triggered
             self.changed.emit(options)
 
     def set_batch(self, size: int) -> None:
-        """Take so many samples; as many as a training step has are no choice, unless random ones are fewer."""
+        """Set the batch size; the size of a training step is stored as 0, unless the data are random."""
         self._set(batch=0 if size == self.project_batch and self.options.data == "batch" else size)
 
     def _set(self, **values: Any) -> None:
         self.set_options(replace(self.options, **values))
 
     def fill(self) -> None:
-        """Make the entries anew."""
+        """Rebuild the entries."""
         if self.about is not None:
             self.outputs, self.blocks, self.project_batch = self.about()
         now = self.options

@@ -18,8 +18,8 @@ from app.views.ui.widgets.segmented import Segmented
 LEGENDS = 2  # of what can be spared, that give way before the summary does
 
 
-class Head(QWidget):
-    """The line above the graph: what it is, what the chips mean, and what can be done."""
+class AutogradHeader(QWidget):
+    """The line above the graph: summary, legend, actions."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -44,7 +44,7 @@ class Head(QWidget):
         layout.setSpacing(8)
         layout.addWidget(self.root)
         layout.addWidget(self.summary, 1)
-        self.legend, self.norms = Legend(), NormLegend()
+        self.legend, self.norms = AutogradLegend(), NormLegend()
         legend, group_by = self.legend, label("Group by", "label", "text3")
         layout.addWidget(legend)
         layout.addWidget(self.norms)
@@ -74,7 +74,7 @@ class Head(QWidget):
         self._fit()
 
     def fit(self) -> None:
-        """Look again what there is room for: a widget is wider or narrower now."""
+        """Lay out again after the width of a child changed."""
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -82,7 +82,7 @@ class Head(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """Put the summary below where only legends could make room for it; hide what there is no room for."""
+        """Move the summary to a second line if needed, and hide the legends that do not fit."""
         metrics = self.summary.fontMetrics()
         layout = present(self.layout())
         widgets = [present(layout.itemAt(place)).widget() for place in range(layout.count())]
@@ -117,7 +117,7 @@ class Head(QWidget):
         layout.activate()
 
     def set_played(self, played: bool) -> None:
-        """Whether arrows show norms and chips what was let go of, and the legend says so."""
+        """Set whether norms and freed tensors are shown, and with them their legend."""
         if played != self._played:
             self._played = played
             self.legend.set_played(played)
@@ -138,11 +138,11 @@ class Head(QWidget):
         self.capture.setText("Running…" if busy else "Capture again")
 
     def set_folded(self, folded: bool) -> None:
-        """Whether every group is closed, so that the button opens them."""
+        """Set whether all groups are collapsed, which the button then unfolds."""
         self.fold_all.setText("Unfold all" if folded else "Fold all")
 
 
-class Legend(QWidget):
+class AutogradLegend(QWidget):
     """What the chips' looks mean."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -155,7 +155,7 @@ class Legend(QWidget):
         manager().changed.connect(self.update)
 
     def set_played(self, played: bool) -> None:
-        """Whether chips can be let go of."""
+        """Set whether chips can be freed."""
         self._played = played
         self.updateGeometry()
         self.update()

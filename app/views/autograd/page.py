@@ -16,7 +16,7 @@ from app.views.autograd.graph.finder import TapeFinder
 from app.views.autograd.graph.path_highlight import Way
 from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
-from app.views.autograd.header import Head
+from app.views.autograd.header import AutogradHeader
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.theme import current
 from app.views.ui.widgets.banner import Banner
@@ -30,12 +30,12 @@ RANDOM = "Capture with random inputs"
 BUSY_HINT = "torch builds the graph while the net computes."
 
 
-class AutogradRoom(QWidget):
-    """Shows a `Tape` folded by layer or by block.
+class AutogradPage(QWidget):
+    """Shows a `Tape` grouped by layer or by block.
 
-    `nodeSelected` tells the node of the canvas that a click selected (or None), `nodeHovered` the one under the
-    pointer; `detail` the `TapeNode` or `LayerGroup` that the inspector shows (or None). `captureRequested(train)` asks
-    for a tape, `randomRequested` for one of random inputs, `exportRequested` for a file of the picture as it stands.
+    `nodeSelected` carries the canvas node of a click (or None), `nodeHovered` that under the pointer, and `detail` the
+    `TapeNode` or `LayerGroup` for the inspector (or None). `captureRequested(train)` requests a tape,
+    `randomRequested` one of random inputs, `exportRequested` a file of the drawing.
     """
 
     nodeSelected = Signal(object)
@@ -53,7 +53,7 @@ class AutogradRoom(QWidget):
         self._by_key: dict[str, LayerGroup] = {}
         self._folded: Folded | None = None
         self._unfolded: frozenset[str] = frozenset()
-        # What stands open in the way of grouping that is not shown.
+        # The unfolded groups of the grouping that is not shown.
         self._kept: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
         self._grouping = "layer"
         self._quiet = False
@@ -61,7 +61,7 @@ class AutogradRoom(QWidget):
         self.scene = TapeScene(self)
         self.view = TapeView(self.scene)
         self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
-        self.head = Head()
+        self.head = AutogradHeader()
         self.banner = Banner()
         self.banner.hide()
         self.finder = TapeFinder()
@@ -94,10 +94,10 @@ class AutogradRoom(QWidget):
         self._connect()
 
     def _connect(self) -> None:
-        self._empty.acted.connect(self._ask)
+        self._empty.acted.connect(self._request_capture)
         self.banner.chosen.connect(self._banner_chosen)
-        self.head.capture.clicked.connect(self._ask)
-        self.head.mode.changed.connect(self._ask)
+        self.head.capture.clicked.connect(self._request_capture)
+        self.head.mode.changed.connect(self._request_capture)
         self.head.grouping.changed.connect(self._regroup)
         self.head.export.clicked.connect(self._export)
         self.head.frame.clicked.connect(self.view.frame_all)
@@ -111,10 +111,10 @@ class AutogradRoom(QWidget):
         self.view.leveled.connect(self._level)
         find = QShortcut(QKeySequence.StandardKey.Find, self, lambda: self.find_nodes())
         find.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        self.scene.chosen.connect(self._chosen)
+        self.scene.chosen.connect(self._selected)
         self.scene.hovered.connect(self.nodeHovered)
 
-    # -- what is shown -------------------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------------
 
     @property
     def tape(self) -> Tape | None:
@@ -122,7 +122,7 @@ class AutogradRoom(QWidget):
 
     @property
     def unfolded(self) -> frozenset[str]:
-        """Keys of the groups that stand open."""
+        """Keys of the unfolded groups."""
         return self._unfolded
 
     def set_tape(self, tape: Tape | None) -> None:
@@ -148,10 +148,10 @@ class AutogradRoom(QWidget):
         self._pages.setCurrentIndex(GRAPH)
         self._redraw()
         self.view.frame_all()
-        self._chosen(self.scene.current_key())
+        self._selected(self.scene.current_key())
 
     def _choose_grouping(self, tape: Tape) -> None:
-        """By block where there are blocks, unless somebody would rather have no groups at all."""
+        """Group by block if there are blocks, unless the user chose no grouping."""
         if self._grouping != "none":
             self._grouping = "block" if any(group.parent for group in group_by_block(tape)) else "layer"
             self.head.grouping.blockSignals(True)
@@ -184,7 +184,7 @@ class AutogradRoom(QWidget):
             self._pages.setCurrentIndex(EMPTY)
 
     def set_source_text(self, text: str) -> None:
-        """The net's text as it is now: a graph of another text is marked as such, and offers a new capture."""
+        """Set the current source of the net: a graph of another source is marked, with the offer of a new capture."""
         stale = self._tape is not None and bool(self._tape.text) and self._tape.text != text
         if stale and not self.banner.isVisibleTo(self):
             self.banner.set("info", "The net has changed since this batch ran", "", "Capture again")
@@ -197,7 +197,7 @@ class AutogradRoom(QWidget):
         self.head.weights = words
 
     def drawing(self) -> Drawing | None:
-        """The `Drawing` as it stands, or None."""
+        """Return the current `Drawing`, or None."""
         return self.scene.drawing if self._tape is not None else None
 
     def _redraw(self, same_rows: bool = False) -> None:
@@ -219,7 +219,7 @@ class AutogradRoom(QWidget):
 
     @property
     def folded(self) -> Folded | None:
-        """The tape as it is folded in the picture; `redrawn` tells of another."""
+        """The folded tape in view; `redrawn` reports a change."""
         return self._folded
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -310,9 +310,9 @@ class AutogradRoom(QWidget):
         if text == RANDOM:
             self.randomRequested.emit()
         else:
-            self._ask()
+            self._request_capture()
 
-    def _ask(self) -> None:
+    def _request_capture(self) -> None:
         self.captureRequested.emit(self.head.mode.value() == "train")
 
     def _export(self) -> None:
@@ -334,7 +334,7 @@ class AutogradRoom(QWidget):
         if parts and part is None:
             self.view.ensure_seen(self.scene.area_of(parts))
 
-    def _chosen(self, key: str) -> None:
+    def _selected(self, key: str) -> None:
         item = self.item_of(key)
         self.detail.emit(item)
         if not self._quiet:
@@ -342,7 +342,7 @@ class AutogradRoom(QWidget):
             self.nodeSelected.emit(part.link if part is not None else None)
 
     def item_of(self, key: str) -> TapeNode | LayerGroup | None:
-        """The `TapeNode` or `LayerGroup` behind a box or a group of the scene; None for ""."""
+        """Return the `TapeNode` or `LayerGroup` of a box or group of the scene; None for ""."""
         if self._tape is None or not key:
             return None
         group = self._by_key.get(key.removeprefix("fold:"))

@@ -1,4 +1,4 @@
-"""A backward pass that is played in an engine, as the window has it: commands go there, events come back as signals."""
+"""Client of a backward pass played in an engine: sends commands, emits its events as signals."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from app.engine.requests.playback import (
 
 
 class PlaybackClient(QObject):
-    """Has a batch run, kept and played. `told` carries Kept, Stood, Looked, Trouble and at last LetGo; `ended` follows,
-    also where the engine's process ends.
+    """Runs a batch and plays its backward pass. `event_received` carries Kept, Stood, Looked, Trouble and finally
+    LetGo; `ended` follows, also when the engine's process dies.
 
-    Steps wait in a queue that is polled with `drain`. Connect to bound methods of a QObject: signals arrive queued.
+    Steps are queued; poll them with `drain`. Connect to bound methods of a QObject: signals arrive queued.
     """
 
-    told = Signal(object)
+    event_received = Signal(object)
     ended = Signal()
 
     def __init__(self, engine: Engine, request: PlaybackRequest, parent: QObject | None = None) -> None:
@@ -43,32 +43,32 @@ class PlaybackClient(QObject):
         self._steps: deque[StepRecord | Back] = deque()
 
     def start(self) -> None:
-        self._question = self._engine.ask(self._request, self._take)
+        self._question = self._engine.ask(self._request, self._receive)
         self._question.add_done_callback(self._done)
 
-    def _take(self, event: Event) -> None:
+    def _receive(self, event: Event) -> None:
         """On the thread that reads."""
         if isinstance(event, Steps):
             self._steps.extend(event.records)
         elif isinstance(event, Back):
             self._steps.append(event)
         else:
-            self._tell(event)
+            self._emit(event)
 
     def _done(self, question: Future[None]) -> None:
         error = None if question.cancelled() else question.exception()
         if isinstance(error, EngineDied):
-            self._tell(Trouble("The captured graph is gone", f"{error} Capture one batch again."))
+            self._emit(Trouble("The captured graph is gone", f"{error} Capture one batch again."))
         elif error is not None:
-            self._tell(Trouble("The backward pass cannot be played", str(error), traceback=traceback_of(error)))
+            self._emit(Trouble("The backward pass cannot be played", str(error), traceback=traceback_of(error)))
         with contextlib.suppress(RuntimeError):  # the window is gone
             self.ended.emit()
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         with contextlib.suppress(RuntimeError):  # the window is gone
-            self.told.emit(event)
+            self.event_received.emit(event)
 
-    def ask(self, command: Command) -> int:
+    def send(self, command: Command) -> int:
         """Have something done; returns at once, with the number of the newest movement."""
         if isinstance(command, Seek | Play | Pause | Leave):
             self._turn += 1
@@ -77,16 +77,16 @@ class PlaybackClient(QObject):
 
     def pause(self) -> None:
         """End the movement under way after the step that it is at."""
-        self.ask(Pause())
+        self.send(Pause())
 
     def set_speed(self, speed: float | None) -> None:
-        """Steps a second, None for as many as it can."""
-        self.ask(SetSpeed(speed))
+        """Set the speed in steps a second, None for unlimited."""
+        self.send(SetSpeed(speed))
 
     def leave(self) -> None:
         """Free the graph and end."""
-        self.ask(Leave())
+        self.send(Leave())
 
     def drain(self) -> list[StepRecord | Back]:
-        """What was played since the last call, in order."""
+        """Return the steps played since the last call, in order."""
         return [self._steps.popleft() for _ in range(len(self._steps))]

@@ -199,7 +199,7 @@ class BlockControl(QObject):
     def go_to(self, node: str, way: Sequence[str]) -> None:
         """Go to a node inside an instance: to the sheet that it stands on, and select it there."""
         steps = [(step, 0) for step in (node, *way)]
-        if self._window.place.go((*self._window.place.path, *steps[:-1])):
+        if self._window.place.go_to((*self._window.place.path, *steps[:-1])):
             self._window.selection.set([steps[-1][0]])
 
     def edit_params(self) -> None:
@@ -223,17 +223,17 @@ class BlockControl(QObject):
             self._window.canvas.say(f"Put a {name} on the canvas first: inside it you see what arrives there")
             return
         self._window.centre.show_page("network")
-        self._window.place.go(way)
+        self._window.place.go_to(way)
 
     def _crumb_chosen(self, number: int) -> None:
         """Go to a part of the way; at its end, to the next of the repetitions."""
         place = self._window.place
         if number < len(place.path):
-            place.go(place.path[:number])
+            place.go_to(place.path[:number])
         elif place.path:
             *before, (node, turn) = place.path
             repeat = self._sheets()[-2].graph.owner(node).repeat
-            place.go((*before, (node, (turn + 1) % repeat)))
+            place.go_to((*before, (node, (turn + 1) % repeat)))
 
     def _moved(self, before: Way, after: Way) -> None:
         """Another sheet is in front: seen whole at first, as it was left on the way back."""
@@ -371,4 +371,4 @@ class BlockControl(QObject):
 
     def leave_all(self) -> None:
         """Back to the network."""
-        self._window.place.go(NETWORK)
+        self._window.place.go_to(NETWORK)

@@ -1,4 +1,4 @@
-"""What can be done with an op of the palette, by the right mouse button or the menu key."""
+"""The context menu of an op in the palette."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def op_menu(window: MainWindow, key: str, spot: QPoint) -> QMenu:
-    """The menu of an op; a block of the project can be edited, one of the library shown where it lies."""
+    """Return the menu of an op; a block of the project can be edited, one of the library shown in its folder."""
     menu = QMenu(window)
     menu.setObjectName("opMenu")
     menu.addAction(icons.icon("add"), "Put on the Canvas", lambda: window.canvas.add_op(key))

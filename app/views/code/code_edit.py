@@ -1,4 +1,4 @@
-"""The text of the Code tab: read-only, with line numbers and marks on the lines of nodes."""
+"""The editor of the Code tab: read-only text with line numbers and markers on the lines of nodes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MARGIN = 8
 
 
 class CodeEdit(QPlainTextEdit):
-    """A read-only text with line numbers, and marks on the lines of nodes.
+    """Read-only text with line numbers and markers on the lines of nodes.
 
-    `line_chosen(line)` comes when the person puts the caret on a line (1-based) by mouse or keys.
+    `line_chosen(line)` is emitted when the user moves the cursor to a line (1-based) by mouse or keys.
     """
 
     line_chosen = Signal(int)
@@ -142,7 +142,7 @@ class CodeEdit(QPlainTextEdit):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        # The caret may have stood on that line already, and then it has not moved.
+        # A click on the current line does not move the cursor.
         if event.button() == Qt.MouseButton.LeftButton and not self.textCursor().hasSelection():
             self.line_chosen.emit(self.cursorForPosition(event.position().toPoint()).blockNumber() + 1)
 
@@ -166,7 +166,7 @@ class CodeEdit(QPlainTextEdit):
             self._gutter.update(0, rect.y(), self._gutter.width(), rect.height())
 
     def lines_in(self, rect: QRect) -> list[tuple[int, QRectF]]:
-        """The lines (1-based) that touch `rect`, each with its box, for the gutter."""
+        """Return the lines (1-based) that intersect `rect`, each with its rectangle, for the gutter."""
         found = []
         block: QTextBlock = self.firstVisibleBlock()
         while block.isValid():

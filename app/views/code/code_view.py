@@ -1,4 +1,4 @@
-"""The Code tab: the net's source as it is now, line by line bound to the nodes of the drawing."""
+"""The Code tab: the generated source of the net, its lines linked to the nodes of the canvas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
 
 
 class CodeFindBar(FindBar):
-    """A search in the text, at first for what is selected in it."""
+    """Search in the source; initially for the selected text."""
 
     def __init__(self, edit: CodeEdit, parent: QWidget | None = None) -> None:
         self._edit = edit
@@ -42,7 +42,7 @@ class CodeFindBar(FindBar):
         self._edit.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def search(self) -> None:
-        """Find every place anew, as after the text changed."""
+        """Find all matches, also again after the text changed."""
         self._found, self._at = [], -1
         words = self.field.text()
         if words and not self.isHidden():
@@ -119,12 +119,12 @@ class CodeView(QWidget):
         row.addWidget(self.copy_button)
 
     def edits(self, sheet: SheetDocument, catalog: Catalog) -> None:
-        """Let a person type: what they say is put into the project of the sheet in front."""
+        """Make the text editable; statements become edits of the open graph."""
         self.typing = CodeTyping(self.edit, sheet, catalog)
         self.typing.ended.connect(self._catch_up)
 
     def _catch_up(self) -> None:
-        """Show what came while somebody typed."""
+        """Show the source that was generated while the user typed."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self.set_source(*waiting)
@@ -161,7 +161,7 @@ class CodeView(QWidget):
             self._write()
 
     def _write(self) -> None:
-        """Put the source into the text; behind another tab that waits until somebody looks."""
+        """Show the source; while the tab is hidden, that is deferred."""
         if self._source is not None:
             self.edit.show_text(self._source.text.rstrip("\n"))
             self._mark()

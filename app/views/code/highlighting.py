@@ -1,4 +1,4 @@
-"""Python in the colours of the theme: the text is lexed once when it changes, painting looks the answer up."""
+"""Python syntax highlighting: the text is lexed once per change, and painting reads the cached spans."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _ROLES: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Span:
-    """Part of a line: from, how long (in UTF-16 units, as Qt counts), and its role."""
+class HighlightSpan:
+    """Part of a line: start, length (in UTF-16 units, as Qt counts) and role."""
 
     start: int
     length: int
     role: str
 
 
-def spans(text: str) -> tuple[tuple[Span, ...], ...]:
-    """The coloured parts of every line of a Python text."""
-    lines: list[list[Span]] = [[]]
+def spans(text: str) -> tuple[tuple[HighlightSpan, ...], ...]:
+    """Return the highlighted spans of each line of a Python text."""
+    lines: list[list[HighlightSpan]] = [[]]
     column = 0
     for kind, piece in _tokens(text):
         role = _role(kind)
@@ -50,7 +50,7 @@ def spans(text: str) -> tuple[tuple[Span, ...], ...]:
                 column = 0
             length = len(part.encode("utf-16-le")) // 2
             if role and part.strip():
-                lines[-1].append(Span(column, length, role))
+                lines[-1].append(HighlightSpan(column, length, role))
             column += length
     return tuple(map(tuple, lines))
 
@@ -60,13 +60,13 @@ class Lexed:
     """A text by lines and their spans."""
 
     lines: tuple[str, ...] = ("",)
-    spans: tuple[tuple[Span, ...], ...] = ((),)
+    spans: tuple[tuple[HighlightSpan, ...], ...] = ((),)
 
 
 def lexed(text: str, before: Lexed | None = None) -> Lexed:
-    """The spans of a text. With what was `before`, only the lines between equal heads and tails are lexed.
+    """Lex a text. With the result `before`, only lines between the equal start and end are lexed again.
 
-    That is right as long as no string runs over several lines there; where one does, all is lexed.
+    That is valid only if no string in them spans several lines; otherwise the whole text is lexed.
     """
     lines = tuple(text.split("\n"))
     if before is None:
@@ -82,7 +82,7 @@ def lexed(text: str, before: Lexed | None = None) -> Lexed:
 
 
 def equal_ends(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[int, int]:
-    """How many lines at the head and, of the others, at the tail are equal.
+    """Count the equal lines at the start and, of the others, at the end.
 
     >>> equal_ends(("a", "b", "c"), ("a", "x", "y", "c")), equal_ends(("a", "a"), ("a",))
     ((1, 1), (1, 0))
@@ -132,7 +132,7 @@ def _formats() -> dict[str, QTextCharFormat]:
 
 
 class PythonColors(QSyntaxHighlighter):
-    """Colours a document by what `set_lexed` was told of its text."""
+    """Highlights a document by the spans given to `set_lexed`."""
 
     def __init__(self, document: QTextDocument) -> None:
         super().__init__(document)
@@ -141,7 +141,7 @@ class PythonColors(QSyntaxHighlighter):
         manager().changed.connect(self._theme_changed)
 
     def set_lexed(self, answer: Lexed) -> None:
-        """Call it before the document gets the text; Qt asks then for the lines that changed."""
+        """Set the spans before the text of the document: Qt then requests the lines that changed."""
         self._lexed = answer
 
     def highlightBlock(self, text: str) -> None:

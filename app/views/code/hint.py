@@ -1,4 +1,4 @@
-"""A line of words under the caret of the Code tab: what a value would do, or why it cannot be."""
+"""A message below the cursor in the Code tab: the effect of a value, or why it is refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from app.views.ui import theme
 _GAP = 2
 
 
-def _over(below: QColor, colour: QColor) -> QColor:
-    """A colour that lets some of what is below through, as one that does not."""
+def _opaque_over(below: QColor, colour: QColor) -> QColor:
+    """Return an opaque colour: a translucent one blended over `below`."""
     return theme.mix(below, QColor(colour.red(), colour.green(), colour.blue()), colour.alphaF())
 
 
@@ -31,27 +31,27 @@ class CodeHint(QLabel):
         self.setMargin(6)
         theme.manager().changed.connect(self._paint)
         edit.updateRequest.connect(self._scrolled)
-        edit.horizontalScrollBar().valueChanged.connect(self._place)
+        edit.horizontalScrollBar().valueChanged.connect(self._move_to_line)
         self.hide()
 
-    def say(self, words: str, line: int) -> None:
-        """Say something under a line (1-based)."""
-        self._tell(words, line, bad=False)
+    def show_hint(self, words: str, line: int) -> None:
+        """Show a message under a line (1-based)."""
+        self._show(words, line, bad=False)
 
     def refuse(self, words: str, line: int) -> None:
-        """Say why what was typed cannot be."""
-        self._tell(words, line, bad=True)
+        """Show why the typed text is refused."""
+        self._show(words, line, bad=True)
 
     def is_for(self, line: int) -> bool:
         return self._line == line
 
-    def _tell(self, words: str, line: int, bad: bool) -> None:
+    def _show(self, words: str, line: int, bad: bool) -> None:
         self._line, self._bad = line, bad
         self.setText(words)
         self.setAccessibleName(words)
         self._edit.setAccessibleDescription(words)
         self._paint()
-        self._place()
+        self._move_to_line()
         self.show()
         self.raise_()
 
@@ -61,7 +61,7 @@ class CodeHint(QLabel):
             (colors.error, colors.errorBg, colors.error) if self._bad else (colors.text2, colors.raised, colors.line3)
         )
         # What lies behind is text, so the colour must not let it through.
-        solid = _over(colors.raised, back) if self._bad else back
+        solid = _opaque_over(colors.raised, back) if self._bad else back
         self.setStyleSheet(
             f"QLabel {{ color: {text.name()}; background: {solid.name()}; border: 1px solid {edge.name()};"
             " border-radius: 4px; }"
@@ -69,9 +69,9 @@ class CodeHint(QLabel):
 
     def _scrolled(self, _rect: QRect, dy: int) -> None:
         if dy:
-            self._place()
+            self._move_to_line()
 
-    def _place(self) -> None:
+    def _move_to_line(self) -> None:
         block = self._edit.document().findBlockByNumber(self._line - 1)
         if not block.isValid():
             self.hide()

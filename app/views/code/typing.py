@@ -1,4 +1,4 @@
-"""Typing in the text of the Code tab: a statement under way, what it would do, and the edit that it becomes."""
+"""Editing in the Code tab: the statement being typed, its effect, and the edit of the graph that it becomes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ UNFINISHED = "Finish the red line first: Enter applies it, Esc reverts it"
 
 
 class CodeTyping(QObject):
-    """Lets a person type in `edit`. `sheet` is the sheet in front, which the project is edited through.
+    """Makes `edit` editable. `sheet` is the open graph, through which the project is edited.
 
-    One statement at a time differs from the generated text. Enter, or leaving it, makes it an edit of the drawing; what
-    cannot be one stays as it was typed, red and with the reason, until Esc takes it back or it is mended.
+    At most one statement differs from the generated text. Enter, or leaving it, turns it into an edit of the graph; an
+    invalid one stays as typed, red and with the reason, until it is corrected or Esc reverts it.
     """
 
-    ended = Signal()  # no statement is under way any more
+    ended = Signal()  # the statement being typed is finished or reverted
 
     def __init__(self, edit: TypingEdit, sheet: Any, catalog: Catalog, parent: QObject | None = None) -> None:
         super().__init__(parent or edit)
@@ -48,32 +48,32 @@ class CodeTyping(QObject):
         return self._statement is not None
 
     def set_source(self, source: Source | None) -> None:
-        """The text that is shown was generated anew."""
+        """Set the source that the text was generated from."""
         self._source = source
 
-    # --- What the text asks before a key changes it
+    # --- Queries of the editor before a key changes the text
 
     def may_type(self, first: int, last: int) -> bool:
-        """Whether the person may type over the lines (1-based); says why not."""
+        """Return whether the lines (1-based) can be edited; show why not."""
         if self._source is None:
             return False
         if first != last:
-            self.hint.say("One line at a time can be edited", first)
+            self.hint.show_hint("One line at a time can be edited", first)
             return False
         if self._statement is not None:
             if self._statement.first <= first <= self._statement.last:
                 return True
             if not self.finish():
-                self.hint.say(UNFINISHED, first)
+                self.hint.show_hint(UNFINISHED, first)
                 return False
         statement = statement_at(self._source.text, first)
         reason = why_not(statement, self._source.text, first)
         if reason:
-            self.hint.say(reason, first)
+            self.hint.show_hint(reason, first)
         return not reason
 
     def value_span(self, line: int, column: int) -> tuple[int, int] | None:
-        """The columns of the value at a place, in letters as Qt counts them."""
+        """Return the columns of the value at a position, in UTF-16 units as Qt counts."""
         text = self._edit.line_text(line)
         statement = statement_at(self._source.text, line) if self._source is not None else None
         if statement is None or self.under_way or why_not(statement, self._source.text if self._source else "", line):
@@ -105,7 +105,7 @@ class CodeTyping(QObject):
             done = edited(project, self._catalog, self._source, statement.first, self._edit.lines_text(statement))
         except CannotEdit as error:
             self._refused = True
-            self._edit.mark_refused(*self._place(error.at, statement))
+            self._edit.mark_refused(*self._span_of(error.at, statement))
             self.hint.refuse(str(error), line)
             return None
         self._refused = False
@@ -113,11 +113,11 @@ class CodeTyping(QObject):
         if done is None:
             self.hint.hide()
         else:
-            self.hint.say(f"Enter: {done.words[0].lower()}{done.words[1:]}   ·   Esc: cancel", line)
+            self.hint.show_hint(f"Enter: {done.words[0].lower()}{done.words[1:]}   ·   Esc: cancel", line)
         return done
 
-    def _place(self, at: ast.AST | None, statement: Statement) -> tuple[int, int, int]:
-        """The line and the columns of a part of what was typed; all of the line where it has none."""
+    def _span_of(self, at: ast.AST | None, statement: Statement) -> tuple[int, int, int]:
+        """Return line and columns of a part of the statement; the whole line if it has no position."""
         number = getattr(at, "lineno", 0)
         line = statement.first + number - 1 if number else self._edit.caret_line()
         line = min(max(line, statement.first), statement.last)
@@ -146,7 +146,7 @@ class CodeTyping(QObject):
         return True
 
     def give_up(self) -> None:
-        """Take back what was typed."""
+        """Revert the typed statement."""
         self._statement, self._refused = None, False
         self._edit.mark_refused(0, 0, 0)
         self.hint.hide()

@@ -1,4 +1,4 @@
-"""The text of the Code tab where a person may type: every key that changes letters is asked about first."""
+"""The editor of the Code tab with editing: each key that changes text is checked first."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Typing(Protocol):
 
 
 class TypingEdit(CodeEdit):
-    """A text that can be typed in once somebody answers for it; read-only until then.
+    """An editor that becomes editable once a `Typing` is set; read-only until then.
 
-    `typed(line)` comes when letters of a line have changed, `left()` when the keyboard goes elsewhere. Lines are never
-    broken or joined, so that what each is written for stays known.
+    `typed(line)` is emitted when text of a line changed, `left()` when the focus leaves. Lines are never split or
+    joined, so that each stays linked to its node.
     """
 
     typed = Signal(int)
@@ -64,7 +64,7 @@ class TypingEdit(CodeEdit):
         self.setAcceptDrops(False)
         self.setCursorWidth(2)
 
-    # --- What it says of itself
+    # --- Queries
 
     def caret_line(self) -> int:
         return self.textCursor().blockNumber() + 1
@@ -73,18 +73,18 @@ class TypingEdit(CodeEdit):
         return self.document().findBlockByNumber(line - 1).text()
 
     def lines_text(self, statement: Statement) -> str:
-        """The lines of a statement as they stand there now."""
+        """Return the current lines of a statement."""
         return "\n".join(map(self.line_text, range(statement.first, statement.last + 1)))
 
-    # --- What was typed
+    # --- Changes
 
     def keep_typed(self) -> None:
-        """What stands there is the text now, until another is shown."""
+        """Adopt the current text as the reference for `take_back`."""
         self._text = self.toPlainText()
         self.lexed = lexed(self._text, self.lexed)
 
     def take_back(self) -> None:
-        """Show the text again as it was before somebody typed."""
+        """Restore the text from before the user typed."""
         text, place = self._text, self.textCursor()
         line, column = place.blockNumber(), place.positionInBlock()
         self.keep_typed()
@@ -92,7 +92,7 @@ class TypingEdit(CodeEdit):
         self._put_caret(line, column)
 
     def show_text(self, text: str) -> None:
-        """As a text that is only read; the caret stays on its line, at its letter."""
+        """Show a text; the cursor keeps its line and column."""
         place = self.textCursor()
         line, column, at_end = place.blockNumber(), place.positionInBlock(), place.atEnd()
         lines = self.document().blockCount()
@@ -172,10 +172,10 @@ class TypingEdit(CodeEdit):
             super().keyPressEvent(event)
 
     def _changes(self, event: QKeyEvent) -> bool:
-        """Whether a key would change letters."""
+        """Whether a key would change the text."""
         keys = QKeySequence.StandardKey
         if any(event.matches(key) for key in (keys.Copy, keys.SelectAll, keys.Paste, keys.Undo, keys.Redo)):
-            return False  # what is pasted is asked about where it arrives
+            return False  # pasting is checked in insertFromMimeData
         if event.key() in (_KEY.Key_Backspace, _KEY.Key_Delete) or event.matches(keys.Cut):
             return True
         kills = (keys.DeleteEndOfWord, keys.DeleteStartOfWord, keys.DeleteEndOfLine, keys.DeleteCompleteLine)
@@ -201,7 +201,7 @@ class TypingEdit(CodeEdit):
         return self._typing is not None and self._typing.may_type(*ends)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
-        """One line of what is pasted, where somebody may type."""
+        """Paste as a single line, where editing is allowed."""
         words = " ".join(source.text().split())
         if words and self._may_type():
             self.textCursor().insertText(words)
@@ -218,7 +218,7 @@ class TypingEdit(CodeEdit):
     # --- The pointer
 
     def select_value(self) -> None:
-        """Mark the value at the caret, so that what is typed next takes its place."""
+        """Select the value at the cursor, so that typing replaces it."""
         cursor = self.textCursor()
         self._select_value_at(cursor.blockNumber() + 1, cursor.positionInBlock())
 

@@ -1,4 +1,4 @@
-"""What a network costs as rows of text, and the numbers behind them. Qt-free."""
+"""The cost of a network as rows of text, with the numbers behind them. Qt-free."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MEANINGS = (
 
 
 def flop_text(count: int) -> str:
-    """A number of floating-point operations with three figures.
+    """Format a number of floating-point operations with three digits.
 
     >>> flop_text(46_100_000), flop_text(1280), flop_text(90), flop_text(999_600)
     ('46.1 MFLOP', '1.28 kFLOP', '90 FLOP', '1.00 MFLOP')
@@ -60,9 +60,9 @@ def flop_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class CostRow:
-    """One line of the table: texts, what to sort and to copy by, and what more is to be said of each cell.
+    """A row of the table: texts, sort and export keys, and a tool tip per cell.
 
-    A key is None where there is nothing to compare; `quiet` are the columns whose text is no number.
+    A key is None if there is no value; `quiet` are the columns whose text is not a number.
     """
 
     node: str
@@ -74,7 +74,7 @@ class CostRow:
 
 
 def rows_of(cost: NetworkCost, catalog: Catalog) -> list[CostRow]:
-    """A row for each node, in running order."""
+    """Return a row per node, in execution order."""
     return [_row(node, one, cost, catalog) for node, one in cost.nodes.items()]
 
 
@@ -128,7 +128,7 @@ def _tips(one: NodeCost) -> tuple[str, ...]:
 
 
 def gaps_text(one: NodeCost) -> str:
-    """What of a node's work is not in the count, as a sentence or two; "" where nothing is to be said."""
+    """Describe the part of a node's work that is not counted; "" if there is none."""
     words = []
     if not one.call.tried:
         words.append("It failed while its operations were counted.")
@@ -143,7 +143,7 @@ def gaps_text(one: NodeCost) -> str:
 
 
 def total_texts(cost: NetworkCost) -> tuple[str, ...]:
-    """The texts of the line under the table."""
+    """Return the texts of the total row."""
     compute = cost.multiply_adds
     return (
         "Total",
@@ -159,7 +159,7 @@ def total_texts(cost: NetworkCost) -> tuple[str, ...]:
 
 
 def note(cost: NetworkCost) -> str:
-    """What the totals are and what they leave out."""
+    """Explain what the totals include and omit."""
     words = ["For one sample; a batch of N takes N times as many multiply-adds and activation bytes."]
     if cost.frozen:
         trained = grouped_digits(cost.parameters - cost.frozen)
@@ -176,7 +176,7 @@ def note(cost: NetworkCost) -> str:
 
 
 def sorted_rows(rows: Sequence[CostRow], column: int, descending: bool) -> list[CostRow]:
-    """The rows by a column; those without a value there come last either way."""
+    """Sort the rows by a column; those without a value come last in both directions."""
     known = [row for row in rows if row.keys[column] is not None]
     rest = [row for row in rows if row.keys[column] is None]
     return sorted(known, key=lambda row: _sort_key(row.keys[column]), reverse=descending) + rest
@@ -187,13 +187,13 @@ def _sort_key(key: float | str | None) -> tuple[float, str]:
 
 
 def as_text(rows: Iterable[CostRow], totals: Sequence[str] = ()) -> str:
-    """Rows with tabs between the cells, as they are shown."""
+    """Return rows as tab-separated text, as they are shown."""
     lines = [NAMES, *(row.texts for row in rows), *([totals] if totals else [])]
     return "\n".join("\t".join(line) for line in lines)
 
 
 def as_csv(rows: Iterable[CostRow], cost: NetworkCost) -> str:
-    """Rows as CSV with the numbers in full; what is not known is empty, what is not counted says so."""
+    """Return rows as CSV with exact numbers; unknown values are empty, uncounted ones are marked."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(NAMES)

@@ -1,4 +1,4 @@
-"""The page "Cost": what each node costs, to be sorted, with the total in a line of its own."""
+"""The page "Cost": a sortable table of the cost of each node, with a total row."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CostModel(QAbstractTableModel):
         self._column, self._descending = -1, False
 
     def set_rows(self, rows: list[CostRow]) -> None:
-        """Show other rows, in the order that was asked for."""
+        """Show other rows in the current sort order."""
         if rows == self._natural:
             return
         same = [row.node for row in rows] == [row.node for row in self._natural]
@@ -71,7 +71,7 @@ class CostModel(QAbstractTableModel):
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """By a column; -1 is the order in which the network runs."""
+        """Sort by a column; -1 is execution order."""
         self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
         self.layoutAboutToBeChanged.emit()
         before = [self.rows[index.row()].node for index in self.persistentIndexList()]
@@ -96,7 +96,7 @@ class CostModel(QAbstractTableModel):
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if orientation == Qt.Orientation.Horizontal and 0 <= section < len(COLUMNS):
             if role == Qt.ItemDataRole.DisplayRole:
-                # The arrow of the sorted column stands at its right end, over the text if there were no room.
+                # Leave room for the sort arrow, which would cover the text.
                 return COLUMNS[section] + ("\u2003" if section == self._column and section in NUMBERS else "")
             if role == Qt.ItemDataRole.TextAlignmentRole:
                 return _side(section)
@@ -195,8 +195,8 @@ class _Table(QTableView):
 
 
 class CostTable(QWidget):
-    """The page. `jump_requested(node)` asks to bring a node into sight; `heat_changed` that the strips on the canvas
-    show another share: `heat.value()` is "compute" or "parameters".
+    """The page. `jump_requested(node)` requests to scroll a node into view; `heat_changed` reports a change of
+    `heat.value()`, the quantity of the strips on the canvas: "compute" or "parameters".
     """
 
     jump_requested = Signal(str)
@@ -258,7 +258,7 @@ class CostTable(QWidget):
         header.sectionResized.connect(self._resized)
         bars = self.table.horizontalScrollBar(), self.total.horizontalScrollBar()
         bars[0].valueChanged.connect(bars[1].setValue)
-        self.table.selectionModel().selectionChanged.connect(self._chosen)
+        self.table.selectionModel().selectionChanged.connect(self._rows_selected)
         for signal in (self.table.doubleClicked, self.table.opened):
             signal.connect(lambda index: self.jump_requested.emit(self.model.rows[index.row()].node))
         self.table.entered.connect(lambda index: self._selection.hover(self.model.rows[index.row()].node))
@@ -271,10 +271,10 @@ class CostTable(QWidget):
         self.model.modelReset.connect(self._select)
         theme.manager().changed.connect(self._retheme)
 
-    # --- What it shows
+    # --- Content
 
     def set_cost(self, cost: NetworkCost) -> None:
-        """Show what a network costs; while nobody sees the page it waits."""
+        """Show the cost of a network, deferred while the page is hidden."""
         self._cost = cost
         if self.isVisible():
             self._show(cost)
@@ -295,7 +295,7 @@ class CostTable(QWidget):
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """Columns at least as wide as what stands in them; what a person made wider stays so."""
+        """Make columns at least as wide as their content; columns that the user widened keep their width."""
         header = self.table.horizontalHeader()
         for column in range(len(COLUMNS)):
             total = self.total.fontMetrics().horizontalAdvance(self.totals.texts[column]) * 1.1 + 16
@@ -312,7 +312,7 @@ class CostTable(QWidget):
 
     # --- Selection
 
-    def _chosen(self, *_: object) -> None:
+    def _rows_selected(self, *_: object) -> None:
         if not self._following:
             rows = {index.row() for index in self.table.selectionModel().selectedRows()}
             self._selection.set((self.model.rows[row].node for row in rows), self)
@@ -359,7 +359,7 @@ class CostTable(QWidget):
         QGuiApplication.clipboard().setMimeData(data)
 
     def copy_csv(self) -> None:
-        """All rows as CSV text."""
+        """Copy all rows as CSV."""
         if self._cost is not None:
             QGuiApplication.clipboard().setText(cost_rows.as_csv(self.model.rows, self._cost))
 

@@ -20,7 +20,7 @@ from app.source.layer_files import LayerFile
 from app.source.trust import FILE, Trust
 from app.util.formatting import plural
 from app.views.engine_service import EngineService
-from app.views.project_catalog import LiveCatalog
+from app.views.project_catalog import ProjectCatalog
 from app.views.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LayersControl(QObject):
     said = Signal(str, str)
 
     def __init__(
-        self, document: Document, catalog: LiveCatalog, engine: EngineService, settings: Settings, window: QWidget
+        self, document: Document, catalog: ProjectCatalog, engine: EngineService, settings: Settings, window: QWidget
     ) -> None:
         super().__init__(window)
         self._document, self._catalog, self._engine, self._window = document, catalog, engine, window

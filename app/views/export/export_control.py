@@ -14,11 +14,11 @@ from app.preflight import preflight
 from app.project.document import Document
 from app.source.generated import Source
 from app.util.leftovers import TemporaryFolder
-from app.views.analysis_service import Live
+from app.views.analysis_service import AnalysisService
 from app.views.engine_service import EngineService
 from app.views.export.export_dialog import ExportDialog
 from app.views.export.proofs_dialog import ProofsDialog
-from app.views.newest_weights import NewestWeights
+from app.views.newest_weights import NewestWeightsSource
 from app.views.settings import Settings
 from app.views.ui.background import Background, Failure
 
@@ -36,8 +36,8 @@ class ExportControl(QObject):
     def __init__(
         self,
         document: Document,
-        live: Live,
-        newest: NewestWeights,
+        live: AnalysisService,
+        newest: NewestWeightsSource,
         background: Background,
         engine: EngineService,
         settings: Settings,

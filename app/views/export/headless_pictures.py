@@ -21,7 +21,7 @@ from app.training.history import History
 from app.training.job import Job
 from app.util import atomic
 from app.views.export.picture import png_bytes
-from app.views.navigation import Place, SheetDocument
+from app.views.navigation import Navigation, SheetDocument
 from app.views.selection import Selection
 from app.views.ui import theme
 
@@ -89,7 +89,7 @@ def _network(project: Project, analysis: Analysis, path: Path) -> None:
     from app.views.canvas.canvas import Canvas
 
     ops, document = ops_of(project), Document(project)
-    canvas = Canvas(SheetDocument(document, Place(document), ops), Selection(), ops)
+    canvas = Canvas(SheetDocument(document, Navigation(document), ops), Selection(), ops)
     canvas.set_analysis(analysis)
 
     def ready() -> None:

@@ -14,11 +14,11 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.edits import blocks
 from app.util.formatting import counted, grouped_digits
 from app.views.inspector.block_params import BlockParams
-from app.views.inspector.edit_target import Front
+from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.line_edits import NameLine, NotesField
 from app.views.inspector.fields.tab_order import TabDown
-from app.views.inspector.io_section import EndsSection
-from app.views.inspector.sections import Bar, emptied
+from app.views.inspector.io_section import InputsOutputsSection
+from app.views.inspector.sections import CostBar, emptied
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
@@ -31,7 +31,7 @@ class BlockPage(TabDown):
 
     refused = Signal(str)
 
-    def __init__(self, front: Front, parent: QWidget | None = None) -> None:
+    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._front = front
         self._analysis: Analysis | None = None
@@ -41,7 +41,7 @@ class BlockPage(TabDown):
         self.problem.hide()
         self.follow = label("", "label", "text3", wrap=True)
         self.params = BlockParams(front)
-        self.ends = EndsSection("The block has no inputs or outputs yet: add an Input and an Output.")
+        self.ends = InputsOutputsSection("The block has no inputs or outputs yet: add an Input and an Output.")
         self.inside = Section("Inside")
         self.note = NotesField("What this block does.", "Note of the block")
         notes = Section("Note")
@@ -59,7 +59,7 @@ class BlockPage(TabDown):
             column.addWidget(section)
         column.addStretch(1)
         self.name.named.connect(self._rename)
-        self.name.refused.connect(self._say)
+        self.name.refused.connect(self._show_problem)
         self.note.textChanged.connect(self._write_note)
 
     def set_analysis(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
@@ -88,9 +88,9 @@ class BlockPage(TabDown):
             return
         self._size = size
         column = emptied(self.inside)
-        column.addWidget(Bar("Nodes", grouped_digits(len(block.graph.nodes)), None, "", "block"))
+        column.addWidget(CostBar("Nodes", grouped_digits(len(block.graph.nodes)), None, "", "block"))
         if total is not None:
-            column.addWidget(Bar("Parameters", grouped_digits(total), None, "", "block"))
+            column.addWidget(CostBar("Parameters", grouped_digits(total), None, "", "block"))
 
     def _check_name(self, name: str) -> None:
         block = self._front.block
@@ -101,9 +101,9 @@ class BlockPage(TabDown):
         try:
             self._front.apply_whole(f"Rename {old}", lambda project: blocks.rename_block(project, old, name))
         except BlockError as error:
-            self._say(str(error))
+            self._show_problem(str(error))
 
-    def _say(self, problem: str) -> None:
+    def _show_problem(self, problem: str) -> None:
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
 

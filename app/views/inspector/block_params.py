@@ -11,7 +11,7 @@ from app.builder.blocks import Block, BlockError
 from app.builder.catalog.catalog import Param
 from app.builder.edits import block_params
 from app.builder.expressions import expressions
-from app.views.inspector.edit_target import Front
+from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.editor_factory import make_editor, suits
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.line_edits import NameLine
@@ -25,7 +25,7 @@ _NONE = "None yet. Expose a number of an inner node from its field's menu; each 
 class BlockParams(Section):
     """A line a parameter: its name, its default, a button that takes it away; below, the fields that follow it."""
 
-    def __init__(self, front: Front, parent: QWidget | None = None) -> None:
+    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
         super().__init__("Parameters of the block", parent=parent)
         self._front = front
         self._shown: object = None
@@ -87,8 +87,8 @@ class BlockParams(Section):
                 f"Rename {param.name}", lambda p: block_params.rename_param(p, block.name, param.name, new)
             )
         )
-        name.refused.connect(self._say)
-        editor.problem_changed.connect(self._say)
+        name.refused.connect(self._show_problem)
+        editor.problem_changed.connect(self._show_problem)
         editor.edited.connect(lambda value: self._set(block.name, param.name, value, editor))
         remove.clicked.connect(lambda: self._edit(
             f"Remove parameter {param.name}",
@@ -103,9 +103,9 @@ class BlockParams(Section):
         try:
             self._front.apply_whole(text, edit, merge)
         except BlockError as error:
-            self._say(str(error))
+            self._show_problem(str(error))
 
-    def _say(self, words: str) -> None:
+    def _show_problem(self, words: str) -> None:
         self.problem.setText(words)
         self.problem.setVisible(bool(words))
 

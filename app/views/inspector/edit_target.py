@@ -14,7 +14,7 @@ from app.project.project import Project
 from app.views.navigation import SheetDocument
 
 
-class Front:
+class EditTarget:
     """Reads and edits the open graph. `document` is the document itself, or a view of it on one graph.
 
     An edit of more than one graph goes to the `whole` project; the caller handles its `BlockError`.

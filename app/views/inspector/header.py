@@ -170,23 +170,23 @@ class NodeHeader(QWidget):
         self.kind.setToolTip(words)
         if not refused:
             self.name.show_name(node.name)
-            self._say(None)
+            self._show_problem(None)
 
     def _typed(self, text: str) -> None:
         try:
             check_name(self._graph, self._node.id, text)
         except BadName as error:
-            self._say(str(error))
+            self._show_problem(str(error))
             return
-        self._say(None)
+        self._show_problem(None)
         self.renamed.emit(text, f"name/{self._visit}")
 
     def _finished(self) -> None:
         self._visit += 1
         self.name.give_back()
-        self._say(None)
+        self._show_problem(None)
 
-    def _say(self, problem: str | None) -> None:
+    def _show_problem(self, problem: str | None) -> None:
         set_property(self.name, "invalid", problem is not None)
         self.name.setAccessibleDescription(problem or "")
         written = written_name(self._node.name)

@@ -135,13 +135,13 @@ class InitsSection(Section):
         self._shown: object = None
         self.lines: dict[str, InitLine] = {}
         self.more = Button("", "link")
-        self.toggled.connect(lambda _: self._look())
+        self.toggled.connect(lambda _: self._request())
         theme.manager().changed.connect(self.update)
 
     def set_torch_loaded(self) -> None:
         """Enable requests to torch."""
         self._torch = True
-        self._look()
+        self._request()
 
     def show_layer(self, node: str, spec: OpSpec, resolved: FrozenMap[str, Any], wanted: FrozenMap[str, Init]) -> None:
         """Show how the parameters of a layer are initialised. `resolved` are its arguments as far as they are known."""
@@ -151,9 +151,9 @@ class InitsSection(Section):
             self._known = None
         self._question = (spec, resolved, wanted)
         self.set_caption(f"{len(wanted)} set" if wanted else AS_MADE)
-        self._look()
+        self._request()
 
-    def _look(self) -> None:
+    def _request(self) -> None:
         if not self.is_open() or self._question is None:
             return
         spec, resolved, _ = self._question
@@ -173,7 +173,7 @@ class InitsSection(Section):
 
     def _failed(self, failure: Failure) -> None:
         self._known = None
-        self._say("Available once the layer can be constructed: see Problems.")
+        self._show_text("Available once the layer can be constructed: see Problems.")
 
     def _write(self, made: bool) -> None:
         assert self._question is not None
@@ -182,10 +182,10 @@ class InitsSection(Section):
         names = [*shapes, *(name for name in wanted if name not in shapes)]
         if self._known is None and not names:
             waiting = "Reading the parameters …" if self._torch else "PyTorch is loading."
-            self._say(waiting if made else "Available once the input shapes are known.")
+            self._show_text(waiting if made else "Available once the input shapes are known.")
             return
         if not names:
-            self._say(f"{self._question[0].label} has no weights.")
+            self._show_text(f"{self._question[0].label} has no weights.")
             return
         few = names if self._all or len(names) <= _FEW + 1 else [n for n in names if n in wanted or n in names[:_FEW]]
         self._fill(few, shapes, len(names) - len(few))
@@ -212,9 +212,9 @@ class InitsSection(Section):
 
     def _show_all(self) -> None:
         self._all = True
-        self._look()
+        self._request()
 
-    def _say(self, words: str) -> None:
+    def _show_text(self, words: str) -> None:
         if words != self._shown:
             self._shown = words
             self.lines = {}

@@ -16,8 +16,8 @@ from app.builder.sheet import Sheet
 from app.util.formatting import counted
 from app.views.engine_service import EngineService
 from app.views.inspector.block_page import BlockPage
-from app.views.inspector.edit_target import Front
-from app.views.inspector.multi_selection import SeveralPage
+from app.views.inspector.edit_target import EditTarget
+from app.views.inspector.multi_selection import MultiSelectionPage
 from app.views.inspector.pages import OverviewPage
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
@@ -51,10 +51,10 @@ class Inspector(QWidget):
         self._node_page: NodePage | None = None
         self._known: tuple[Analysis, tuple[Problem, ...]] | None = None
         self._torch = False
-        self.front = Front(document, catalog)
+        self.front = EditTarget(document, catalog)
         self.overview = OverviewPage(self.front)
         self.block_page = BlockPage(self.front)
-        self.several = SeveralPage(self.front)
+        self.several = MultiSelectionPage(self.front)
         self._pages = QStackedWidget()
         self._node_area = _scrolled(QWidget())
         self._block_area = _scrolled(self.block_page)
@@ -132,7 +132,7 @@ class Inspector(QWidget):
         return frozenset(node for node in self._selection.ids if node in nodes)
 
     def _changed(self, before: Sheet, after: Sheet) -> None:
-        if before.graph is not after.graph or _words(before) != _words(after):
+        if before.graph is not after.graph or _sheet_state(before) != _sheet_state(after):
             self._show()
 
     def _show(self) -> None:
@@ -155,7 +155,7 @@ class Inspector(QWidget):
         self._document.apply(f"Delete {counted(len(ids), 'node')}", edits.delete(self._document.project, ids))
 
 
-def _words(sheet: Sheet) -> tuple[object, ...]:
+def _sheet_state(sheet: Sheet) -> tuple[object, ...]:
     """Return what the inspector shows of a graph besides its nodes."""
     if isinstance(sheet, Block):
         return sheet.name, sheet.note, sheet.params

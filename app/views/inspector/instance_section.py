@@ -43,9 +43,9 @@ class InstanceSection(Section):
                                     f"The only instance of {block}."))  # fmt: skip
         self.set_caption(alike)
         self.unique.setEnabled(count > 1)
-        self.say("")
+        self.show_problem("")
 
-    def say(self, problem: str) -> None:
+    def show_problem(self, problem: str) -> None:
         """Show why an action was refused; "" clears it."""
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))

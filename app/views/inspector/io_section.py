@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.builder.graph import Graph, Node
-from app.views.inspector.sections import Shown, emptied
+from app.views.inspector.sections import PortShape, emptied
 from app.views.ui.widgets import Section, ShapeChip
 from app.views.ui.widgets.painting import Glyph, elided, label
 
@@ -18,7 +18,7 @@ _NAME_MOST = 110
 MOST = 40  # lines; a net may have 1,000 outputs, and lines for all of them take a second to make
 
 
-class EndsSection(Section):
+class InputsOutputsSection(Section):
     """A line for each Input and each Output, with its shape."""
 
     def __init__(self, words: str, parent: QWidget | None = None) -> None:
@@ -52,10 +52,10 @@ class EndsSection(Section):
             column.addWidget(label(f"and {len(ends) - MOST:,} more", "label", "text3"))
 
 
-def _end(graph: Graph, node: Node, analysis: Analysis | None) -> Shown:
+def _end(graph: Graph, node: Node, analysis: Analysis | None) -> PortShape:
     """Return the type at an input or output."""
     places = [(node.id, 0)] if node.op == "input" else [(e.source, e.output) for e in graph.into(node.id)]
     value = analysis.values.get(places[0]) if analysis and places else None
     if value is None:
-        return Shown(node.name, "unknown" if places else "not connected", "assumed")
-    return Shown(node.name, str(value), "normal", getattr(value, "dtype", ""))
+        return PortShape(node.name, "unknown" if places else "not connected", "assumed")
+    return PortShape(node.name, str(value), "normal", getattr(value, "dtype", ""))

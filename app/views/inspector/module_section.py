@@ -112,9 +112,9 @@ class ModuleSection(Section):
         self.share.setVisible(can_share)
         self.unshare.setVisible(bool(others))
         self.set_caption(", ".join(filter(None, (f"×{repeat}" if repeat > 1 else "", "shared" if others else ""))))
-        self.say("")
+        self.show_problem("")
 
-    def say(self, problem: str) -> None:
+    def show_problem(self, problem: str) -> None:
         """Show why an action was refused; "" clears it."""
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))

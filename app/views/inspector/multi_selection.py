@@ -13,13 +13,13 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
 from app.util.formatting import counted, grouped_digits, share
-from app.views.inspector.edit_target import Front
+from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.tab_order import TabDown
-from app.views.inspector.fields.values import DIFFERS, Scope, same
+from app.views.inspector.fields.values import DIFFERS, BlockScope, same
 from app.views.inspector.module_section import RepeatField
-from app.views.inspector.multi_selection_edits import SeveralEdits
-from app.views.inspector.sections import Bar, emptied
+from app.views.inspector.multi_selection_edits import MultiSelectionEdits
+from app.views.inspector.sections import CostBar, emptied
 from app.views.ui.widgets import Button, Section, icon_button
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -73,27 +73,27 @@ class TogetherSection(Section):
         self.words.setVisible(one_op)
         self.share.setVisible(one_op and not owner)
         self.unshare.setVisible(bool(owner))
-        self.say("")
+        self.show_problem("")
 
-    def say(self, problem: str) -> None:
+    def show_problem(self, problem: str) -> None:
         """Show why an action was refused; "" clears it."""
         self.problem.setText(problem)
         self.problem.setVisible(bool(problem))
 
 
-class SeveralPage(TabDown):
+class MultiSelectionPage(TabDown):
     """Several nodes: count per class, common parameters, total cost."""
 
     delete_requested = Signal()
 
-    def __init__(self, front: Front, parent: QWidget | None = None) -> None:
+    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._front, self._catalog = front, front.catalog
-        self.edits = SeveralEdits(front)
+        self.edits = MultiSelectionEdits(front)
         self._analysis: Analysis | None = None
         self._made: object = None
         self._ids: frozenset[str] = frozenset()
-        self._scope: Scope | None = None
+        self._scope: BlockScope | None = None
         self.form: ParamForm | None = None
         self.title = label("", "title")
         self.classes = Section("Classes")
@@ -162,7 +162,7 @@ class SeveralPage(TabDown):
             return
         block = self._front.block
         if (block.name if block else "") != (self._scope.block if self._scope else ""):
-            self._scope = Scope(block.name, ()) if block else None
+            self._scope = BlockScope(block.name, ()) if block else None
         if self._scope is not None and block is not None:
             self._scope.names = tuple(param.name for param in block.params)
         if (made := (spec.key, spec.params, id(self._scope))) != self._made or self.form is None:
@@ -204,7 +204,7 @@ class SeveralPage(TabDown):
         try:
             self.edits.repeat(count, merge)
         except BlockError as error:
-            self.together.say(str(error))
+            self.together.show_problem(str(error))
 
     def _show_cost(self, nodes: list[Node]) -> None:
         column = emptied(self.cost)
@@ -215,7 +215,7 @@ class SeveralPage(TabDown):
         known = [analysis.parameters[node.id] for node in nodes if node.id in analysis.parameters]
         total = analysis.total_parameters
         part = sum(known) / total if total else None
-        column.addWidget(Bar("Parameters", grouped_digits(sum(known)), part, share(sum(known), total), "io"))
+        column.addWidget(CostBar("Parameters", grouped_digits(sum(known)), part, share(sum(known), total), "io"))
         waiting = sum(1 for node in nodes if node.id not in analysis.parameters and node.op != "output")
         if waiting:
             words = f"Not counted: {counted(waiting, 'node')} whose shapes are unknown."

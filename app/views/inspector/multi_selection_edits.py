@@ -7,14 +7,14 @@ from typing import Any
 from app.builder.edits import blocks, edits
 from app.builder.graph import Graph
 from app.util.formatting import counted
-from app.views.inspector.edit_target import Front
+from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.values import same
 
 
-class SeveralEdits:
+class MultiSelectionEdits:
     """Edits of the nodes `ids`, in the order of the graph, of the sheet in front."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: EditTarget) -> None:
         self._front = front
         self.ids: tuple[str, ...] = ()
 
@@ -30,11 +30,11 @@ class SeveralEdits:
         """Give a parameter of all of them one value."""
         graph = self._front.graph
         for node in self._owners():
-            graph = self._with(graph, node, name, value)
+            graph = self._with_param(graph, node, name, value)
         key = f"{'/'.join(self.ids)}/{merge}" if merge else None
         self._front.apply(f"Set {name} of {self._many}", graph, key)
 
-    def _with(self, graph: Graph, node: str, name: str, value: Any) -> Graph:
+    def _with_param(self, graph: Graph, node: str, name: str, value: Any) -> Graph:
         param = self._front.catalog.of(graph, graph.nodes[node]).param(name)
         if param is not None and not param.required and same(value, param.default):
             return graph.without_param(node, name)

@@ -15,15 +15,15 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Edge, Init, Node
 from app.builder.value_types import ValueType, kind_of
-from app.views.inspector.edit_target import Front
-from app.views.inspector.fields.form import Wire
+from app.views.inspector.edit_target import EditTarget
+from app.views.inspector.fields.form import ParamWire
 from app.views.inspector.fields.values import same
 
 _VERBS = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
 
 
 @dataclass(frozen=True)
-class Output:
+class WireSource:
     """An output of a node, as a source for a wire."""
 
     node: str
@@ -34,7 +34,7 @@ class Output:
 class NodeEdits:
     """Reads and edits one node of the sheet in front."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: EditTarget) -> None:
         self.front = front
         self.id = ""
 
@@ -96,7 +96,7 @@ class NodeEdits:
 
     # --- Wires instead of values
 
-    def wires(self) -> tuple[Wire, ...]:
+    def wires(self) -> tuple[ParamWire, ...]:
         """Return the wires into parameters or parts of them."""
         graph, spec = self.front.graph, self.spec
         found = []
@@ -104,7 +104,7 @@ class NodeEdits:
             port = spec.input(edge.port)
             param = port.param if port is not None and port.wired else edge.port if spec.operand(edge.port) else ""
             if param:
-                found.append(Wire(edge.port, param, graph.nodes[edge.source].name))
+                found.append(ParamWire(edge.port, param, graph.nodes[edge.source].name))
         return tuple(found)
 
     def ports(self, param: str) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class NodeEdits:
         own = (param,) if self.spec.operand(param) else ()
         return (*own, *(port.name for port in wirable if port.param == param))
 
-    def sources(self, port: str, values: Mapping[tuple[str, int], ValueType]) -> Iterator[Output]:
+    def sources(self, port: str, values: Mapping[tuple[str, int], ValueType]) -> Iterator[WireSource]:
         """Yield the outputs that can be wired to a port; `values` are their known types."""
         graph, catalog = self.front.graph, self.front.catalog
         wanted = rules.port_of(self.spec, self.node, port)
@@ -128,9 +128,9 @@ class NodeEdits:
                 if rules.kinds_fit(kind_of(value) if value is not None else output.kind, wanted.kind):
                     if rules.can_connect(graph, catalog, node.id, number, self.id, port):
                         name = node.name if not number else f"{node.name}, {output.name}"
-                        yield Output(node.id, number, name)
+                        yield WireSource(node.id, number, name)
 
-    def wire(self, source: Output, port: str) -> None:
+    def wire(self, source: WireSource, port: str) -> None:
         """Let a node give a parameter. Raises ConnectError."""
         sheet = edits.connect(self.front.sheet, self.front.catalog, source.node, source.number, self.id, port)
         self.front.apply_sheet(f"Wire {port} of {self.node.name}", sheet)

@@ -16,23 +16,23 @@ from app.builder.value_types import TensorType, ValueType
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector.edit_target import Front
+from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.explain.documentation import DocumentationSection
-from app.views.inspector.explain.input_sizes import CandidatesSection, Question
-from app.views.inspector.explain.section import ExplainSection, Subject
+from app.views.inspector.explain.input_sizes import CandidatesSection, SizeQuestion
+from app.views.inspector.explain.section import ExplainedNode, ExplainSection
 from app.views.inspector.fields.field_tools import FieldTools
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Pick, Picker
 from app.views.inspector.fields.tab_order import TabDown
-from app.views.inspector.fields.values import Scope
+from app.views.inspector.fields.values import BlockScope
 from app.views.inspector.header import NodeHeader
 from app.views.inspector.inits_section import InitsSection
 from app.views.inspector.instance_section import InstanceSection
 from app.views.inspector.module_section import ModuleSection, names
 from app.views.inspector.node_edits import NodeEdits
-from app.views.inspector.sections import CostSection, ProblemsSection, Shown
+from app.views.inspector.sections import CostSection, PortShape, ProblemsSection
 from app.views.navigation import SheetDocument
-from app.views.project_catalog import LiveCatalog
+from app.views.project_catalog import ProjectCatalog
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import label
 
@@ -61,13 +61,13 @@ class NodePage(TabDown):
     ) -> None:
         super().__init__(parent)
         self._document, self._catalog = document, catalog
-        self.front = Front(document, catalog)
+        self.front = EditTarget(document, catalog)
         self.edits = NodeEdits(self.front)
         self.tools = FieldTools(self.edits, engine, self)
         self._node_id = ""
         self._spec: OpSpec | None = None
-        self._scope: Scope | None = None
-        self._scopes: dict[str, Scope] = {}
+        self._scope: BlockScope | None = None
+        self._scopes: dict[str, BlockScope] = {}
         self._forms: dict[object, ParamForm] = {}
         self._made: object = None
         self._analysis: Analysis | None = None
@@ -144,7 +144,7 @@ class NodePage(TabDown):
         if block is None:
             self._scope = None
         elif self._scope is None or self._scope.block != block.name:
-            self._scope = self._scopes.setdefault(block.name, Scope(block.name, ()))
+            self._scope = self._scopes.setdefault(block.name, BlockScope(block.name, ()))
         if self._scope is not None and block is not None:
             self._scope.names = tuple(param.name for param in block.params)
         if (made := (spec.key, spec.kind, spec.params, self._scope.block if self._scope else "")) != self._made:
@@ -230,13 +230,13 @@ class NodePage(TabDown):
         try:
             self.edits.repeat(count, merge)
         except BlockError as error:
-            self.module.say(str(error))
+            self.module.show_problem(str(error))
 
     def _make_unique(self) -> None:
         try:
             self.edits.make_unique()
         except BlockError as error:
-            self.instance.say(str(error))
+            self.instance.show_problem(str(error))
 
     def _pick_module(self) -> None:
         """Open a list of the nodes whose module can be shared."""
@@ -257,7 +257,7 @@ class NodePage(TabDown):
         try:
             self.edits.share(node)
         except GraphError as error:
-            self.module.say(str(error))
+            self.module.show_problem(str(error))
 
     # --- What the analysis knows
 
@@ -292,8 +292,8 @@ class NodePage(TabDown):
             self.sizes.show_input(None)
             return
         shape = tuple(self.node.params.get("shape") or ())
-        ops = self._catalog.now if isinstance(self._catalog, LiveCatalog) else self._catalog
-        self.sizes.show_input(Question(sheet.graph, ops, self._node_id, shape))
+        ops = self._catalog.now if isinstance(self._catalog, ProjectCatalog) else self._catalog
+        self.sizes.show_input(SizeQuestion(sheet.graph, ops, self._node_id, shape))
 
     def _auto_source(self) -> str:
         """The name of the node that AUTO parameters take their value from."""
@@ -308,10 +308,10 @@ class NodePage(TabDown):
         order = {port.name: place for place, port in enumerate(spec.inputs)}
         inputs.sort(key=lambda one: order.get(one.port.partition(" ")[0], 0))
         outputs = [
-            _shown(port.name, analysis.values.get((self._node_id, number)), "accent")
+            _port_shape(port.name, analysis.values.get((self._node_id, number)), "accent")
             for number, port in enumerate(spec.outputs)
         ]
-        subject = Subject(analysis.graph, self._catalog, analysis, self._node_id)
+        subject = ExplainedNode(analysis.graph, self._catalog, analysis, self._node_id)
         if not failed and self.shape.explain(subject, inputs, outputs):
             return
         if failed and self.shape.show_clash(subject):
@@ -326,9 +326,9 @@ class NodePage(TabDown):
         self.shape.show_shapes(inputs, outputs, words, tone)
 
     @staticmethod
-    def _arriving(analysis: Analysis, edge: Edge, failed: bool) -> Shown:
+    def _arriving(analysis: Analysis, edge: Edge, failed: bool) -> PortShape:
         port = edge.port if not edge.index else f"{edge.port} {edge.index}"
-        return _shown(port, analysis.values.get((edge.source, edge.output)), "error" if failed else "normal")
+        return _port_shape(port, analysis.values.get((edge.source, edge.output)), "error" if failed else "normal")
 
     def _show_cost(self, analysis: Analysis, spec: OpSpec) -> None:
         values = [analysis.values.get((self._node_id, number)) for number in range(len(spec.outputs))]
@@ -338,8 +338,8 @@ class NodePage(TabDown):
         self.cost.show_cost(parameters, analysis.total_parameters, one, spec.category, self._node_id, self._network)
 
 
-def _shown(port: str, value: ValueType | None, state: str) -> Shown:
+def _port_shape(port: str, value: ValueType | None, state: str) -> PortShape:
     if value is None:
-        return Shown(port, "unknown", "assumed")
+        return PortShape(port, "unknown", "assumed")
     dtype = value.dtype if isinstance(value, TensorType) and value.dtype != "float32" else ""
-    return Shown(port, str(value), state, dtype)
+    return PortShape(port, str(value), state, dtype)

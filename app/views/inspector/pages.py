@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.util.formatting import counted, grouped_digits
-from app.views.inspector.edit_target import Front
+from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.fields.line_edits import NotesField
 from app.views.inspector.fields.tab_order import TabDown
 from app.views.inspector.fields.undo_keys import leaves_to_window
-from app.views.inspector.io_section import EndsSection
-from app.views.inspector.sections import Bar
+from app.views.inspector.io_section import InputsOutputsSection
+from app.views.inspector.sections import CostBar
 from app.views.ui.widgets import Section, TextField
 from app.views.ui.widgets.painting import Glyph, label
 
@@ -34,7 +34,7 @@ def _project_name(text: str) -> str:
 class OverviewPage(TabDown):
     """The project as a whole: name, size, inputs and outputs, notes."""
 
-    def __init__(self, front: Front, parent: QWidget | None = None) -> None:
+    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._front = front
         self._analysis: Analysis | None = None
@@ -47,7 +47,7 @@ class OverviewPage(TabDown):
         self.name_problem.hide()
         self.notes = NotesField("Notes: purpose, results, next steps.")
         self.net = Section("Network")
-        self._nodes, self._parameters = (Bar(name, "", None, "", "io") for name in ("Nodes", "Parameters"))
+        self._nodes, self._parameters = (CostBar(name, "", None, "", "io") for name in ("Nodes", "Parameters"))
         self._sign, self._verdict = Glyph("check", size=14), label("", "label", "text2")
         verdict = QHBoxLayout()
         verdict.setSpacing(6)
@@ -57,7 +57,9 @@ class OverviewPage(TabDown):
         self.net.body_layout.addWidget(self._nodes)
         self.net.body_layout.addWidget(self._parameters)
         self.net.body_layout.addLayout(verdict)
-        self.ends = EndsSection("The net has no inputs or outputs yet: drag an Input and an Output onto the canvas.")
+        self.ends = InputsOutputsSection(
+            "The net has no inputs or outputs yet: drag an Input and an Output onto the canvas."
+        )
         notes = Section("Notes")
         notes.body_layout.addWidget(self.notes)
         head = QVBoxLayout()
@@ -75,8 +77,8 @@ class OverviewPage(TabDown):
             column.addWidget(part)
         column.addStretch(1)
         self.name.edited.connect(self._rename)
-        self.name.textEdited.connect(lambda text: self._say(self.name.invalid()))
-        self.name.editingFinished.connect(lambda: self._say(None))
+        self.name.textEdited.connect(lambda text: self._show_problem(self.name.invalid()))
+        self.name.editingFinished.connect(lambda: self._show_problem(None))
         self.notes.textChanged.connect(self._note)
         self.refresh()
 
@@ -117,7 +119,7 @@ class OverviewPage(TabDown):
     def _rename(self, name: str) -> None:
         self._front.apply_whole("Rename project", lambda project: replace(project, name=name), "project.name")
 
-    def _say(self, problem: str | None) -> None:
+    def _show_problem(self, problem: str | None) -> None:
         self.name_problem.setText(problem or "")
         self.name_problem.setVisible(bool(problem))
 

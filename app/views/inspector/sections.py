@@ -35,7 +35,7 @@ def emptied(section: Section) -> QVBoxLayout:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PortShape:
     """A value on a wire as a chip: port, text, the chip's state, and the dtype unless it is float32."""
 
     port: str
@@ -51,7 +51,7 @@ class ShapeSection(Section):
         super().__init__("Shape", parent=parent)
         self._last: object = None
 
-    def show_shapes(self, inputs: Sequence[Shown], outputs: Sequence[Shown], words: str, tone: str) -> None:
+    def show_shapes(self, inputs: Sequence[PortShape], outputs: Sequence[PortShape], words: str, tone: str) -> None:
         """Show chips of the inputs and of the outputs, and a sentence if there is one."""
         if (state := (tuple(inputs), tuple(outputs), words, tone)) == self._last:
             return
@@ -65,7 +65,7 @@ class ShapeSection(Section):
         if words:
             column.addWidget(label(words, "label", tone, wrap=True))
 
-    def _in_a_row(self, column: QVBoxLayout, inputs: list[Shown], outputs: list[Shown]) -> None:
+    def _in_a_row(self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]) -> None:
         row = QHBoxLayout()
         row.setSpacing(8)
         for one in inputs:
@@ -79,7 +79,7 @@ class ShapeSection(Section):
         row.addStretch(1)
         column.addLayout(row)
 
-    def _in_a_table(self, column: QVBoxLayout, inputs: list[Shown], outputs: list[Shown]) -> None:
+    def _in_a_table(self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]) -> None:
         table = QGridLayout()
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)
@@ -91,13 +91,13 @@ class ShapeSection(Section):
         column.addLayout(table)
 
 
-def _chip(one: Shown) -> ShapeChip:
+def _chip(one: PortShape) -> ShapeChip:
     chip = ShapeChip(one.text, one.state)
     chip.setAccessibleName(f"{one.port}: {one.text}" + (f", {one.state}" if one.state in ("error", "assumed") else ""))
     return chip
 
 
-class Bar(QWidget):
+class CostBar(QWidget):
     """A name, a number, its percentage, and the percentage as a bar."""
 
     def __init__(self, name: str, value: str, part: float | None, percent: str, category: str) -> None:
@@ -165,11 +165,12 @@ class CostSection(Section):
         else:
             part = parameters / total if total else None
             shown = part if parameters else None
-            column.addWidget(Bar("Parameters", grouped_digits(parameters), shown, share(parameters, total), category))
+            percent = share(parameters, total)
+            column.addWidget(CostBar("Parameters", grouped_digits(parameters), shown, percent, category))
         if one is not None:
             self._show_compute(column, one, *wholes, category)
         if values is not None:
-            column.addWidget(Bar("Values per sample", grouped_digits(values), None, "", category))
+            column.addWidget(CostBar("Values per sample", grouped_digits(values), None, "", category))
         sample = "N = 1" if one is not None and one.activation is not None else ""
         part_of = "share of the network" if parameters or (one and one.activation) else ""
         self.set_caption(", ".join(filter(None, (sample, part_of))))
@@ -181,19 +182,19 @@ class CostSection(Section):
         if one.flops is not None:
             part = one.flops / whole if whole else None
             percent = share(one.flops, whole or 0)
-            column.addWidget(Bar("Compute, estimated", flop_text(one.flops), part, percent, category))
+            column.addWidget(CostBar("Compute, estimated", flop_text(one.flops), part, percent, category))
         elif one.state:
-            column.addWidget(Bar("Compute", one.state, None, "", category))
+            column.addWidget(CostBar("Compute", one.state, None, "", category))
         if words := gaps_text(one):
             column.addWidget(label(words, "caption", "text3", wrap=True))
         if one.activation is not None and one.shares:
-            column.addWidget(Bar("Activation", "same as its input", None, "", category))
+            column.addWidget(CostBar("Activation", "same as its input", None, "", category))
         elif one.activation is not None:
             part = one.activation / activation if activation and one.live else None
             percent = share(one.activation, activation)
-            column.addWidget(Bar("Activation", bytes_text(one.activation), part, percent, category))
+            column.addWidget(CostBar("Activation", bytes_text(one.activation), part, percent, category))
         if one.receptive is not None:
-            column.addWidget(Bar("Receptive field", str(one.receptive), None, "", category))
+            column.addWidget(CostBar("Receptive field", str(one.receptive), None, "", category))
 
 
 class ProblemBox(QWidget):

@@ -1,4 +1,4 @@
-"""The Outline panel: the nodes of the drawing in running order, to find, to select, to read at a glance."""
+"""The Outline panel: a searchable list of the nodes in execution order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OutlineNode:
-    """One node of the list, with what is shown of it."""
+    """A node of the list with what is shown of it."""
 
     node: Node
     label: str
@@ -47,7 +47,7 @@ class OutlineNode:
 
 
 def entries(project: Sheet, ops: Catalog) -> tuple[OutlineNode, ...]:
-    """All nodes in the order in which they run; those that wait for each other come last."""
+    """Return all nodes in execution order; those in a cycle come last."""
     walk = plan(project.graph, ops)
     ordered = [step.node for step in walk.steps] + [project.graph.nodes[node] for node in walk.loops]
     specs = ((node, ops.of(project.graph, node)) for node in ordered)
@@ -83,7 +83,7 @@ class NodeModel(QAbstractListModel):
             self.dataChanged.emit(self.index(0), self.index(len(self._shown) - 1))
 
     def set_values(self, values: Mapping[tuple[str, int], ValueType]) -> None:
-        """What comes out of each node, for queries like `shape:64`."""
+        """Set the output shapes of the nodes, for queries like `shape:64`."""
         by_node: dict[str, list[ValueType]] = {}
         for (node, _), value in values.items():
             by_node.setdefault(node, []).append(value)
@@ -133,7 +133,7 @@ class NodeModel(QAbstractListModel):
 
 
 class Outline(QWidget):
-    """The list. Its selection is the window's, both ways; `jump_requested(node)` asks to bring a node into sight."""
+    """The list. Its selection is synchronised with the window's; `jump_requested(node)` asks to scroll to it."""
 
     jump_requested = Signal(str)
 
@@ -208,7 +208,7 @@ class Outline(QWidget):
                 self._refresh(after)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Behind another tab the list waits until somebody looks."""
+        """Update the list, which is deferred while the tab is hidden."""
         super().showEvent(event)
         if self._stale:
             self._stale = False

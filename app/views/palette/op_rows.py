@@ -1,4 +1,4 @@
-"""Rows that stand for an op or a node: an icon in its category's colour, a name, small words at right."""
+"""Rows of an op or a node: an icon in the colour of the category, a name, and a small hint at the right."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OP_ROW, CATEGORY_ROW = 23, 25
 
 @dataclass(frozen=True)
 class OpRow:
-    """What is painted: `faint` follows the name, `hint` stands at right; `heading` rows fold, `locked` ones wait."""
+    """Content of a row: `faint` follows the name, `hint` is at the right; `heading` rows fold, `locked` are dimmed."""
 
     text: str
     category: str
@@ -48,7 +48,7 @@ class OpRow:
 
 
 def row_size(heading: bool = False) -> QSize:
-    """The room that a row takes."""
+    """Return the size of a row."""
     text = QFontMetrics(theme.font("label")).height() + 6
     return QSize(60, max(text, CATEGORY_ROW if heading else OP_ROW))
 
@@ -144,7 +144,7 @@ class RowDelegate(RowPainter):
 
 
 def node_picture(spec: OpSpec, dpr: float = 1.0) -> QPixmap:
-    """The node that a drop would make, as it hangs on the pointer."""
+    """Return the drag pixmap: the node that a drop would create."""
     colors = theme.current()
     name, kind = TextLine(spec.stem, "node"), TextLine(spec.label, "label")
     width = min(160.0, max(76.0, name.width + 30 + 12, kind.width + 22))

@@ -1,4 +1,4 @@
-"""The palette: every op of the catalog by category, to search, to drag out, to add with Enter."""
+"""The palette: all ops of the catalog by category, to search, drag, or add with Enter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DRAGGED = _CHOSEN | Qt.ItemFlag.ItemIsDragEnabled
 
 
 def hint(spec: OpSpec) -> str:
-    """The small word that tells ops of one name apart: "2d" of Conv2d, "F" of F.relu, where a block comes from."""
+    """Return the word that distinguishes ops of one name: "2d" of Conv2d, "F" of F.relu, the origin of a block."""
     if spec.key.startswith(LIBRARY):
         return "library"
     if is_custom(spec.key):
@@ -41,28 +41,28 @@ def hint(spec: OpSpec) -> str:
 
 
 @dataclass(frozen=True)
-class Group:
-    """A category and those of its ops that are shown."""
+class PaletteGroup:
+    """A category with its visible ops."""
 
     category: str
     specs: tuple[OpSpec, ...]
 
 
-def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[Group, ...]:
-    """The specs by category, categories in the palette's order; the category `empty` is there without any too.
+def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[PaletteGroup, ...]:
+    """Group the specs by category, in the palette's order; the category `empty` is included even without specs.
 
-    What is the person's own comes first where there is some: nobody looks for it behind all of torch's.
+    The user's own blocks and layers come first, as nobody would look for them after all of torch's.
     """
     found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
     for spec in specs:
         found.setdefault(OWN if is_custom(spec.key) else spec.category, []).append(spec)
     own = {name: found[name] for name in (BLOCKS, OWN) if found.get(name)}
     shown = {**own, **found}
-    return tuple(Group(name, tuple(members)) for name, members in shown.items() if members or name == empty)
+    return tuple(PaletteGroup(name, tuple(members)) for name, members in shown.items() if members or name == empty)
 
 
 def fit(query: str, spec: OpSpec) -> float | None:
-    """How well an op fits what was typed: by its name first, then its key, then its category."""
+    """Return how well an op matches the query: by its name first, then its key, then its category."""
     category = OWN if is_custom(spec.key) else spec.category
     # A layer before the function of its name.
     name = 1.0 if spec.kind == "module" else 0.95
@@ -71,9 +71,9 @@ def fit(query: str, spec: OpSpec) -> float | None:
 
 
 class OpModel(QStandardItemModel):
-    """Categories and under each its ops. Dragging gives the key of the op as `MIME`.
+    """Categories with their ops. The drag data is the key of the op as `MIME`.
 
-    The rows are Qt's own: a list of 300 that asks Python for each whenever it is laid out holds the window, the more so
+    The items are Qt's own: a Python model of 300 rows, queried at each layout, would block the window, all the more
     while a worker computes.
     """
 
@@ -82,17 +82,17 @@ class OpModel(QStandardItemModel):
         self._catalog = catalog
         self.specs = tuple(catalog.values())
         self._summaries: Mapping[str, str] = FrozenMap()
-        self._groups: tuple[Group, ...] = ()
+        self._groups: tuple[PaletteGroup, ...] = ()
         self._show(grouped(self.specs, BLOCKS))
 
     def renew(self) -> bool:
-        """Take what the catalog says now, if it is of the same ops as before; tells whether it is."""
+        """Update the specs from the catalog if its ops are the same as before; return whether they are."""
         specs = {spec.key: spec for spec in self._catalog.values()}
         if tuple(specs) != tuple(spec.key for spec in self.specs):
             return False
         self.specs = tuple(specs.values())
         shown = ((group.category, [specs[spec.key] for spec in group.specs]) for group in self._groups)
-        self._groups = tuple(Group(category, tuple(members)) for category, members in shown)
+        self._groups = tuple(PaletteGroup(category, tuple(members)) for category, members in shown)
         self._describe()
         return True
 
@@ -106,7 +106,7 @@ class OpModel(QStandardItemModel):
         self._show(grouped(spec for spec in self.specs if spec.key in fits))
         return max(fits, key=lambda key: fits[key], default=None)
 
-    def _show(self, groups: tuple[Group, ...]) -> None:
+    def _show(self, groups: tuple[PaletteGroup, ...]) -> None:
         self.clear()
         self._groups = groups
         heights = row_size(heading=True), row_size()
@@ -120,7 +120,7 @@ class OpModel(QStandardItemModel):
             self.appendRow(heading)
 
     def _row_item(self, spec: OpSpec | None, size: QSize) -> QStandardItem:
-        """The row of an op, or the line that stands in an empty category."""
+        """Return the item of an op, or of the placeholder in an empty category."""
         item = QStandardItem()
         item.setFlags(_flags(spec))
         item.setText(spec.label if spec else NO_BLOCKS)
@@ -144,7 +144,7 @@ class OpModel(QStandardItemModel):
         self._describe()
 
     def _describe(self) -> None:
-        """Bring the rows up to what is known of their ops; nothing of it is painted by the view's own hand."""
+        """Update the items from their specs, without a repaint per item."""
         self.blockSignals(True)
         for row, group in enumerate(self._groups):
             for i, spec in enumerate(group.specs):
@@ -155,19 +155,19 @@ class OpModel(QStandardItemModel):
         self.blockSignals(False)
 
     def spec(self, index: Index) -> OpSpec | None:
-        """The op of an index; None for a category, and for the line in an empty one."""
+        """Return the op of an index; None for a category, and for the placeholder of an empty one."""
         above = index.parent()
         if not above.isValid():
             return None
         specs = self._groups[above.row()].specs
         return specs[index.row()] if index.row() < len(specs) else None
 
-    def group(self, index: Index) -> Group | None:
-        """The category of an index; None for an op."""
+    def group(self, index: Index) -> PaletteGroup | None:
+        """Return the category of an index; None for an op."""
         return self._groups[index.row()] if index.isValid() and not index.parent().isValid() else None
 
     def index_of(self, key: str) -> QModelIndex:
-        """Where an op is; an invalid index if it is not shown."""
+        """Return the index of an op; an invalid one if it is not shown."""
         for i, group in enumerate(self._groups):
             for j, spec in enumerate(group.specs):
                 if spec.key == key:
@@ -189,7 +189,7 @@ class OpModel(QStandardItemModel):
 
 
 def _flags(spec: OpSpec | None) -> Qt.ItemFlag:
-    """Of an op, or of the line that stands in an empty category."""
+    """Return the item flags of an op, or of the placeholder in an empty category."""
     kind = _SEEN if spec is None else _CHOSEN if spec.kind == "unknown" else _DRAGGED
     return kind | Qt.ItemFlag.ItemNeverHasChildren
 
@@ -251,7 +251,7 @@ class OpTree(QTreeView):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """By the mouse for what is under it, by the key for the current row."""
+        """Request the menu of the op under the mouse, or, by key, of the current row."""
         by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
         index = self.indexAt(event.pos()) if by_mouse else self.currentIndex()
         if spec := self.ops.spec(index):
@@ -275,9 +275,9 @@ class OpTree(QTreeView):
 
 
 class Palette(QWidget):
-    """The Layers panel. `activated(key)` asks for a new node of an op; dragging out carries the key as `MIME`.
+    """The Layers panel. `activated(key)` requests a new node of an op; the drag data is the key as `MIME`.
 
-    `look_wanted(key)` comes for a class of a file that is not trusted yet.
+    `look_wanted(key)` requests to review a class of a file that is not trusted yet.
     """
 
     activated = Signal(str)
@@ -319,7 +319,7 @@ class Palette(QWidget):
         (self.look_wanted if waits else self.activated).emit(key)
 
     def refill(self) -> None:
-        """The catalog has other ops, or other definitions of those that it has."""
+        """Update the list after the catalog changed."""
         if self.model.renew():
             self.tree.viewport().update()
             return
@@ -331,11 +331,11 @@ class Palette(QWidget):
         self.tree.verticalScrollBar().setValue(top)
 
     def set_summaries(self, texts: Mapping[str, str]) -> None:
-        """The sentences of the tool tips, by key."""
+        """Set the summaries for the tool tips, by key."""
         self.model.set_summaries(texts)
 
     def focus_search(self) -> None:
-        """Put the caret into the search, what was typed before selected."""
+        """Focus the search field and select its text."""
         self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.field.selectAll()
 
@@ -355,7 +355,7 @@ class Palette(QWidget):
         self._pages.setCurrentWidget(self.tree if self.model.rowCount() else self.empty)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """In the search, Up, Down and Enter speak to the rows."""
+        """Forward Up, Down and Enter in the search field to the rows."""
         if watched is self.field and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
             key = event.key()
             if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

@@ -44,5 +44,5 @@ class CureControl(QObject):
     def apply_to_network(self, cure: Cure) -> None:
         """Mend a problem of the network, which comes to the front."""
         if not cure.opens and not cure.chooses_data:
-            self._window.place.go(NETWORK)
+            self._window.place.go_to(NETWORK)
         self.apply(cure)

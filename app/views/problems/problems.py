@@ -1,4 +1,4 @@
-"""The Problems panel: what is wrong with the net, where, why, and the click that mends it."""
+"""The Problems panel: problems of the net with location, reason and one-click fixes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": 
 
 
 def plain(problem: Problem, name: str) -> str:
-    """The problem as text for the clipboard."""
+    """Return the problem as text for the clipboard."""
     parts = [f"{problem.severity}: {name + ': ' if name else ''}{problem.message}", problem.reason]
     if problem.torch_message:
         parts.append(f"PyTorch: {problem.torch_message}")
     return "\n".join(filter(None, parts))
 
 
-def fine_words(fine: int, total: int) -> str:
-    """What is said of the nodes that have no problem.
+def fine_text(fine: int, total: int) -> str:
+    """Return the sentence about the nodes without problems.
 
     >>> fine_words(14, 16), fine_words(1, 2), fine_words(3, 3), fine_words(0, 3)
     ('The other 14 nodes have no problems.', 'The other node has no problems.', 'No problems in 3 nodes.', '')
@@ -89,15 +89,15 @@ class ProblemRow(QWidget):
 
     @property
     def key(self) -> tuple[str, str | None, str]:
-        """What tells it from the others, as a rule."""
+        """Message, node and name, which usually identify the problem."""
         return self.problem.message, self.problem.node, self._name
 
     def shows(self, problem: Problem, name: str, category: str) -> bool:
-        """Whether it says just this."""
+        """Whether the row shows exactly this."""
         return (self._name, self._category) == (name, category) and self.problem == problem
 
     def natural_name_width(self) -> int:
-        if self._natural is None:  # of many rows it is asked again and again
+        if self._natural is None:  # cached, as layouts of many rows query it often
             width = TextLine(self._name[:_NAME_MOST], "message").width
             self._natural = int(min(max(width + 12, _NAME_LEAST), _NAME_MOST))
         return self._natural
@@ -108,7 +108,7 @@ class ProblemRow(QWidget):
         self.update()
 
     def menu(self) -> QMenu:
-        """Every cure, the way to the node, and copying."""
+        """Return the menu: all cures, going to the node, copying."""
         menu = QMenu(self)
         for cure in self.problem.cures:
             menu.addAction(cure.label, partial(self.cure_requested.emit, cure))
@@ -162,12 +162,12 @@ class ProblemRow(QWidget):
             name = elided(self._name, "message", self.name_width - 8)
             name.draw_in(painter, _NAME_LEFT, QRectF(self.rect()), colors.text)
             left = _NAME_LEFT + self.name_width + 8
-        self._paint_words(painter, left, (self.cure or self.more).x() - 16 - left)
+        self._paint_text(painter, left, (self.cure or self.more).x() - 16 - left)
         if self.hasFocus():
             box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -2), 4, line=colors.accent, width=1.5)
         painter.end()
 
-    def _paint_words(self, painter: QPainter, left: float, room: float) -> None:
+    def _paint_text(self, painter: QPainter, left: float, room: float) -> None:
         colors = theme.current()
         message = elided(self.problem.message, "message", room)
         reason = elided(self.problem.reason, "label", room)
@@ -187,10 +187,10 @@ class ProblemRow(QWidget):
 
 
 class ProblemsPanel(QWidget):
-    """The list, errors first, and a line about what is fine.
+    """The list, errors first, and a line about the nodes without problems.
 
-    `jump_requested(node)` asks to select a node and bring it into sight; `cure_requested(Cure)` to mend;
-    `count_changed(errors, warnings)` is for the badge of the tab. With a selection, the rows of its nodes are marked.
+    `jump_requested(node)` requests to select a node and scroll to it, `cure_requested(Cure)` to fix a problem.
+    `count_changed(errors, warnings)` is for the badge of the tab. Rows of selected nodes are highlighted.
     """
 
     jump_requested = Signal(str)
@@ -233,7 +233,7 @@ class ProblemsPanel(QWidget):
         if selection is not None:
             selection.changed.connect(lambda ids, origin: self._mark())
         theme.manager().changed.connect(inside.update)
-        self._say("The net has not been checked yet.", fine=False)
+        self._show_ok_line("The net has not been checked yet.", fine=False)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -245,7 +245,7 @@ class ProblemsPanel(QWidget):
         problems = sorted((*analysis.problems, *more), key=lambda problem: problem.rank)
         nodes = analysis.graph.nodes
         shown = tuple((p, nodes[p.node].name if p.node is not None and p.node in nodes else "") for p in problems)
-        self._say_fine(analysis, problems)
+        self._show_fine(analysis, problems)
         if shown == self._shown:
             return
         self._shown = shown
@@ -260,7 +260,7 @@ class ProblemsPanel(QWidget):
 
     def _fill(self, analysis: Analysis, shown: tuple[tuple[Problem, str], ...]) -> None:
         focused = next((i for i, row in enumerate(self.rows) if focus_in(row)), None)
-        self._waiting = iter(self._let_go(shown[:MOST], analysis))
+        self._waiting = iter(self._remove_stale(shown[:MOST], analysis))
         self._turn.stop()
         self._filling = analysis
         self._add(max(AT_ONCE, 0 if focused is None else focused + 1 - len(self.rows)))
@@ -268,8 +268,10 @@ class ProblemsPanel(QWidget):
             self.rows[min(focused, len(self.rows) - 1)].setFocus()
         self._mark()
 
-    def _let_go(self, shown: tuple[tuple[Problem, str], ...], analysis: Analysis) -> list[tuple[int, Problem, str]]:
-        """Take away the rows that say what is not said any more; returns what has no row yet, with its place."""
+    def _remove_stale(
+        self, shown: tuple[tuple[Problem, str], ...], analysis: Analysis
+    ) -> list[tuple[int, Problem, str]]:
+        """Remove the rows of problems that are gone; return the problems without a row, with their position."""
         places = {(each.message, each.node, name): place for place, (each, name) in enumerate(shown)}
         kept: dict[int, ProblemRow] = {}
         last = -1
@@ -307,12 +309,12 @@ class ProblemsPanel(QWidget):
         if first:
             self._mark()
 
-    def _say_fine(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
+    def _show_fine(self, analysis: Analysis, problems: Sequence[Problem]) -> None:
         total = len(analysis.graph.nodes)
         bad = {p.node for p in problems if p.node in analysis.graph.nodes and p.severity != "info"}
         waiting = len(analysis.assumed - bad)
         fine = total - len(bad) - waiting
-        words = [fine_words(fine, total)]
+        words = [fine_text(fine, total)]
         if waiting:
             verb = "waits" if waiting == 1 else "wait"
             words.append(f"{counted(waiting, 'node')} {verb} for input shapes that are not known yet.")
@@ -320,9 +322,9 @@ class ProblemsPanel(QWidget):
             words.insert(0, f"Only the first {MOST} of {len(problems)} problems are shown.")
         if not total:
             words = ["Drag a layer from the Layers panel onto the canvas, or press Tab there to search."]
-        self._say(" ".join(filter(None, words)), fine=fine > 0 and len(problems) <= MOST)
+        self._show_ok_line(" ".join(filter(None, words)), fine=fine > 0 and len(problems) <= MOST)
 
-    def _say(self, words: str, fine: bool) -> None:
+    def _show_ok_line(self, words: str, fine: bool) -> None:
         self.ok_line.setText(words)
         self._ok_icon.set("check" if fine else "info", "run" if fine else "text3")
         self._ok_icon.setVisible(bool(words))

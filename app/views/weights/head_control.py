@@ -105,7 +105,7 @@ class HeadControl(QObject):
     def _show(self, head: Head) -> None:
         """Bring the last layer into sight, inside of its blocks; where it has gone, the sheet that it stood on."""
         window = self._window
-        window.place.go(tuple((node, 0) for node in head.way))
+        window.place.go_to(tuple((node, 0) for node in head.way))
         window.show_node(head.node)
 
     def _without_weights_of(self, head: Head, project: Project) -> tuple[Project, int]:

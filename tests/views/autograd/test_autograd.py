@@ -18,7 +18,7 @@ from app.autograd.tape import TapeNode
 from app.diagram.diagram import Drawing
 from app.graphviz_export import ExportError, export
 from app.views.autograd.inspector.inspector import TapeInspector
-from app.views.autograd.page import AutogradRoom
+from app.views.autograd.page import AutogradPage
 from app.views.export.picture import paint
 from app.views.ui import theme
 from app.views.ui.widgets.button import Button
@@ -28,9 +28,9 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def room(qtbot, qapp) -> Iterator[AutogradRoom]:
+def room(qtbot, qapp) -> Iterator[AutogradPage]:
     theme.apply(qapp, "dark")
-    widget = AutogradRoom()
+    widget = AutogradPage()
     qtbot.addWidget(widget)
     widget.resize(1300, 800)
     with qtbot.waitExposed(widget):
@@ -38,16 +38,16 @@ def room(qtbot, qapp) -> Iterator[AutogradRoom]:
     yield widget
 
 
-def at(room: AutogradRoom, key: str, dx: float, dy: float) -> QPoint:
+def at(room: AutogradPage, key: str, dx: float, dy: float) -> QPoint:
     part = room.scene.part(key)
     return room.view.mapFromScene(QPointF(part.place.x + dx, part.place.y + dy))
 
 
-def click(room: AutogradRoom, key: str, dx: float, dy: float) -> None:
+def click(room: AutogradPage, key: str, dx: float, dy: float) -> None:
     QTest.mouseClick(room.view.viewport(), LEFT, pos=at(room, key, dx, dy))
 
 
-def box_named(room: AutogradRoom, title: str) -> str:
+def box_named(room: AutogradPage, title: str) -> str:
     return next(key for key, item in room.scene.boxes.items() if item.face.box.title == title)
 
 
@@ -241,7 +241,7 @@ def test_arrow_keys_walk_along_the_gradients(room) -> None:
 # -- the window onto it ------------------------------------------------------------------------------------------------
 
 
-def wheel(room: AutogradRoom, at_: QPoint, turned: int) -> None:
+def wheel(room: AutogradPage, at_: QPoint, turned: int) -> None:
     event = QWheelEvent(
         QPointF(at_), QPointF(room.view.viewport().mapToGlobal(at_)), QPoint(), QPoint(0, turned),
         Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,

@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from app.autograd.batch import TrainingBatch
 from app.autograd.pictures.search import between, find
 from app.autograd.tape import Tape, TapeNode
-from app.views.autograd.page import AutogradRoom
+from app.views.autograd.page import AutogradPage
 from app.views.ui import theme
 from tests.autograd.test_blocks import Nested
 from tests.support.autograd_tapes import small_tape
@@ -26,9 +26,9 @@ def nested() -> Tape:
 
 
 @pytest.fixture
-def room(qtbot, qapp) -> Iterator[AutogradRoom]:
+def room(qtbot, qapp) -> Iterator[AutogradPage]:
     theme.apply(qapp, "dark")
-    widget = AutogradRoom()
+    widget = AutogradPage()
     qtbot.addWidget(widget)
     widget.resize(1300, 800)
     with qtbot.waitExposed(widget):
@@ -36,20 +36,20 @@ def room(qtbot, qapp) -> Iterator[AutogradRoom]:
     yield widget
 
 
-def titles(room: AutogradRoom) -> set[str]:
+def titles(room: AutogradPage) -> set[str]:
     drawing = room.drawing()
     assert drawing is not None
     return {box.title for box in drawing.boxes}
 
 
-def key_of(room: AutogradRoom, title: str) -> str:
+def key_of(room: AutogradPage, title: str) -> str:
     drawing = room.drawing()
     assert drawing is not None
     frames = {group.title: group.id for group in drawing.groups}
     return frames.get(title) or next(box.id for box in drawing.boxes if box.title == title)
 
 
-def click(room: AutogradRoom, title: str, keys: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+def click(room: AutogradPage, title: str, keys: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
     part = room.scene.part(key_of(room, title))
     assert part is not None
     spot = room.view.mapFromScene(QPointF(part.place.x + 40, part.place.y + 11))

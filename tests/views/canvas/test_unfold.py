@@ -28,8 +28,8 @@ from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.menus import menu_for
 from app.views.canvas.overlays import arrange_overlays
 from app.views.main_window import MainWindow
-from app.views.navigation import Place, SheetDocument
-from app.views.project_catalog import LiveCatalog
+from app.views.navigation import Navigation, SheetDocument
+from app.views.project_catalog import ProjectCatalog
 from app.views.selection import Selection
 from app.views.settings import Settings
 from app.views.ui import theme
@@ -44,8 +44,8 @@ class Desk:
 
     def __init__(self, qtbot, project: Project) -> None:
         self.document, self.selection = Document(project), Selection()
-        self.catalog = LiveCatalog(catalog(), self.document)
-        self.place = Place(self.document)
+        self.catalog = ProjectCatalog(catalog(), self.document)
+        self.place = Navigation(self.document)
         self.sheet = SheetDocument(self.document, self.place, self.catalog)
         self.canvas = Canvas(self.sheet, self.selection, self.catalog)
         self.catalog.changed.connect(lambda: self.canvas.scene.refresh_faces())

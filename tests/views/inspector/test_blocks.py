@@ -21,8 +21,8 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.fields.row import ParamRow
-from app.views.navigation import Place, SheetDocument
-from app.views.project_catalog import LiveCatalog
+from app.views.navigation import Navigation, SheetDocument
+from app.views.project_catalog import ProjectCatalog
 from app.views.selection import Selection
 from app.views.ui.background import Background
 
@@ -65,8 +65,8 @@ class Desk:
 
     def __init__(self, qtbot: QtBot, project: Project, background: Background) -> None:
         self.qtbot, self.document = qtbot, Document(project)
-        self.ops = LiveCatalog(catalog(), self.document)
-        self.place = Place(self.document)
+        self.ops = ProjectCatalog(catalog(), self.document)
+        self.place = Navigation(self.document)
         self.sheet = SheetDocument(self.document, self.place, self.ops)
         self.selection = Selection()
         self.inspector = Inspector(self.sheet, self.selection, self.ops, EngineService(background))  # type: ignore[arg-type]

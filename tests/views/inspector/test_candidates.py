@@ -45,7 +45,7 @@ class Window:
         self.inspector.set_analysis(analyse(self.document.project.graph))
 
     def told(self) -> dict[str, str]:
-        return {"×".join(map(str, row.shape)): row.words() for row in self.sizes.rows}
+        return {"×".join(map(str, row.shape)): row.result_text() for row in self.sizes.rows}
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def explained(inspector: Inspector, selection: Selection, node: str) -> ExplainS
 
 
 def click_on(qtbot: QtBot, chip: DimensionChip, dimension: int) -> None:
-    place = chip.place(dimension).center()
+    place = chip.area_of(dimension).center()
     qtbot.mouseClick(chip, Qt.MouseButton.LeftButton, pos=QPoint(round(place.x()), round(place.y())))
     QApplication.processEvents()
 

@@ -35,7 +35,7 @@ from app.views.inspector.fields.editors import (
 from app.views.inspector.fields.values import check, same
 from app.views.inspector.fields.wired_field import AutoEditor
 from app.views.inspector.header import BadName, check_name
-from app.views.inspector.sections import Bar
+from app.views.inspector.sections import CostBar
 from app.views.selection import Selection
 from app.views.ui.background import Background
 from app.views.ui.widgets import ShapeChip
@@ -388,7 +388,7 @@ def test_shapes_cost_and_problems_of_a_node(
     page = inspector.node_page
     chips = [chip.text() for chip in page.shape.findChildren(ShapeChip) if chip.isVisibleTo(page)]
     assert chips == ["N×1×8×8", "N×32×6×6"]
-    assert any("Parameters: 320" in bar.accessibleName() for bar in page.cost.findChildren(Bar))
+    assert any("Parameters: 320" in bar.accessibleName() for bar in page.cost.findChildren(CostBar))
     assert page.problems.isVisibleTo(inspector)
     with qtbot.waitSignal(inspector.cure_requested) as cured:
         qtbot.mouseClick(page.problems.boxes[0].buttons[0], Qt.MouseButton.LeftButton)

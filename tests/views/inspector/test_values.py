@@ -24,7 +24,7 @@ from app.views.engine_service import EngineService
 from app.views.inspector import Inspector
 from app.views.inspector.fields.editor_factory import kind_of, suits
 from app.views.inspector.fields.editors import ChoiceEditor, Editor, ToggleEditor, WordEditor
-from app.views.inspector.fields.values import parse, same, show, shown
+from app.views.inspector.fields.values import parse, same, show, text_of
 from app.views.inspector.fields.wired_field import AutoEditor
 from app.views.selection import Selection
 from app.views.ui.background import Background
@@ -260,7 +260,7 @@ def test_what_a_field_shows_is_read_as_the_same_value(key: str) -> None:
     for param, value in values(catalog()[key]):
         if value is None and not param.optional or (isinstance(value, float) and math.isnan(value)):
             continue
-        assert same(parse(param, shown(param, value)), value), (param.name, value, shown(param, value))
+        assert same(parse(param, text_of(param, value)), value), (param.name, value, text_of(param, value))
 
 
 @pytest.mark.parametrize(
@@ -268,4 +268,4 @@ def test_what_a_field_shows_is_read_as_the_same_value(key: str) -> None:
 )
 def test_a_value_of_any_kind_is_read_as_it_was(value: Any) -> None:
     param = Param("x", "value", optional=True)
-    assert same(parse(param, shown(param, value)), value), shown(param, value)
+    assert same(parse(param, text_of(param, value)), value), text_of(param, value)

@@ -21,7 +21,7 @@ from app.training.loop import train
 from app.training.monitoring import watcher
 from app.util import formatting
 from app.views.training.charts import export
-from app.views.training.charts.card import Entry, Legend, _widths
+from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
 from app.views.training.charts.curves import Curves
 from app.views.training.runs.session import Run
 from app.views.ui import theme
@@ -297,17 +297,17 @@ def test_a_folder_that_cannot_be_written_is_told(shown, tmp_path):
 
 
 def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:
-    legend = Legend()
+    legend = ChartLegend()
     qtbot.addWidget(legend)
-    entries = [Entry("train", "1.49", 0), Entry("validation", "1.28", 1, "dots", "val"), Entry("digit", "1.46", 2),
-               Entry("again", "0.0524", 3)]  # fmt: skip
+    entries = [LegendEntry("train", "1.49", 0), LegendEntry("validation", "1.28", 1, "dots", "val"),
+               LegendEntry("digit", "1.46", 2), LegendEntry("again", "0.0524", 3)]  # fmt: skip
     legend.resize(2000, 18)
     legend.set_entries(entries)
-    assert legend.height() == 18 and [label for label, *_ in legend.shown()][1] == "validation"
+    assert legend.height() == 18 and [label for label, *_ in legend.fitted_entries()][1] == "validation"
     one_line = sum(width for *_, width in _widths(entries, True, True))
     legend.resize(int(0.7 * one_line), 18)
     legend.grab()
-    assert legend.height() == 36 and all(label and value for label, value, *_ in legend.shown())
+    assert legend.height() == 36 and all(label and value for label, value, *_ in legend.fitted_entries())
 
 
 def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, shown):

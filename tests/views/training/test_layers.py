@@ -8,7 +8,7 @@ from app.telemetry.histogram import BINS, Histogram
 from app.training.events import GradientNorms, Histograms, LayerFigures, Started, StepDone
 from app.training.history import History
 from app.training.monitoring.looks import Channels, LayerInside
-from app.views.training.charts.card import LINE, Entry, Legend
+from app.views.training.charts.card import LINE, ChartLegend, LegendEntry
 from app.views.training.charts.curves import Curves
 from app.views.training.layer.activations_card import InsideCard
 from app.views.training.layer.layer_page import LayerPage
@@ -124,7 +124,7 @@ def test_the_inside_of_a_layer_is_shown_with_what_it_was_made_from(qtbot):
     qtbot.addWidget(card)
     card.resize(600, 300)
     card.show()
-    assert "Choose a layer" in card.words.text() and card.shown is None
+    assert "Choose a layer" in card.words.text() and card.shown_channels is None
     channels = Channels(np.arange(48, dtype=np.float32).reshape(3, 4, 4), 5, "conv1: 5×4×4")
     card.show_inside(LayerInside("conv1", 7, 100, "3", np.zeros((1, 8, 8)), channels, None, "fresh weights, seed 0"))
     assert card.grid.count == 3 and card.picture.isVisible()
@@ -153,16 +153,16 @@ def test_a_click_on_a_row_of_dead_units_selects_the_layer(qtbot, history):
 
 
 def test_a_legend_without_room_for_everything_keeps_the_names(qtbot):
-    legend = Legend()
+    legend = ChartLegend()
     qtbot.addWidget(legend)
     names = ("the main group", "conv1", "layers.0.attention", "fc2")
-    legend.set_entries([Entry(name, "0.00100", number, short="main" if not number else "")
+    legend.set_entries([LegendEntry(name, "0.00100", number, short="main" if not number else "")
                         for number, name in enumerate(names)])  # fmt: skip
     with qtbot.waitExposed(legend):
         legend.show()
     for width in (1000, 400, 300, 240, 182):
         legend.resize(width, legend.height())
-        shown = legend.shown()
+        shown = legend.fitted_entries()
         assert all(label for label, *_ in shown), "a value without its name says nothing"
         lines = legend.height() // LINE
         assert sum(row_width for *_, row_width in shown) <= lines * (width + 16)

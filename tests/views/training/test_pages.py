@@ -11,7 +11,7 @@ from app.views.training.runs import console as console_module
 from app.views.training.runs.console import Console
 from app.views.training.runs.report_text import lines_of
 from app.views.training.runs.run_panel import COLUMNS, STATES, RunPanel
-from app.views.training.runs.session import Progress, RunSession
+from app.views.training.runs.session import RunProgress, RunSession
 from app.views.training.runs.transport_deck import LOOKS, RunDeck
 from app.views.ui import theme
 from tests.support.training_jobs import job, net
@@ -87,14 +87,14 @@ def test_what_blocks_a_run_is_said_but_does_not_take_the_deck_from_a_run(deck):
 def test_the_counter_shows_what_is_known_and_a_dash_for_the_rest(deck):
     assert {value for _, value in deck.counter.fields()} == {"–"}
     deck.set_state("running")
-    deck.show_progress(Progress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
+    deck.show_progress(RunProgress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
     assert dict(deck.counter.fields()) == {
         "Epoch": "3/10", "Batch": "412/938", "Samples/s": "12,480", "Loss": "0.0541", "ETA": "0:39",
     }  # fmt: skip
-    deck.show_progress(Progress(1, 10, 0, 938, 0))
+    deck.show_progress(RunProgress(1, 10, 0, 938, 0))
     assert dict(deck.counter.fields())["Loss"] == "–"
     deck.set_state("stopped")
-    deck.show_progress(Progress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
+    deck.show_progress(RunProgress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
     assert dict(deck.counter.fields())["ETA"] == "–"
 
 
@@ -160,13 +160,13 @@ def test_the_console_keeps_the_newest_lines(monkeypatch, qtbot):
     def lines():
         return [line[10:] for line in console._view.toPlainText().splitlines() if line]
 
-    console.tell([FAILED])
+    console.write_events([FAILED])
     qtbot.waitUntil(lambda: len(lines()) == 1)
     for number in range(7):
         console.log(f"line {number}")
     assert console.texts == [f"line {number}" for number in range(2, 7)]
     qtbot.waitUntil(lambda: lines() == console.texts)
-    console.tell([FAILED])
+    console.write_events([FAILED])
     console._view.anchorClicked.emit(QUrl("detail:8"))
     qtbot.waitUntil(lambda: "Error: no" in console._view.toPlainText())
 

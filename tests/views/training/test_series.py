@@ -85,8 +85,8 @@ def test_the_same_steps_by_step_epoch_and_time():
     assert by["step"].of_steps()[-1] == 10 and by["epoch"].of_steps()[-1] == 2 and by["time"].of_steps()[-1] == 5
     assert [by[mode].end() for mode in by] == [10, 2, 5]
     steps = np.array([5.0])
-    assert [by[mode].of(steps)[0] for mode in by] == [5, 1, 2.5]
-    assert by["time"].of(steps, np.array([2.7]))[0] == 2.7
+    assert [by[mode].x_of(steps)[0] for mode in by] == [5, 1, 2.5]
+    assert by["time"].x_of(steps, np.array([2.7]))[0] == 2.7
     assert by["epoch"].nearest(0.61) == 2 and by["step"].nearest(99) == 9
     assert TimeScale(History(), "epoch").nearest(1.0) is None and TimeScale(History(), "time").end() == 0
 
@@ -102,8 +102,8 @@ def test_bounds_are_whole_decades_that_grow_and_do_not_reach_for_ever():
     history.add(GradientNorms(3, history.layers, (1e-20, 1.0)))
     bounds = tracker.update(history)
     assert bounds.low == pytest.approx(1e-5) and bounds.clipped
-    assert (bounds.place(10.0), bounds.place(1e-20), bounds.place(0.0)) == (1.0, 0.0, 0.0)
-    assert math.isnan(bounds.place(math.nan))
+    assert (bounds.position(10.0), bounds.position(1e-20), bounds.position(0.0)) == (1.0, 0.0, 0.0)
+    assert math.isnan(bounds.position(math.nan))
 
 
 def test_the_canvas_gets_the_newest_norms_by_node():

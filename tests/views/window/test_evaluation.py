@@ -138,7 +138,7 @@ def test_a_drawing_and_a_sample_are_tried(qtbot: QtBot, window: MainWindow) -> N
     evaluated(qtbot, window)
     page.view.set_value("try")
     assert page.trying.bars.called == "", "nothing is drawn yet"
-    with qtbot.waitSignal(page.trying.asked):
+    with qtbot.waitSignal(page.trying.prediction_requested):
         page.trying.pad.stroke(QPointF(40, 40), QPointF(120, 150))
     qtbot.waitUntil(lambda: page.trying.bars.called != "")
     page.view.set_value("results")

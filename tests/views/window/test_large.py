@@ -20,7 +20,7 @@ from app.views.canvas.items.sheet_part import Part
 from app.views.canvas.scene import CanvasScene
 from app.views.files import recovery_control
 from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
-from app.views.inspector.io_section import MOST, EndsSection
+from app.views.inspector.io_section import MOST, InputsOutputsSection
 from app.views.main_window import MainWindow
 from app.views.ui import gc_housekeeping
 from app.views.ui.widgets import ShapeChip
@@ -252,7 +252,7 @@ def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_
 
 
 def test_of_a_thousand_outputs_the_first_are_listed_and_the_others_counted(qtbot: QtBot) -> None:
-    section = EndsSection("none")
+    section = InputsOutputsSection("none")
     qtbot.addWidget(section)
     section.show_ends(file.loads(MONSTERS["1,000 outputs"]()).graph, None)
     said = [each.text() for each in section.findChildren(QLabel)]

@@ -85,7 +85,7 @@ def test_a_rate_that_is_none_is_refused_in_words(qtbot: QtBot, window: MainWindo
     rates.show_rate(0.5)
     rates.field.set_value(0.0)
     heard: list[float] = []
-    rates.wanted.connect(heard.append)
+    rates.rate_requested.connect(heard.append)
     rates.apply()
     assert rates.field.invalid() == "A learning rate must be above 0." and not heard
 
@@ -162,7 +162,7 @@ def test_what_is_typed_is_not_written_over_by_the_run(qtbot: QtBot, window: Main
     qtbot.keyClicks(rates.field, "0.25")
     rates.button.setFocus()
     rates.show_rate(0.4)
-    with qtbot.waitSignal(rates.wanted) as asked:
+    with qtbot.waitSignal(rates.rate_requested) as asked:
         qtbot.mouseClick(rates.button, LEFT)
     assert asked.args == [0.25, ""]
     rates.show_rate(0.25)

@@ -22,7 +22,7 @@ HEADS = ("Block", "Class", "Freed at the peak", "Held less", "Peak without", "St
 
 
 def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
-    """One block in figures."""
+    """Return the cells of one block."""
     low, high = (f"{bound * 1000:+.1f}" for bound in one.spread)
     time = f"{one.slower * 1000:+.1f} ms" if one.measurable else "within noise"
     time = f"{time} ({low} to {high} ms)".replace("-", MINUS)
@@ -33,8 +33,8 @@ def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
 
 
 class CheckpointPage(QWidget):
-    """`selected(path)` tells the block whose row was gone to; `wanted(path)` asks for it to be checkpointed in
-    training, or not to be any more."""
+    """`selected(path)` is emitted for the block of the current row; `wanted(path)` requests to toggle its checkpointing
+    in training."""
 
     selected = Signal(str)
     wanted = Signal(str)
@@ -79,18 +79,18 @@ class CheckpointPage(QWidget):
         places = {one.path: place for place, one in enumerate(self.rows)}
         if self.rows:
             self.table.selectRow(places.get(path, 0))
-        self._tell()
+        self._show_selected()
 
     def _use(self) -> None:
         if self.path:
             self.wanted.emit(self.path)
 
     def _moved(self) -> None:
-        self._tell()
+        self._show_selected()
         if self.path:
             self.selected.emit(self.path)
 
-    def _tell(self) -> None:
+    def _show_selected(self) -> None:
         row = self.table.currentRow()
         one = self.rows[row] if 0 <= row < len(self.rows) else None
         self.use.setVisible(one is not None)

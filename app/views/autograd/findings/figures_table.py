@@ -71,11 +71,11 @@ class FiguresTable(QTableWidget):
             self.selectRow(chosen)
 
     def whole_width(self) -> int:
-        """What all columns together want, px."""
+        """Return the total width of the columns, px."""
         return self.horizontalHeader().length() + 4
 
     def fit_height(self) -> None:
-        """As high as its rows: it stands among others in a page that scrolls."""
+        """Fix the height to that of all rows: the page scrolls, not the table."""
         lines = self.rowCount() * self.verticalHeader().defaultSectionSize()
         self.setFixedHeight(lines + self.horizontalHeader().sizeHint().height() + 4)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -22,7 +22,7 @@ _STATES = {"error": ("error", "error"), "warning": ("warning", "warn"), "info": 
 
 
 def as_text(finding: Finding) -> str:
-    """The finding for the clipboard."""
+    """Return the finding as text for the clipboard."""
     parts = [f"{finding.severity}: {finding.place}: {finding.sentence}", finding.cure]
     if finding.after:
         parts += [f"- {finding.before}", *(f"+ {line}" for line in finding.after.splitlines())]
@@ -110,7 +110,7 @@ class FindingRow(QWidget):
 
 
 class FindingList(QScrollArea):
-    """All findings, errors first, and below them what else was looked for. `opened(finding)` asks to go there."""
+    """All findings, errors first, then the checks without a finding. `opened(finding)` asks to show its location."""
 
     opened = Signal(object)
 

@@ -268,8 +268,8 @@ class FindingsControl(QObject):
         """The inspector's sections tell something else now; what is in sight stays there."""
         inspector = self._window.tape_inspector
         at = inspector.verticalScrollBar().value()
-        if inspector.shown() is not None:
-            inspector.show_item(inspector.tape, inspector.shown())
+        if inspector.shown_item() is not None:
+            inspector.show_item(inspector.tape, inspector.shown_item())
             present(inspector.widget()).adjustSize()
             inspector.verticalScrollBar().setValue(at)
 

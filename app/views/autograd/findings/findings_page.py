@@ -29,9 +29,9 @@ HINTS = {
 
 
 class FindingsPage(QWidget):
-    """Four pages under one row of choices. `asked(page)` wants the page's figures anew, `stopped` no more of them, and
-    `captureRequested` a batch. `turned(page)` tells which is in front. The gain ladder is that of the batch, or over
-    the steps of a run: `steps`."""
+    """Four pages with a selector. `asked(page)` requests to compute a page, `stopped` to cancel that,
+    `captureRequested` a batch. `turned(page)` is emitted on a change of the page. The gain ladder is of the batch, or
+    over the `steps` of a run."""
 
     asked = Signal(str)
     stopped = Signal()
@@ -96,14 +96,14 @@ class FindingsPage(QWidget):
 
     @property
     def over_run(self) -> bool:
-        """Whether the page in front tells of a run, and so of no batch."""
+        """Whether the current page is about a run, not about a batch."""
         return self.page == GAIN and self.over.value() == OVER
 
     def turn_to(self, page: str) -> None:
         self.tabs.set_value(page)
 
     def set_captured(self, captured: bool, left_out: str | None = None) -> None:
-        """Whether there is a batch to look into; `left_out` says what of the capture's options is not kept to here."""
+        """Set whether there is a batch; `left_out` names options of the capture that the pages ignore."""
         self._captured = captured
         if left_out is not None:
             self.left_out.setText(left_out)
@@ -124,7 +124,7 @@ class FindingsPage(QWidget):
             self.empty.set_text("No graph captured yet", HINTS[page])
 
     def set_working(self, words: str | None) -> None:
-        """Say what goes on, with Stop beside it; None when nothing does."""
+        """Show what is in progress, with a Stop button; None when idle."""
         self.stop.setVisible(words is not None)
         self.run.setVisible(self._captured and not self.over_run and words is None)
         self.status.setText(words or "")

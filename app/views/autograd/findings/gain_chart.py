@@ -22,10 +22,10 @@ DECADES = 14  # that are shown at most
 
 
 class GainChart(QWidget):
-    """One point a layer, from the input at left to the loss at right: |grad in| / |grad out| on a log axis.
+    """One point per layer, from the input at the left to the loss: |grad in| / |grad out| on a log axis.
 
-    A thin line tells what is left of the gradient that reached the last layer. `chosen(key)` names the group that a
-    click, or Enter, asks for.
+    A thin line shows the remaining share of the gradient at the last layer. `chosen(key)` is emitted with the group of
+    a clicked point, or of the focused one on Enter.
     """
 
     chosen = Signal(str)
@@ -46,7 +46,7 @@ class GainChart(QWidget):
         self._rungs = tuple(reversed(ladder.rungs)) if ladder is not None else ()
         self._lost = {lost.key: lost.kind for lost in ladder.lost} if ladder is not None else {}
         self._at = -1
-        self._tell()
+        self._update_description()
         self.update()
 
     @property
@@ -74,11 +74,11 @@ class GainChart(QWidget):
         return max(low, high - DECADES), high
 
     def point_of(self, place: int) -> QPointF:
-        """Where the point of a layer is drawn; at the foot for a layer that passes nothing on."""
+        """Return the position of a layer's point; at the bottom if its gradient ends there."""
         return QPointF(self._x(place), self._y(self._rungs[place].gain))
 
     def _lost_at(self, place: int) -> QPointF:
-        """Where on the line of what is left a layer vanishes or explodes."""
+        """Return the position, on the line of the remaining gradient, of a layer where it vanishes or explodes."""
         return QPointF(self._x(place), self._y(self._rungs[place].reach))
 
     def _y(self, value: float | None) -> float:
@@ -111,7 +111,7 @@ class GainChart(QWidget):
                 if lost:
                     painter.drawEllipse(self._lost_at(place), 5.0, 5.0)
         self._paint_names(painter)
-        self._paint_words(painter)
+        self._paint_labels(painter)
         if self.hasFocus():
             box(painter, QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, line=colors.accent, width=1.5)
         painter.end()
@@ -169,7 +169,7 @@ class GainChart(QWidget):
             )
             text.draw(painter, x, plot.bottom() + 7, color)
 
-    def _paint_words(self, painter: QPainter) -> None:
+    def _paint_labels(self, painter: QPainter) -> None:
         """Beside the first layer of each kind what happens there."""
         colors, plot = theme.current(), self._plot()
         for place, rung in enumerate(self._rungs):
@@ -190,8 +190,8 @@ class GainChart(QWidget):
         plot = self._plot()
         return min(max(int((x - plot.left()) / plot.width() * len(self._rungs)), 0), len(self._rungs) - 1)
 
-    def words_of(self, place: int) -> str:
-        """What is known of a layer, in a few lines."""
+    def description_of(self, place: int) -> str:
+        """Return the values of a layer as a few lines."""
         rung = self._rungs[place]
         return "\n".join([
             rung.title,
@@ -202,24 +202,24 @@ class GainChart(QWidget):
 
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip and self._rungs:
-            QToolTip.showText(event.globalPos(), self.words_of(self._near(event.pos().x())), self)
+            QToolTip.showText(event.globalPos(), self.description_of(self._near(event.pos().x())), self)
             return True
         return super().event(event)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        self._go(self._near(event.position().x()))
+        self._move_to(self._near(event.position().x()))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         place = self._near(event.position().x())
         if event.button() == Qt.MouseButton.LeftButton and place >= 0:
-            self._go(place)
+            self._move_to(place)
             self.chosen.emit(self._rungs[place].key)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_Home: -len(self._rungs),
                  Qt.Key.Key_End: len(self._rungs)}  # fmt: skip
         if event.key() in steps and self._rungs:
-            self._go(min(max(self._at + steps[Qt.Key(event.key())], 0), len(self._rungs) - 1))
+            self._move_to(min(max(self._at + steps[Qt.Key(event.key())], 0), len(self._rungs) - 1))
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._at >= 0:
             self.chosen.emit(self._rungs[self._at].key)
         else:
@@ -229,14 +229,14 @@ class GainChart(QWidget):
         super().focusInEvent(event)
         self.update()
 
-    def _go(self, place: int) -> None:
+    def _move_to(self, place: int) -> None:
         if place != self._at:
             self._at = place
-            self._tell()
+            self._update_description()
             self.update()
 
-    def _tell(self) -> None:
-        self.setAccessibleDescription(self.words_of(self._at) if self._at >= 0 else "")
+    def _update_description(self) -> None:
+        self.setAccessibleDescription(self.description_of(self._at) if self._at >= 0 else "")
 
 
 def _usable(value: float | None) -> bool:

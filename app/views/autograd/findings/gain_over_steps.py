@@ -30,7 +30,7 @@ NO_GAINS = (
 
 
 class GainMap(GradientMap):
-    """What is left of the gradient, the gain, or the dead units, by layer and step; others say what is lost."""
+    """Remaining gradient, gain, or dead units, by layer and step; other widgets explain a loss of gradient."""
 
     def __init__(self) -> None:
         super().__init__(("reach", "gain", "dead"))
@@ -74,7 +74,7 @@ class GainsOverRun(QWidget):
         theme.manager().changed.connect(self._restyle)
 
     def set_history(self, history: History | None) -> None:
-        """Show a run; None for none. One that is shown already is looked at anew where it has grown."""
+        """Show a run, None for none; a run shown already is updated if its history has grown."""
         if history is not self._history:
             self._history, self._version = history, -1
             self.map.set_history(history or History(), "step")
@@ -90,7 +90,7 @@ class GainsOverRun(QWidget):
             return
         self._version = history.seen.version
         self._stack.setCurrentIndex(1)
-        self.rule.setText(told(history))
+        self.rule.setText(summary_text(history))
         self.map.plot.set_x_range(0.0, series.grown(TimeScale(history).end(), 0.0) or 1.0)
         self.map.redraw()
 
@@ -123,8 +123,8 @@ class GainsOverRun(QWidget):
         self.redraw()
 
 
-def told(history: History) -> str:
-    """What the measured steps say of all layers."""
+def summary_text(history: History) -> str:
+    """Summarise the measured steps over all layers."""
     reach = history.seen.tables["reach"]
     if found := lost_over(reach):
         return " ".join(one.text for one in found)

@@ -21,7 +21,7 @@ _TONES = {"flows": "run", "none": "warn", "zero": "warn", "cancelled": "text2", 
 
 
 def layer_of(tape: Tape, item: TapeNode | LayerGroup) -> str:
-    """The path of the module that all its operations lie in; "" for the net's own operations and for the loss."""
+    """Return the path of the innermost module around all of an item's operations; "" for the net and the loss."""
     if isinstance(item, TapeNode):
         return item.layer
     found: list[str] | None = None
@@ -41,7 +41,7 @@ def layer_of(tape: Tape, item: TapeNode | LayerGroup) -> str:
 
 
 def why_section(answers: Iterable[GradAnswer] | None, ask: Callable[[], None], title: str) -> Section:
-    """The answers, or the button that asks for them where `answers` is None."""
+    """Return a section with the answers, or with a button that requests them if `answers` is None."""
     section = Section(title)
     if answers is None:
         button = Button("Why is this .grad None?" if "parameter" not in title.lower() else "Where is .grad None?")
@@ -64,7 +64,7 @@ def why_section(answers: Iterable[GradAnswer] | None, ask: Callable[[], None], t
 
 def check_section(what: str, samples: str, report: GradcheckReport | None, run: Callable[[], None],
                   show: Callable[[], None]) -> QWidget:  # fmt: skip
-    """The button, what it does, and what it said last."""
+    """Return a section with a button, its explanation, and the latest result."""
     section = Section("gradcheck")
     button = Button("Run gradcheck here", "primary", "flask")
     button.setObjectName("gradcheck")
@@ -84,7 +84,7 @@ def check_section(what: str, samples: str, report: GradcheckReport | None, run: 
 
 
 def notes_section(notes: tuple[str, ...]) -> Section:
-    """What a node is besides an operation of the net: a checkpoint, a cast, a compiled piece, second order."""
+    """Return a section for special nodes: checkpointing, autocast, compiled regions, double backward."""
     section = Section("What this is")
     for note in notes:
         section.body_layout.addWidget(_wrapped(note))

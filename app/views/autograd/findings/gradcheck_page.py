@@ -21,14 +21,14 @@ TABLE = ("eps", "float64: finite differences", "difference", "float32: finite di
 
 
 def place_of(element: Element | None) -> str:
-    """Where the element lies: "[0, 3]", or that it is a direction of all elements."""
+    """Format the position of an element: "[0, 3]", or a random direction."""
     if element is None:
         return "–"
     return f"[{', '.join(map(str, element.index))}]" if element.index else "a random direction"
 
 
 def input_row(given: CheckedInput) -> tuple[str, ...]:
-    """One tensor that the function was derived by."""
+    """Return the cells of one differentiated input."""
     worst = given.worst or given.direction
     checked = f"{grouped_digits(given.checked)} of {grouped_digits(given.elements)}"
     values = (
@@ -39,7 +39,7 @@ def input_row(given: CheckedInput) -> tuple[str, ...]:
 
 
 def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:
-    """One row a step, both precisions side by side."""
+    """Return a row per step size, with both precisions."""
     both = {(row.dtype, row.eps): row for row in report.table}
     rows = []
     for eps in sorted({row.eps for row in report.table}, reverse=True):

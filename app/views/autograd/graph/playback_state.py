@@ -15,13 +15,13 @@ from app.views.autograd.graph.playback_paint import Flow, Played
 from app.views.autograd.tape.player import EMPTY, READY, Player
 
 if TYPE_CHECKING:
-    from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.page import AutogradPage
 
 
 class PlayedGraph(QObject):
     """Follows a `Player` in a room's scene, without laying anything out anew."""
 
-    def __init__(self, room: AutogradRoom, player: Player, parent: QObject | None = None) -> None:
+    def __init__(self, room: AutogradPage, player: Player, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._room, self._player = room, player
         self._index: Drawn | None = None

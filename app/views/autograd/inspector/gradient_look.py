@@ -72,8 +72,8 @@ class HistogramView(QWidget):
 
 
 class PictureView(QWidget):
-    """The gradient's last two dimensions as pictures, one a channel: blue below 0, orange above, red what is no
-    number."""
+    """The last two dimensions of the gradient as images, one per channel: blue negative, orange positive, red not
+    finite."""
 
     def __init__(self, pictures: tuple[Picture, ...]) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class PictureView(QWidget):
         self.setToolTip(f"Blue is below 0, orange above, red is NaN or infinite{more}")
 
     def _cell(self) -> tuple[int, float, float]:
-        """How many stand in a row, and the size of each."""
+        """Return the number of columns, and the size of an image."""
         count = len(self._pictures)
         across = 1 if count == 1 else 4 if count <= 8 else 8
         width = (max(self.width(), 200) - 2 * (across - 1)) / across
@@ -116,7 +116,7 @@ class PictureView(QWidget):
 
 
 def _colors() -> list[int]:
-    """From below 0 over the ground to above; the first is what is no number."""
+    """Return the colour table from negative to positive; the first entry is for non-finite values."""
     theme = current()
     low, high = theme.series[0], theme.back
     table = [theme.error.rgb()]
@@ -133,7 +133,7 @@ def _image(picture: Picture, table: list[int]) -> QImage:
 
 
 class LookSections:
-    """Gives the section; put it into an inspector's `above`. What was asked for is shown when it is there."""
+    """Creates the section, for an inspector's `above`. The result of a request is shown when it arrives."""
 
     def __init__(self, player: Player) -> None:
         self._player = player
@@ -141,7 +141,7 @@ class LookSections:
         self._asked: tuple[int, int] | None = None
         self._at: tuple[int, ...] = ()
         self._section: Section | None = None
-        player.looked.connect(self._looked)
+        player.looked.connect(self._show_stats)
 
     def __call__(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
         self._section = None
@@ -162,22 +162,22 @@ class LookSections:
         section.toggled.connect(self._toggled)
         if len(numbers) > 1:
             choice = ChoiceField([(each, f"output {each}") for each in numbers], number, pairs=True)
-            choice.edited.connect(lambda chosen: self._ask(item.id, chosen, ()))
+            choice.edited.connect(lambda chosen: self._request(item.id, chosen, ()))
             section.body_layout.addWidget(choice)
         if self._open:
-            player.look(item.id, number, self._at)
+            player.request_stats(item.id, number, self._at)
         yield section
 
     def _toggled(self, opened: bool) -> None:
         self._open = opened
         if opened and self._asked is not None:
-            self._player.look(*self._asked, self._at)
+            self._player.request_stats(*self._asked, self._at)
 
-    def _ask(self, node: int, number: int, at: tuple[int, ...]) -> None:
+    def _request(self, node: int, number: int, at: tuple[int, ...]) -> None:
         self._asked, self._at = (node, number), at
-        self._player.look(node, number, at)
+        self._player.request_stats(node, number, at)
 
-    def _looked(self, looked: Looked) -> None:
+    def _show_stats(self, looked: Looked) -> None:
         asked, section = looked.asked, self._section
         if section is None or not isValid(section) or self._asked != (asked.node, asked.output_nr):
             return
@@ -221,7 +221,7 @@ class LookSections:
             yield note("This node has run. Step back to before it to change what arrives.")
 
     def _chooser(self, node: int, number: int, look: GradientLook) -> QWidget:
-        """Which sample is shown: an index a leading dimension."""
+        """Return fields for the index into each leading dimension."""
         widget = QWidget()
         row = QHBoxLayout(widget)
         row.setContentsMargins(0, 0, 0, 0)
@@ -233,7 +233,7 @@ class LookSections:
             field.setToolTip(f"0 to {size - 1} in dimension {place}")
 
             def chosen(value: int, place: int = place) -> None:
-                self._ask(node, number, (*look.at[:place], value, *look.at[place + 1 :]))
+                self._request(node, number, (*look.at[:place], value, *look.at[place + 1 :]))
 
             field.edited.connect(chosen)
             row.addWidget(field)
@@ -241,7 +241,7 @@ class LookSections:
         return widget
 
     def _table(self, node: int, number: int, look: GradientLook, editable: bool) -> QWidget:
-        """The first numbers; one can be typed over while the node has not run."""
+        """Return a table of the first values, editable while the node has not run."""
         table = QTableWidget(len(look.rows), max(len(row) for row in look.rows))
         table.setFont(font("formula"))
         table.horizontalHeader().hide()
@@ -268,8 +268,8 @@ class LookSections:
                 value = read_number(present(table.item(row, column)).text(), "float")
             except ValueError:
                 value = None
-            if value is None:  # what was there comes back
-                self._player.look(node, number, look.at)
+            if value is None:  # restore the value
+                self._player.request_stats(node, number, look.at)
             else:
                 self._player.edit(Edit(node, number, "value", float(value), index[-dimensions:] if dimensions else ()))
 

@@ -29,7 +29,7 @@ TINY = 1e-6  # of the largest gradient that leaves the same node: as good as non
 AGREE = 0.3  # cosine from which two gradients are said to pull one way
 
 
-class Bar(QWidget):
+class GradientBar(QWidget):
     """A norm as a bar on a logarithmic scale."""
 
     def __init__(self, norm: float, parent: QWidget | None = None) -> None:
@@ -57,7 +57,7 @@ class Bar(QWidget):
 
 @dataclass(frozen=True)
 class _Known:
-    """The norms of some nodes and edges, as `gain` asks for them."""
+    """Norms of some nodes and edges, in the form that `gain` reads."""
 
     node_norms: Mapping[int, float]
     edge_norms: Mapping[tuple[int, int], float]
@@ -156,7 +156,7 @@ def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
     grid.addWidget(cell(name, "formula", "", name), 0, 0)
     grid.addWidget(place, 0, 1)
     grid.addWidget(value, 0, 2)
-    grid.addWidget(Bar(norm), 1, 0, 1, 3)
+    grid.addWidget(GradientBar(norm), 1, 0, 1, 3)
     grid.setColumnStretch(1, 1)
     widget.setToolTip(tip)
     return widget
@@ -222,7 +222,7 @@ def _gain_section(gain: float) -> Section:
 
 
 def _gain(tape: Tape, record: StepRecord) -> float | None:
-    """|grad_in| / |grad_out|, parameters left out; None where nothing goes on."""
+    """|grad_in| / |grad_out| without parameters; None if the gradient ends here."""
     on = [edge.stats.norm for edge in record.leaving if edge.stats and prepared(tape, edge.target) is None]
     return math.hypot(*on) / record.norm if on and record.norm else None
 
@@ -230,7 +230,7 @@ def _gain(tape: Tape, record: StepRecord) -> float | None:
 def _odd(
     tape: Tape, node: TapeNode, record: StepRecord | None, arriving: tuple[GradStats | None, ...]
 ) -> Iterator[str]:
-    """What somebody should know about these gradients."""
+    """Yield warnings about these gradients."""
     known = [stats for stats in arriving if stats is not None]
     if bad := sum(stats.nonfinite for stats in known):
         yield f"{bad:,} values that arrive are NaN or infinite."
@@ -287,7 +287,7 @@ def _target(tape: Tape, node: TapeNode) -> tuple[str, str]:
 
 
 def prepared(tape: Tape, number: int) -> int | None:
-    """The leaf that a node leads to and to nothing else: itself, or what is only transposed or cast on its way."""
+    """Return the leaf to which a node leads exclusively: itself, or through views and casts only."""
     seen = 0
     while not tape.nodes[number].is_leaf and seen < 4:
         targets = {edge.target for edge in tape.outgoing.get(number, ())}

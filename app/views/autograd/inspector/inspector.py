@@ -45,15 +45,15 @@ class _Tile(QWidget):
         painter.end()
 
 
-# What gives more sections for what is shown, in their order.
+# A callable that creates further sections for an item.
 Sections = Callable[[Tape, TapeNode | LayerGroup], Iterable[QWidget]]
 
 
 class TapeInspector(QScrollArea):
-    """Shows a `TapeNode` or a `LayerGroup` of a tape; None says what can be done.
+    """Shows a `TapeNode` or a `LayerGroup` of a tape; for None, a hint.
 
-    `above` gives the sections right below the title, `below` those at the end: who has something to tell of a node puts
-    a function in one of these lists, and calls `refresh` when it would tell something else.
+    `above` creates the sections right below the title, `below` those at the end: append a callable to either list, and
+    call `refresh` when its sections change.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -68,8 +68,8 @@ class TapeInspector(QScrollArea):
         self.below: list[Sections] = []
         self.show_item(None, None)
 
-    def shown(self) -> TapeNode | LayerGroup | None:
-        """What the page is about."""
+    def shown_item(self) -> TapeNode | LayerGroup | None:
+        """The item in view."""
         return self._shown
 
     def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
@@ -89,22 +89,22 @@ class TapeInspector(QScrollArea):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         title, *parts = _node_page(tape, item) if isinstance(item, TapeNode) else _group_page(tape, item)
-        self._top = self._given(self.above)
-        for part in (title, self._top, *parts, self._given(self.below)):
+        self._top = self._sections_of(self.above)
+        for part in (title, self._top, *parts, self._sections_of(self.below)):
             layout.addWidget(part)
         layout.addStretch(1)
         self.setWidget(page)
 
     def refresh(self) -> None:
-        """Ask for the sections of `above` anew; all else of the item stays as it is."""
+        """Recreate the sections of `above`; the rest stays."""
         if self._shown is not None and self._top is not None:
-            before, self._top = self._top, self._given(self.above)
+            before, self._top = self._top, self._sections_of(self.above)
             present(present(self.widget()).layout()).replaceWidget(before, self._top)
             before.hide()
             before.deleteLater()
 
-    def _given(self, givers: list[Sections]) -> QWidget:
-        """The sections that these give for what is shown, in one column."""
+    def _sections_of(self, givers: list[Sections]) -> QWidget:
+        """Return a column with the sections of these callables."""
         column = QWidget()
         layout = QVBoxLayout(column)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -127,7 +127,8 @@ def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
     if node.saved:
         yield _saved_section(node.saved)
     elif not node.is_leaf:
-        yield _words("Saved tensors", "none", "This operation needs no tensor of the forward pass for its gradient.")
+        words = "This operation needs no tensor of the forward pass for its gradient."
+        yield _text_section("Saved tensors", "none", words)
     if node.values:
         yield _values_section(node)
     yield _edges_section(tape, node)
@@ -185,7 +186,7 @@ def _title(name: str, where: str, category: str) -> QWidget:
 
 
 def _saved_section(saved: Iterable[Saved]) -> Section:
-    """One row a tensor: name, shape, type, bytes, version; what is kept for backward alone is counted on top."""
+    """Return a row per tensor: name, shape, dtype, bytes, version; memory held only for backward is totalled on top."""
     rows = list(saved)
     blocks = {s.storage: s.bytes for s in rows if s.kind == "activation"}
     section = Section("Saved tensors", f"{bytes_text(sum(blocks.values()))} held")
@@ -209,7 +210,7 @@ def _saved_section(saved: Iterable[Saved]) -> Section:
             grid.addWidget(made, row, column, right if column > 2 else Qt.AlignmentFlag.AlignLeft)
     grid.setColumnStretch(1, 1)
     section.body_layout.addWidget(table)
-    section.body_layout.addWidget(note(_saved_words(rows)))
+    section.body_layout.addWidget(note(_saved_note(rows)))
     return section
 
 
@@ -221,7 +222,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 13 else f"{name[:4]}…{name[-7:]}"
 
 
-def _saved_words(rows: list[Saved]) -> str:
+def _saved_note(rows: list[Saved]) -> str:
     words = []
     if any(s.version is not None for s in rows):
         words.append("Version is saved / now. Equal numbers: nothing was changed in place since the forward pass.")
@@ -287,7 +288,7 @@ def _code_section(code: str, line: int) -> Section:
     return section
 
 
-def _words(title: str, caption: str, text: str) -> Section:
+def _text_section(title: str, caption: str, text: str) -> Section:
     section = Section(title, caption)
     section.body_layout.addWidget(note(text))
     return section

@@ -49,9 +49,9 @@ class SnippetDeck(QWidget):
         self.deck.run.connect(player.toggle)
         self.deck.to_end.connect(lambda: player.seek(len(player)))
         self.speed.edited.connect(player.set_speed)
-        player.moved.connect(lambda _before, _now: self._tell())
-        player.state_changed.connect(lambda _state: self._tell())
-        player.changed.connect(self._tell)
+        player.moved.connect(lambda _before, _now: self._update())
+        player.state_changed.connect(lambda _state: self._update())
+        player.changed.connect(self._update)
         self.set_graph(None)
 
     def set_graph(self, graph: Graph | None) -> None:
@@ -62,9 +62,9 @@ class SnippetDeck(QWidget):
             self._stopped = "Name the tensor that backward() starts from to play it."
         self.setVisible(graph is not None)
         self.player.set_pass(graph.tape if graph is not None else None, played)
-        self._tell()
+        self._update()
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         player, tape = self.player, self.player.tape
         blocked = player.state == EMPTY or tape is None or not len(player)
         at_end = player.position >= len(player)
@@ -74,10 +74,10 @@ class SnippetDeck(QWidget):
         self.count.setVisible(not blocked)
         self.speed.setVisible(not blocked and self.width() >= NARROW)
         if blocked or tape is None:
-            self._say(self._stopped)
+            self._show_status(self._stopped)
             return
         self.count.setText(f"{min(player.position + 1, len(player)):,}/{len(player):,}")
-        self._say(self._where())
+        self._show_status(self._where())
 
     def _where(self) -> str:
         """What runs next with what has arrived there; behind the last step why it ended."""
@@ -93,7 +93,7 @@ class SnippetDeck(QWidget):
         said = f", grad_out {' and '.join(map(figure, norms))}" if norms else ""
         return f"{node.name}{where} runs next{said} · {bytes_text(player.held[player.position])} held"
 
-    def _say(self, words: str) -> None:
+    def _show_status(self, words: str) -> None:
         self.words.setToolTip(words)
         room = max(self.words.width() - 8, 0)
         self.words.setText(self.words.fontMetrics().elidedText(words, Qt.TextElideMode.ElideRight, room))
@@ -103,4 +103,4 @@ class SnippetDeck(QWidget):
         super().resizeEvent(event)
         self.speed.setVisible(self.count.isVisibleTo(self) and self.width() >= NARROW)
         present(self.layout()).activate()
-        self._say(self.words.toolTip())
+        self._show_status(self.words.toolTip())

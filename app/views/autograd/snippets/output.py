@@ -9,7 +9,7 @@ from app.views.ui import theme
 
 
 class SnippetOutput(QPlainTextEdit):
-    """What was printed, and the error behind it."""
+    """Printed text, followed by the error."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -27,9 +27,9 @@ class SnippetOutput(QPlainTextEdit):
         theme.manager().changed.connect(self._theme_changed)
 
     def _theme_changed(self) -> None:
-        self.show_words(*self._words)
+        self.show_output(*self._words)
 
-    def show_words(self, printed: str, error: str = "") -> None:
+    def show_output(self, printed: str, error: str = "") -> None:
         """Show a text, and an error in its colour behind it; its end is in sight."""
         self._words = printed, error
         self.setCurrentCharFormat(QTextCharFormat())  # else it is in the colour of the last error

@@ -117,7 +117,7 @@ class SnippetControl(QObject):
         player, tape, inspector = self.page.player, self.page.room.tape, self._window.tape_inspector
         if item is None and player.keeps and tape is not None and player.next_node is not None:
             item = tape.nodes[player.next_node]
-        if item is not None and item is inspector.shown():
+        if item is not None and item is inspector.shown_item():
             inspector.refresh()
         else:
             inspector.show_item(tape, item)

@@ -1,4 +1,4 @@
-"""The page "Snippet": a few lines of PyTorch, what they print, their tensors, and the graph below any of these."""
+"""The page "Snippet": a few lines of PyTorch, their output, named tensors, and the autograd graph of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.autograd.tape import TapeNode
 from app.engine.snippet_process import WATCHED
 from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_state import PlayedGraph
-from app.views.autograd.page import AutogradRoom
+from app.views.autograd.page import AutogradPage
 from app.views.autograd.snippets.deck import SnippetDeck
 from app.views.autograd.snippets.editor import SnippetEdit
 from app.views.autograd.snippets.output import SnippetOutput
@@ -34,11 +34,11 @@ SPLIT = ((340, 420), (420, 200), (420, 150))  # the first sizes: columns, editor
 
 
 class SnippetPage(QWidget):
-    """Editor and output at left, graph and named tensors at right.
+    """Editor and output at the left, graph and named tensors at the right.
 
-    `runRequested()` and `stopRequested()` are what their buttons say, `openRequested()` and `saveRequested()` ask for
-    a file, `lookRequested()` for a look at the file that the text came from. `detail` tells the `TapeNode` or
-    `LayerGroup` that the inspector shows (or None).
+    `runRequested()`, `stopRequested()`, `openRequested()` and `saveRequested()` are emitted by their buttons,
+    `lookRequested()` requests to review the file that the text came from. `detail` carries the `TapeNode` or
+    `LayerGroup` for the inspector (or None).
     """
 
     runRequested = Signal()
@@ -83,7 +83,7 @@ class SnippetPage(QWidget):
         self.load_ready(ready()[0])
 
     def _head_part(self) -> QWidget:
-        """What runs, and what it shows."""
+        """Return the row of examples and file buttons, with a description."""
         part = QWidget()
         row = QHBoxLayout()
         row.setSpacing(6)
@@ -174,18 +174,18 @@ class SnippetPage(QWidget):
     # -- the text ------------------------------------------------------------------------------------------------------
 
     def snippet(self) -> Snippet:
-        """What would run."""
+        """Return the snippet to run."""
         return Snippet(self.edit.text(), play=True)
 
     def load_ready(self, one: Ready) -> None:
-        """Put a ready snippet into the editor; undo brings back what was there."""
+        """Load an example into the editor; undo restores the previous text."""
         self.load(one.text, one.words)
         self.ready.set_value(one.key)
 
     def load(self, text: str, words: str = "", foreign: Path | None = None) -> None:
-        """Put a text into the editor, and say what it shows. `foreign` is the file that it came from, not trusted yet.
+        """Load a text into the editor with a description. `foreign` is the file that it came from, not trusted yet.
 
-        Undo brings back what was there, but never a text that is not trusted.
+        Undo restores the previous text, but never one that is not trusted.
         """
         self._loaded = ""
         self.edit.set_text(text, undo=foreign is None and self.foreign is None)
@@ -208,46 +208,46 @@ class SnippetPage(QWidget):
             self.load_ready(one)
 
     def _text_changed(self) -> None:
-        """What was typed into a ready snippet is the person's own."""
+        """Deselect the example once its text was edited."""
         if self._loaded and self.edit.text() != self._loaded and self.ready.value() is not None:
             self.ready.set_value(None)
         if self._loaded and self.foreign is not None and not self.edit.text().strip():
-            QTimer.singleShot(0, self, self._let_foreign_go)  # not while a key is still deleting it
+            QTimer.singleShot(0, self, self._drop_foreign)  # not during the key event that deletes it
 
-    def _let_foreign_go(self) -> None:
-        """Nothing is left of what somebody else wrote, nor can undo bring it back."""
+    def _drop_foreign(self) -> None:
+        """Forget an untrusted file once its text was deleted; undo cannot bring the text back."""
         if self.foreign is not None and not self.edit.text().strip():
             self.load("")
 
     # -- running -------------------------------------------------------------------------------------------------------
 
     def set_running(self, running: bool) -> None:
-        """Whether a snippet runs; what it prints comes by `show_output`."""
+        """Set whether a snippet runs; its output arrives through `show_output`."""
         self.run.setEnabled(not running)
         self.stop.setEnabled(running)
         if running:
             self.edit.mark_error(None)
-            self.output.show_words("")
-            self._say("Running…")
+            self.output.show_output("")
+            self._show_status("Running…")
 
     def show_output(self, text: str) -> None:
-        """All that it has printed so far."""
-        self.output.show_words(text)
+        """Show the output so far."""
+        self.output.show_output(text)
 
     def set_answer(self, answer: SnippetAnswer | None) -> None:
-        """Show what came of the text; None empties the page."""
+        """Show the result of the text; None empties the page."""
         self.answer = answer
         self.table.set_answer(answer)
         if answer is None:
-            self.output.show_words("")
+            self.output.show_output("")
             self.edit.mark_error(None)
-            self._say(AT_FIRST, "text3")
+            self._show_status(AT_FIRST, "text3")
             self._show(None)
             return
         error = answer.error
-        self.output.show_words(answer.output, error.traceback if error else "")
+        self.output.show_output(answer.output, error.traceback if error else "")
         self._show(answer.graph)
-        self._say(*self._summary(answer))
+        self._show_status(*self._summary(answer))
         self.edit.mark_error(error.line if error else None)
 
     def _summary(self, answer: SnippetAnswer) -> tuple[str, str]:
@@ -280,7 +280,7 @@ class SnippetPage(QWidget):
                             f"it is at version {saved.version_now} now.")  # fmt: skip
         return ""
 
-    def _say(self, words: str, tone: str = "text2") -> None:
+    def _show_status(self, words: str, tone: str = "text2") -> None:
         self.status.setText(words)
         set_property(self.status, "tone", tone)
 
@@ -292,7 +292,7 @@ class SnippetPage(QWidget):
         if graph is not None and graph is not self.shown:
             self._show(graph)
             if self.answer is not None and self.answer.ended == "done":
-                self._say(*self._summary(self.answer))
+                self._show_status(*self._summary(self.answer))
 
     def _show(self, graph: Graph | None) -> None:
         self.shown = graph
@@ -353,7 +353,7 @@ class SnippetPage(QWidget):
         painter.end()
 
 
-class _SnippetRoom(AutogradRoom):
+class _SnippetRoom(AutogradPage):
     """The room of a snippet's graph: no net is captured in it."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -375,7 +375,7 @@ class _SnippetRoom(AutogradRoom):
 
 
 def _with_code(words: str) -> str:
-    """Words with what stands between backticks in the code font."""
+    """Convert text to HTML with the parts between backticks in the code font."""
     parts = html.escape(words).split("`")
     family = theme.font("formula").family()
     return "".join(f'<span style="font-family:{family}">{part}</span>' if odd % 2 else part

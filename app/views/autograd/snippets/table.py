@@ -1,4 +1,4 @@
-"""The named tensors of a snippet as a table: what autograd knows of each."""
+"""The table of a snippet's named tensors and their autograd state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROLE = Qt.ItemDataRole
 
 
 def cells(tensor: NamedTensor) -> tuple[str, ...]:
-    """What stands in a row."""
+    """Return the cells of a row."""
     grad = "None"
     if tensor.grad or tensor.grad_norm is not None:
         grad = tensor.grad if tensor.grad_norm is None else f"{tensor.grad}  norm {tensor.grad_norm:.4g}"
@@ -49,7 +49,7 @@ class TensorModel(QAbstractTableModel):
         self.endResetModel()
 
     def texts(self, column: int) -> list[str]:
-        """What stands in a column, as far as its width is to be judged."""
+        """Return the texts of a column that its width is computed from."""
         return [row[column] for row in self._rows[:JUDGED]]
 
     def rowCount(self, parent: Index | None = None) -> int:
@@ -114,7 +114,7 @@ class TensorTable(QTableView):
         header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)
-        self.selectionModel().currentRowChanged.connect(self._tell)
+        self.selectionModel().currentRowChanged.connect(self._emit_chosen)
 
     def set_answer(self, answer: SnippetAnswer | None) -> None:
         """Show the tensors of an answer; columns are as wide as their texts, up to a bound."""
@@ -140,6 +140,6 @@ class TensorTable(QTableView):
         self.selectionModel().blockSignals(False)
         self.viewport().update()
 
-    def _tell(self, current: QModelIndex, _before: QModelIndex) -> None:
+    def _emit_chosen(self, current: QModelIndex, _before: QModelIndex) -> None:
         if current.isValid():
             self.chosen.emit(self.tensors.tensors[current.row()].name)

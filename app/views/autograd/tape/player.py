@@ -25,16 +25,17 @@ from app.engine.requests.playback import (
 )
 from app.views.autograd.playback_client import PlaybackClient
 
-EVERY = 33  # ms between two looks at what was played
+EVERY = 33  # polling interval in ms
 EMPTY, READY, LOADING, STANDING, PLAYING = "empty", "ready", "loading", "standing", "playing"
 
 
 class Player(QObject):
-    """Plays a tape whose graph is kept elsewhere, from the first movement until `let_go`.
+    """Plays the graph of a tape, which the engine holds from the first movement until `release`.
 
-    `moved(before, now)` tells positions, at most 30 times a second; `state_changed` a word of EMPTY to PLAYING. `stood`
-    brings the Stop that ended a movement, `changed` that something else than the place is different (an edit, a break
-    point, an earlier tape's numbers). `replaced(tape)` tells that the graph that was kept is drawn differently.
+    `moved(before, now)` carries positions, at most 30 times a second, `state_changed` a state of EMPTY to PLAYING.
+    `stood` carries the Stop that ended a movement, `changed` reports any change but the position (an edit, a
+    breakpoint, numbers of an earlier tape). `replaced(tape)` is emitted if the graph in the engine is drawn
+    differently.
     """
 
     tape_changed = Signal()
@@ -45,7 +46,7 @@ class Player(QObject):
     replaced = Signal(object)
     looked = Signal(object)
     troubled = Signal(object)
-    let_go_of = Signal(int)
+    graph_released = Signal(int)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -64,15 +65,15 @@ class Player(QObject):
         # Norms that left by an edge, of steps that were stepped back too, as long as nothing before was edited.
         self.norms: dict[tuple[int, int], float] = {}
         self._speed: float | None = 20.0
-        self._turn = 0  # of the movement that was asked for last
-        self.batch: CaptureRequest | None = None  # what its tape is the graph of
+        self._turn = 0  # of the latest movement requested
+        self.batch: CaptureRequest | None = None  # the request that produced the tape
         self._client: PlaybackClient | None = None
         self._leaving: list[PlaybackClient] = []
-        self._alive = 0  # bytes that were not freed with the last graph
+        self._alive = 0  # bytes not freed with the last graph
         self._timer = QTimer(self, interval=EVERY)
         self._timer.timeout.connect(self._drain)
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
@@ -88,25 +89,25 @@ class Player(QObject):
 
     @property
     def keeps(self) -> bool:
-        """Whether a graph is kept alive."""
+        """Whether the engine holds a graph."""
         return self._client is not None
 
     def result(self) -> PassResult:
         return PassResult(tuple(self.records))
 
     def record_of(self, node: int) -> StepRecord | None:
-        """The turn of a node that has run."""
+        """Return the record of a node that has run."""
         step = self.tape.steps.get(node) if self.tape is not None else None
         return self.records[step] if step is not None and step < self.position else None
 
     def set_tape(self, tape: Tape | None, batch: CaptureRequest | None = None) -> None:
-        """Have another tape to play, the graph of `batch`; the graph of the last one is let go of."""
-        self.let_go()
+        """Set the tape to play, the graph of `batch`; the previous graph is released."""
+        self.release()
         self.batch = batch
-        self._take(tape)
+        self._set_tape(tape)
         self._set_state(READY if tape is not None else EMPTY)
 
-    def _take(self, tape: Tape | None) -> None:
+    def _set_tape(self, tape: Tape | None) -> None:
         before, self.tape = self.tape, tape
         self.held = held_by_step(tape) if tape is not None else [0]
         self.norms, self.last = {}, None
@@ -117,11 +118,11 @@ class Player(QObject):
     # -- going ---------------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Go on to the end or to a break."""
+        """Play to the end or to a breakpoint."""
         if self._begin(PLAYING):
             assert self._client is not None
             breaks = Breaks(self.norm_above, self.non_finite, self.breaks)
-            self._turn = self._client.ask(Play(breaks, again=self.position >= len(self) > 0))
+            self._turn = self._client.send(Play(breaks, again=self.position >= len(self) > 0))
 
     def pause(self) -> None:
         if self._client is not None:
@@ -141,7 +142,7 @@ class Player(QObject):
             return
         if self._begin(PLAYING):
             assert self._client is not None
-            self._turn = self._client.ask(Seek(position))
+            self._turn = self._client.send(Seek(position))
 
     def step(self) -> None:
         self.seek(self.position + 1)
@@ -155,7 +156,7 @@ class Player(QObject):
             self.seek(self.tape.steps[node])
 
     def set_speed(self, speed: float | None) -> None:
-        """Steps a second, None for as many as it can."""
+        """Set the speed in steps a second, None for unlimited."""
         self._speed = speed
         if self._client is not None:
             self._client.set_speed(speed)
@@ -165,35 +166,35 @@ class Player(QObject):
         return self._speed
 
     def toggle_break(self, node: int) -> None:
-        """Stop before this node, or do so no more."""
+        """Add or remove a breakpoint before this node."""
         self.breaks = self.breaks ^ {node}
         self.changed.emit()
 
     # -- looking and changing ------------------------------------------------------------------------------------------
 
-    def look(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> None:
-        """Ask for a close look; `looked` brings it."""
+    def request_stats(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> None:
+        """Request statistics of a gradient; `looked` carries the result."""
         if self._client is not None:
-            self._client.ask(Look(node, output_nr, at))
+            self._client.send(Look(node, output_nr, at))
 
     def edit(self, edit: Edit) -> None:
         if self._client is not None:
-            self._client.ask(edit)
+            self._client.send(edit)
 
     def undo_edit(self) -> None:
         if self._client is not None:
-            self._client.ask(UndoEdit())
+            self._client.send(UndoEdit())
 
     # -- the playback --------------------------------------------------------------------------------------------------
 
     def _begin(self, state: str) -> bool:
-        """See that a graph is kept, or is about to be."""
+        """Ensure that the engine holds a graph or is loading it; return False without a tape."""
         if self.tape is None or self.batch is None:
             return False
         if self._client is None:
             request = PlaybackRequest(self.batch, self.tape, self._speed)
             self._client = client = PlaybackClient(shared(), request, self)
-            client.told.connect(self._told)
+            client.event_received.connect(self._handle_event)
             client.ended.connect(self._ended)
             client.start()
             self._alive = 0
@@ -203,8 +204,8 @@ class Player(QObject):
         self._timer.start()
         return True
 
-    def let_go(self) -> None:
-        """Keep nothing any more. The numbers of the tape go too: they were of the graph that was kept."""
+    def release(self) -> None:
+        """Release the graph, and drop the records of its playback."""
         client, self._client = self._client, None
         if client is not None:
             self._leaving.append(client)
@@ -223,17 +224,17 @@ class Player(QObject):
         client = self.sender()
         if client in self._leaving:
             self._leaving.remove(client)
-        if client is self._client:  # it could not begin, or cannot go on
+        if client is self._client:  # it failed to start or to continue
             self._client = None
-            self.let_go()
+            self.release()
             self._set_state(READY if self.tape is not None else EMPTY)
             self.changed.emit()
-            self.let_go_of.emit(self._alive)
+            self.graph_released.emit(self._alive)
         if client is not None:
             client.deleteLater()
 
     def _drain(self) -> None:
-        """Take in what was played since the last look."""
+        """Handle the steps played since the last poll."""
         if self._client is None:
             return
         before, least = self.position, self.position
@@ -252,31 +253,31 @@ class Player(QObject):
             self.moved.emit(least, self.position)
 
     @Slot(object)
-    def _told(self, what: object) -> None:
+    def _handle_event(self, what: object) -> None:
         if isinstance(what, LetGo):
             self._alive = what.alive
-            self.let_go_of.emit(what.alive)
+            self.graph_released.emit(what.alive)
         if self.sender() is not self._client:
             return
         self._drain()
         if isinstance(what, Kept):
             if not what.same:
                 assert what.tape is not None
-                self._take(what.tape)
+                self._set_tape(what.tape)
                 self.replaced.emit(what.tape)
             else:
                 self.tape = what.tape or self.tape
                 self.changed.emit()
             self._set_state(PLAYING)
         elif isinstance(what, Stood):
-            self._stand(what)
+            self._show_stop(what)
         elif isinstance(what, Looked):
             self.looked.emit(what)
         elif isinstance(what, Trouble):
             self.troubled.emit(what)
 
-    def _stand(self, what: Stood) -> None:
-        if what.edits != self.edits:  # what came after is no longer true
+    def _show_stop(self, what: Stood) -> None:
+        if what.edits != self.edits:  # norms after the edit are outdated
             steps = self.tape.steps if self.tape is not None else {}
             self.norms = {key: norm for key, norm in self.norms.items() if steps.get(key[0], 0) < self.position}
         self.arriving, self.fan_ins, self.edits, self.kept = what.arriving, what.fan_ins, what.edits, what.kept

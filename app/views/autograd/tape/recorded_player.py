@@ -1,4 +1,4 @@
-"""Play recorded steps of another process: there is no graph to keep, edit or inspect."""
+"""Play recorded steps of another process: there is no graph to hold, edit or inspect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecordedPlayer(Player):
         self.changed.emit()
 
     def set_tape(self, tape: Tape | None, batch: CaptureRequest | None = None) -> None:
-        self.let_go()
+        self.release()
         self._passed = PassResult(())
         super().set_tape(tape, batch)
 
@@ -44,7 +44,7 @@ class RecordedPlayer(Player):
         if not len(self):
             return
         if self.position >= len(self):
-            self._go(0)
+            self._move_to(0)
         self._set_state(PLAYING)
         self._wind()
 
@@ -59,7 +59,7 @@ class RecordedPlayer(Player):
         self._clock.stop()
         if not self.keeps:
             self._set_state(STANDING)
-        self._go(position)
+        self._move_to(position)
         self._rest("end" if position == len(self) else "node")
 
     def set_speed(self, speed: float | None) -> None:
@@ -67,10 +67,10 @@ class RecordedPlayer(Player):
         if self._clock.isActive():
             self._wind()
 
-    def let_go(self) -> None:
-        """Stand before the first step again, with nothing known."""
+    def release(self) -> None:
+        """Return to before the first step, without records."""
         self._clock.stop()
-        super().let_go()
+        super().release()
         self._set_state(READY if self.tape is not None else EMPTY)
 
     # -- how -----------------------------------------------------------------------------------------------------------
@@ -81,11 +81,11 @@ class RecordedPlayer(Player):
     def _tick(self) -> None:
         """The next step; at full speed as many as bring it to its end within two seconds."""
         steps = 1 if self.speed is not None else max(1, len(self) * EVERY // 2000)
-        self._go(min(self.position + steps, len(self)))
+        self._move_to(min(self.position + steps, len(self)))
         if self.position == len(self):
             self._rest("end")
 
-    def _go(self, position: int) -> None:
+    def _move_to(self, position: int) -> None:
         before, every = self.position, self._passed.records
         self.records = list(every[:position])
         for record in every[before:position]:

@@ -21,7 +21,7 @@ from app.util import atomic
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
-    from app.views.autograd.page import AutogradRoom
+    from app.views.autograd.page import AutogradPage
     from app.views.autograd.tape.player import Player
     from app.views.main_window import MainWindow
 
@@ -71,7 +71,7 @@ class ReplayControl(QObject):
         ask = partial(_write_recorded, write, recorded)
         self._window.background.ask(key, ask, on_answer=self._written, on_error=self._failed)
 
-    def write(self, path: Path, title: str, room: AutogradRoom, passed: PassResult, stopped: str = "") -> None:
+    def write(self, path: Path, title: str, room: AutogradPage, passed: PassResult, stopped: str = "") -> None:
         """Write the page of a pass that is there already, of the graph that a room shows."""
         tape, folded, drawing = room.tape, room.folded, room.drawing()
         if tape is None or folded is None or drawing is None:

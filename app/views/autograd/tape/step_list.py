@@ -65,7 +65,7 @@ class StepModel(QAbstractListModel):
         self.beginResetModel()
         words, self._rows = self._query.split(), []
         if words and not self._said and self.tape is not None:
-            self._said = [self._said_of(step) for step in range(len(self.tape.order))]
+            self._said = [self._search_text(step) for step in range(len(self.tape.order))]
         for number, piece in enumerate(self.pieces):
             steps: list[int] | range = range(piece.first, piece.end)
             if words:
@@ -77,7 +77,7 @@ class StepModel(QAbstractListModel):
         self._places = [row for row, step in enumerate(self._rows) if step >= 0]
         self.endResetModel()
 
-    def _said_of(self, step: int) -> str:
+    def _search_text(self, step: int) -> str:
         node = self.node(step)
         assert self.tape is not None
         return " ".join((node.name, self.tape.title_of(node), *node.parameters)).casefold()
@@ -90,7 +90,7 @@ class StepModel(QAbstractListModel):
         return 0 if parent is not None and parent.isValid() else len(self._rows)
 
     def step_of(self, index: Index) -> int | None:
-        """The step of a row; of a heading the first of its layer."""
+        """Return the step of a row; for a heading, the first of its layer."""
         if not index.isValid():
             return None
         row = self._rows[index.row()]
@@ -101,7 +101,7 @@ class StepModel(QAbstractListModel):
         return self.pieces[-1 - row] if row < 0 else None
 
     def row_of(self, step: int) -> int | None:
-        """The row of a step, or of the last one before it that is shown."""
+        """Return the row of a step, or of the last visible one before it."""
         place = bisect_right(self._firsts, step) - 1
         return self._places[place] if place >= 0 else None
 
@@ -201,7 +201,7 @@ class _List(QListView):
 
 
 class StepList(QWidget):
-    """Follows a `Player`, and seeks where somebody clicks."""
+    """Follows a `Player`, and seeks on a click."""
 
     def __init__(self, player: Player, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -31,11 +31,11 @@ class StripFace:
         self.resize(1, 1)
 
     def resize(self, width: int, height: int) -> None:
-        """Measure for a strip of this size; `plot` is where the curve is."""
+        """Compute the layout for a size; `plot` is the area of the curve."""
         self.width, self.height = width, height
         top = NAMES + CELL + GAP
         self.plot = QRectF(LEFT, top, max(width - LEFT - RIGHT, 1), max(height - top - AXIS, 1))
-        # x and y are asked for at every step.
+        # Cached: x and y are computed for every step.
         self._step = self.plot.width() / max(self.count, 1)
         self._bottom, self._byte = self.plot.bottom(), self.plot.height() / (max(self.held[0], 1) * 1.18)
 
@@ -46,15 +46,15 @@ class StripFace:
         return self._bottom - self._byte * held
 
     def step_at(self, x: float) -> int:
-        """The step at a place of the strip."""
+        """Return the step at an x of the strip."""
         return max(0, min(int((x - LEFT) / self.plot.width() * self.count), self.count - 1))
 
     def position_at(self, x: float) -> int:
-        """Where the play head would stand."""
+        """Return the play head position at an x of the strip."""
         return max(0, min(round((x - LEFT) / self.plot.width() * self.count), self.count))
 
-    def told_of(self, step: int) -> list[str]:
-        """What the pointer reads of a step."""
+    def tooltip_lines(self, step: int) -> list[str]:
+        """Return the tool tip of a step."""
         node = self.tape.nodes[self.tape.order[step]]
         name = f"{node.name} · {node.parameters[0]}" if node.parameters else node.name
         words = [f"{step + 1:,} {name}", f"in {self.tape.title_of(node)}", f"{bytes_text(self.held[step])} held"]
@@ -63,7 +63,7 @@ class StripFace:
         return words
 
     def picture(self, theme: Theme, ratio: float, passed: bool) -> QPixmap:
-        """The whole strip, as what is still to come or as what has been."""
+        """Return the whole strip as a pixmap, in the style of passed or of future steps."""
         picture = QPixmap(QSize(self.width, self.height) * ratio)
         picture.setDevicePixelRatio(ratio)
         picture.fill(theme.panel)
@@ -73,7 +73,7 @@ class StripFace:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._paint_memory(painter, theme, passed)
         self._paint_names(painter, theme, passed)
-        self._paint_words(painter, theme)
+        self._paint_labels(painter, theme)
         painter.end()
         return picture
 
@@ -138,7 +138,7 @@ class StripFace:
         TextLine("step", "axis").draw(painter, 4, plot.bottom() + 3, theme.text3)
 
     def _paint_memory(self, painter: QPainter, theme: Theme, passed: bool) -> None:
-        """What is held as stairs: a stair a step, or the first and the last value of a column of pixels."""
+        """Paint the memory as a step curve: one step each, or first and last value per pixel column."""
         held, count, plot = self.held, self.count, self.plot
         stairs = [QPointF(plot.left(), self.y(held[0]))]
         each = max(count / plot.width(), 1.0)
@@ -158,8 +158,8 @@ class StripFace:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawPolyline(QPolygonF(stairs))
 
-    def _paint_words(self, painter: QPainter, theme: Theme) -> None:
-        """What was held at the end of forward, and which layers let go of the most."""
+    def _paint_labels(self, painter: QPainter, theme: Theme) -> None:
+        """Label the memory at the end of forward, and the layers that free the most."""
         held, plot = self.held, self.plot
         start = TextLine(f"{bytes_text(held[0])} at the end of forward", "axis")
         taken = [QRectF(plot.left() + 8, max(self.y(held[0]) - 15, plot.top() - 8), start.width, 14)]

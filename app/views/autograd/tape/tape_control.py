@@ -70,7 +70,7 @@ class TapeControl(QObject):
         player.state_changed.connect(self._state)
         player.stood.connect(self._stood)
         player.troubled.connect(self._troubled)
-        player.let_go_of.connect(self._let_go_of)
+        player.graph_released.connect(self._let_go_of)
         application = QCoreApplication.instance()
         if application is not None:  # what is played must not outlive the program
             application.aboutToQuit.connect(self.close)
@@ -130,7 +130,7 @@ class TapeControl(QObject):
 
     def close(self) -> None:
         """Let go: the window closes."""
-        self.player.let_go()
+        self.player.release()
 
     # -- inspecting ----------------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class TapeControl(QObject):
         self._refreshed = time.monotonic()
         selected = window.room.item_of(window.room.scene.current_key())
         wanted = self._wanted(selected)
-        if wanted is window.tape_inspector.shown() or not now:  # while it plays, what is shown stays
+        if wanted is window.tape_inspector.shown_item() or not now:  # while it plays, what is shown stays
             window.tape_inspector.refresh()
         else:
             window.tape_inspector.show_item(window.room.tape, wanted)

@@ -23,7 +23,7 @@ NARROW = 1040  # px below which words are short
 
 
 class TapePage(QWidget):
-    """Shows a `Player` and drives it. `captureRequested` asks for a batch where there is no tape."""
+    """Shows and controls a `Player`. `captureRequested` requests a batch if there is no tape."""
 
     captureRequested = Signal()
 
@@ -108,7 +108,7 @@ class TapePage(QWidget):
         self.strip.sought.connect(player.seek)
         self.strip.toggled.connect(player.toggle)
         self.speed.edited.connect(player.set_speed)
-        self.let_go.clicked.connect(player.let_go)
+        self.let_go.clicked.connect(player.release)
         self.non_finite.toggled.connect(self._breaks)
         self.above.toggled.connect(self._breaks)
         self.bound.edited.connect(self._bounded)
@@ -151,9 +151,9 @@ class TapePage(QWidget):
         now = min(position + 1, len(player))
         self.count.setText(f"{now:,}/{len(player):,}")
         node = player.next_node
-        self.words.setToolTip(self._plain_words(tape.nodes[node] if node is not None else None))
+        self.words.setToolTip(self._status_text(tape.nodes[node] if node is not None else None))
         self._fit()
-        self.held.setText(_held(player.held[position], tape.held, self.width() < NARROW))
+        self.held.setText(_held_text(player.held[position], tape.held, self.width() < NARROW))
         self.strip.setAccessibleDescription(self.words.toolTip())
 
     def _deck_state(self) -> str:
@@ -164,8 +164,8 @@ class TapePage(QWidget):
             return "running"
         return "at_start" if not player.position else "at_end" if player.next_node is None else "ready"
 
-    def _plain_words(self, node: TapeNode | None) -> str:
-        """What stands beside the counter."""
+    def _status_text(self, node: TapeNode | None) -> str:
+        """Return the text beside the counter."""
         player, tape = self.player, self.player.tape
         assert tape is not None
         if player.state == LOADING:
@@ -200,7 +200,7 @@ class TapePage(QWidget):
 
 
 def stopped_by(stop: Stop | None) -> str:
-    """Why it stands here, where that is worth a word."""
+    """Return why playback stopped, "" if that needs no explanation."""
     if stop is None or stop.value is None:
         return ""
     if stop.reason == "norm":
@@ -208,7 +208,7 @@ def stopped_by(stop: Stop | None) -> str:
     return f" · {stop.value:,.0f} values that are NaN or infinite stopped it"
 
 
-def _held(now: int, most: int, narrow: bool) -> str:
+def _held_text(now: int, most: int, narrow: bool) -> str:
     """ "Held for backward 48.0 MiB of 53.2", one unit where both have it."""
     now_text, most_text = bytes_text(now), bytes_text(most)
     if now_text.split()[1] == most_text.split()[1]:

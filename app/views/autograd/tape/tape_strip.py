@@ -1,7 +1,7 @@
-"""The backward tape as a strip: one cell for each step, layer names above, the memory still held below.
+"""The backward tape as a strip: a cell per step, layer names above, memory held below.
 
-However many steps there are, no more is painted than there are pixels: the strip is a picture, made anew when its size
-changes, and moving the play head copies two parts of it.
+The cost of painting does not depend on the number of steps: the strip is cached as pixmaps until its size changes, and
+moving the play head copies two parts of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEAD = 12  # px around the play head within which it is taken hold of
 
 
 class TapeStrip(KeyboardFocus, QWidget):
-    """`sought(position)` asks to go to where so many steps have run: a click, a drag of the play head, or the keys."""
+    """`sought(position)` requests to seek to that number of steps: by click, by dragging the play head, or by keys."""
 
     sought = Signal(int)
     toggled = Signal()
@@ -41,13 +41,13 @@ class TapeStrip(KeyboardFocus, QWidget):
         self._wanted: int | None = None  # where the head is dragged to
         self._breaks: frozenset[int] = frozenset()
         self._hover: int | None = None
-        self._pictures: dict[bool, QPixmap] = {}  # what has been, and what is still to come
+        self._pictures: dict[bool, QPixmap] = {}  # by whether the steps have run
         manager().changed.connect(self._forget)
 
     def sizeHint(self) -> QSize:
         return QSize(700, 200)
 
-    # -- what is shown -------------------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------------
 
     def set_tape(self, tape: Tape | None) -> None:
         self._face = StripFace(tape) if tape is not None and tape.order else None
@@ -60,15 +60,15 @@ class TapeStrip(KeyboardFocus, QWidget):
         return self._face.pieces if self._face is not None else ()
 
     def set_position(self, position: int) -> None:
-        """Where the play head stands."""
+        """Move the play head."""
         if position != self._position and self._face is not None:
             before, self._position = self._position, position
             ends = sorted((self._face.x(before), self._face.x(position)))
-            # The head's pill stands at either side of it.
+            # The pill of the head is on either side of it.
             self.update(QRectF(ends[0] - 150, 0, ends[1] - ends[0] + 300, self.height()).toAlignedRect())
 
     def set_breaks(self, steps: frozenset[int]) -> None:
-        """Steps before which playing stops."""
+        """Set the steps with a breakpoint before them."""
         self._breaks = steps
         self.update()
 
@@ -82,7 +82,7 @@ class TapeStrip(KeyboardFocus, QWidget):
     # -- places --------------------------------------------------------------------------------------------------------
 
     def place_of(self, step: int) -> QPointF:
-        """The middle of a step's cell, in the strip's coordinates."""
+        """Return the centre of a step's cell, in the strip's coordinates."""
         assert self._face is not None
         return QPointF(self._face.x(step + 0.5), NAMES + CELL - LEAF / 2)
 
@@ -129,7 +129,7 @@ class TapeStrip(KeyboardFocus, QWidget):
             return
         x = self._face.x(self._hover + 0.5)
         painter.fillRect(QRectF(round(x), NAMES, 1, self.height() - NAMES - AXIS), theme.text2)
-        lines = [TextLine(text, "caption") for text in self._face.told_of(self._hover)]
+        lines = [TextLine(text, "caption") for text in self._face.tooltip_lines(self._hover)]
         width = max(line.width for line in lines) + 20
         left = x + 10 if x + 10 + width < self.width() else x - 10 - width
         area = QRectF(left, NAMES + CELL + 8, width, 16 * len(lines) + 10)
@@ -138,7 +138,7 @@ class TapeStrip(KeyboardFocus, QWidget):
             line.draw(painter, area.x() + 10, area.y() + 5 + 16 * row, theme.text2 if row else theme.text)
 
     def _paint_head(self, painter: QPainter, theme: Theme) -> None:
-        """The play head through cells and curve, and what is held there."""
+        """Paint the play head across cells and curve, with the memory held there."""
         assert self._face is not None
         wanted = self._wanted is not None
         position = self._wanted if self._wanted is not None else self._position

@@ -118,7 +118,7 @@ def _blocks(lines: list[str]) -> Iterator[str]:
             body, at = _indented(lines, at + 1, margin)
             yield from _directive(match[1] or "", match[2], body)
         elif line.startswith(">>>"):
-            code, at = _taken(lines, at, lambda each: bool(each.strip()))
+            code, at = _take_while(lines, at, lambda each: bool(each.strip()))
             yield _pre("\n".join(code))
         elif at + 1 < len(lines) and re.fullmatch(r"([-=~^])\1{2,}", lines[at + 1].strip()):
             yield f"<h4>{inline(line)}</h4>"
@@ -132,7 +132,7 @@ def _blocks(lines: list[str]) -> Iterator[str]:
             yield f"<p>• {inline(' '.join([match[1], *_first_paragraph(body)]))}</p>"
             yield from _blocks(_rest(body))
         else:
-            words, at = _taken(lines, at, lambda each: _runs_on(each))
+            words, at = _take_while(lines, at, lambda each: _runs_on(each))
             yield from _paragraph(words)
 
 
@@ -173,7 +173,7 @@ def _arguments(body: list[str]) -> Iterator[str]:
 
 
 def _first_paragraph(body: list[str]) -> list[str]:
-    words, _ = _taken(body, 0, lambda line: _runs_on(line))
+    words, _ = _take_while(body, 0, lambda line: _runs_on(line))
     return [word.strip() for word in words]
 
 
@@ -201,7 +201,7 @@ def _indented(lines: list[str], at: int, margin: int) -> tuple[list[str], int]:
     return body, return_to
 
 
-def _taken(lines: list[str], at: int, goes_on: Callable[[str], bool]) -> tuple[list[str], int]:
+def _take_while(lines: list[str], at: int, goes_on: Callable[[str], bool]) -> tuple[list[str], int]:
     """The line at `at` and those after it for which `goes_on` holds."""
     until = at
     while until < len(lines) and (goes_on(lines[until]) or (until == at and lines[until].strip())):

@@ -64,7 +64,7 @@ class DocumentationSection(Section):
         self._may_ask = True
         if self._spec is not None:
             self._write()
-            self._ask(self._spec)
+            self._request(self._spec)
 
     def show_op(self, spec: OpSpec) -> None:
         """Show the documentation of an op. A block has none but the note that its own page shows."""
@@ -76,11 +76,11 @@ class DocumentationSection(Section):
             self.full.hide()
             self.set_action("Open" if page_url(spec) else "")
             self._write()
-            self._ask(spec)
+            self._request(spec)
         if spec.key in self._known:
             self.documented.emit(self._known[spec.key])
 
-    def _ask(self, spec: OpSpec) -> None:
+    def _request(self, spec: OpSpec) -> None:
         if self._may_ask and spec.key not in self._known and spec.kind != "unknown":
             if is_custom(spec.key):
                 self._learn(spec.key, Documentation(*documentation(spec.key), FrozenMap()))

@@ -27,7 +27,7 @@ HINT = "Add a size, such as 3×224×224"
 
 
 @dataclass(frozen=True)
-class Question:
+class SizeQuestion:
     """An input of a graph and its current size."""
 
     graph: Graph
@@ -49,8 +49,8 @@ class CandidatesSection(Section):
         super().__init__("Other sizes", parent=parent, opened=False)
         self._engine = engine
         self._listed: dict[str, tuple[Shape, ...]] = {}
-        self._question: Question | None = None
-        self._asked: tuple[Question, tuple[Shape, ...]] | None = None
+        self._question: SizeQuestion | None = None
+        self._asked: tuple[SizeQuestion, tuple[Shape, ...]] | None = None
         self._known: dict[Shape, Tried] = {}
         self.rows: list[SizeRow] = []
         self.field = QLineEdit()
@@ -64,7 +64,7 @@ class CandidatesSection(Section):
         self._rest = QTimer(self)
         self._rest.setSingleShot(True)
         self._rest.setInterval(REST)
-        self._rest.timeout.connect(self._ask)
+        self._rest.timeout.connect(self._request)
         self.toggled.connect(lambda opened: self._wait())
         column = QVBoxLayout()
         column.setSpacing(6)
@@ -79,7 +79,7 @@ class CandidatesSection(Section):
         """Clear the lists: another project was opened."""
         self._listed.clear()
 
-    def show_input(self, question: Question | None) -> None:
+    def show_input(self, question: SizeQuestion | None) -> None:
         """Try the sizes listed for an input; None hides the section."""
         self.setVisible(question is not None)
         before, self._question = self._question, question
@@ -106,15 +106,15 @@ class CandidatesSection(Section):
         if self._question is not None and self.is_open() and self._asked != (self._question, self.shapes):
             self._rest.start()
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         question, shapes = self._question, self.shapes
         if question is None or not self.is_open():
             return
         self._asked = (question, shapes)
         self._engine.ask(KEY, TrySizes(question.graph, question.catalog, question.node, shapes),
-                             on_answer=self._answered, on_error=self._failed)  # fmt: skip
+                             on_answer=self._show_results, on_error=self._failed)  # fmt: skip
 
-    def _answered(self, answers: tuple[Tried, ...]) -> None:
+    def _show_results(self, answers: tuple[Tried, ...]) -> None:
         if self._asked is not None and self._question == self._asked[0]:
             self._known = {one.shape: one for one in answers}
             self._show()
@@ -216,9 +216,9 @@ class SizeRow(QWidget):
         column.addLayout(top)
         if answer is not None:
             column.addLayout(self._below(answer))
-        self.setAccessibleName(f"{text}: {self.words()}")
+        self.setAccessibleName(f"{text}: {self.result_text()}")
 
-    def words(self) -> str:
+    def result_text(self) -> str:
         """Return the result for the size as one line."""
         answer = self.answer
         if answer is None:
@@ -243,7 +243,7 @@ class SizeRow(QWidget):
             at.setToolTip(f"Select {answer.name}, where it fails first")
             at.clicked.connect(lambda: self.select_requested.emit(node))
             row.addWidget(at, 0, Qt.AlignmentFlag.AlignTop)
-        row.addWidget(label(self.words(), "caption", "text3", wrap=True), 1)
+        row.addWidget(label(self.result_text(), "caption", "text3", wrap=True), 1)
         return row
 
 

@@ -46,7 +46,7 @@ class DimensionChip(KeyboardFocus, ShapeChip):
         self._name()
         self.update()
 
-    def place(self, dimension: int) -> QRectF:
+    def area_of(self, dimension: int) -> QRectF:
         """Return the area of a dimension inside the chip."""
         left = 8.0 + sum(part.width + self._sign.width for part in self._parts[:dimension])
         return QRectF(left, 0, self._parts[dimension].width, self.height())
@@ -63,10 +63,10 @@ class DimensionChip(KeyboardFocus, ShapeChip):
         width = sum(part.width for part in self._parts) + self._sign.width * (len(self._parts) - 1)
         return at_least(width + 16, HEIGHT + 6)
 
-    def _at(self, x: float) -> int:
+    def _dimension_at(self, x: float) -> int:
         half = self._sign.width / 2
         for i in range(len(self._parts)):
-            area = self.place(i)
+            area = self.area_of(i)
             if area.left() - half <= x < area.right() + half:
                 return i
         return 0 if x < 8 + half else len(self._parts) - 1
@@ -78,10 +78,10 @@ class DimensionChip(KeyboardFocus, ShapeChip):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
-            self._choose(self._at(event.position().x()))
+            self._choose(self._dimension_at(event.position().x()))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        over = self._at(event.position().x())
+        over = self._dimension_at(event.position().x())
         if over != self._over:
             self._over = over
             story = self._stories[over]
@@ -111,7 +111,7 @@ class DimensionChip(KeyboardFocus, ShapeChip):
         middle = QRectF(0, (self.height() - HEIGHT) / 2, self.width(), HEIGHT)
         box(painter, middle, 9, fill, line)
         for i, part in enumerate(self._parts):
-            area = self.place(i)
+            area = self.area_of(i)
             part.draw_in(painter, area.left(), middle, text)
             if i + 1 < len(self._parts):
                 self._sign.draw_in(painter, area.right(), middle, text)

@@ -23,7 +23,7 @@ from app.builder.dimensions.dimensions import (
 )
 from app.builder.graph import Graph
 from app.views.inspector.explain.parts import AlignedShapes, DimensionChip, FormulaBox, UpstreamRow
-from app.views.inspector.sections import ShapeSection, Shown, emptied
+from app.views.inspector.sections import PortShape, ShapeSection, emptied
 from app.views.ui.widgets import Button, ShapeChip
 from app.views.ui.widgets.painting import Glyph, announce, label
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 FEW = 5  # steps upstream shown before "more"
 
-Chips = tuple[tuple[Shown, ...], tuple[Shown, ...]]
+Chips = tuple[tuple[PortShape, ...], tuple[PortShape, ...]]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExplainedNode:
     """The node to explain, with its graph and analysis."""
 
     graph: Graph
@@ -56,7 +56,7 @@ class ExplainSection(ShapeSection):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.set_title("Explain shape")
-        self._subject: Subject | None = None
+        self._subject: ExplainedNode | None = None
         self._chips: Chips = ((), ())
         self._stories: tuple[tuple[DimensionStory, ...], ...] = ()
         self._shown: object = None
@@ -75,12 +75,12 @@ class ExplainSection(ShapeSection):
         stories = self._stories[self._output] if self._output < len(self._stories) else ()
         return stories[self._dimension] if self._dimension < len(stories) else None
 
-    def show_shapes(self, inputs: Sequence[Shown], outputs: Sequence[Shown], words: str, tone: str) -> None:
+    def show_shapes(self, inputs: Sequence[PortShape], outputs: Sequence[PortShape], words: str, tone: str) -> None:
         self._shown, self._subject = None, None
         self._stories, self.chips, self.formula, self.rows, self.alignment = (), {}, None, [], None
         super().show_shapes(inputs, outputs, words, tone)
 
-    def explain(self, subject: Subject, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> bool:
+    def explain(self, subject: ExplainedNode, inputs: Sequence[PortShape], outputs: Sequence[PortShape]) -> bool:
         """Explain the outputs of a node, `outputs` being their chips; return False if there is no explanation."""
         told, chips = self._subject, (tuple(inputs), tuple(outputs))
         if told is not None and (told.node, chips) == (subject.node, self._chips) and told.analysis is subject.analysis:
@@ -98,7 +98,7 @@ class ExplainSection(ShapeSection):
         self._show()
         return True
 
-    def show_clash(self, subject: Subject) -> bool:
+    def show_clash(self, subject: ExplainedNode) -> bool:
         """Show two shapes that do not broadcast; return False if the problem is another one."""
         grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
         if not any(state == CLASH for row in grid for _, state in row.cells):
@@ -178,7 +178,7 @@ class ExplainSection(ShapeSection):
         else:
             self._in_rows(column, inputs, outputs, made)
 
-    def _output_chip(self, number: int, shown: Shown) -> ShapeChip:
+    def _output_chip(self, number: int, shown: PortShape) -> ShapeChip:
         stories = self._stories[number] if number < len(self._stories) else ()
         if not stories:
             return _chip(shown)
@@ -188,7 +188,9 @@ class ExplainSection(ShapeSection):
         self.chips[number] = chip
         return chip
 
-    def _in_one_row(self, column: QVBoxLayout, inputs: tuple[Shown, ...], output: Shown, chip: ShapeChip) -> None:
+    def _in_one_row(
+        self, column: QVBoxLayout, inputs: tuple[PortShape, ...], output: PortShape, chip: ShapeChip
+    ) -> None:
         row = QHBoxLayout()
         row.setSpacing(8)
         for one in inputs:
@@ -203,7 +205,7 @@ class ExplainSection(ShapeSection):
 
     @staticmethod
     def _in_rows(
-        column: QVBoxLayout, inputs: tuple[Shown, ...], outputs: tuple[Shown, ...], chips: list[ShapeChip]
+        column: QVBoxLayout, inputs: tuple[PortShape, ...], outputs: tuple[PortShape, ...], chips: list[ShapeChip]
     ) -> None:
         table = QGridLayout()
         table.setHorizontalSpacing(10)
@@ -283,7 +285,7 @@ class ExplainSection(ShapeSection):
         self.select_requested.emit(step.node)
 
 
-def _chip(one: Shown) -> ShapeChip:
+def _chip(one: PortShape) -> ShapeChip:
     chip = ShapeChip(one.text, one.state)
     chip.setAccessibleName(f"{one.port}: {one.text}")
     return chip

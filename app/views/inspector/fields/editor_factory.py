@@ -18,13 +18,13 @@ from app.views.inspector.fields.editors import (
     WordEditor,
 )
 from app.views.inspector.fields.expression_field import ComputedEditor, ComputedNumbersEditor, ComputedTextEditor
-from app.views.inspector.fields.values import DIFFERS, ParamLike, Scope, computes, fits
+from app.views.inspector.fields.values import DIFFERS, BlockScope, ParamLike, computes, fits
 from app.views.inspector.fields.wired_field import AutoEditor
 
 _MOST_FIELDS = 3  # up to this many numbers have a field each; more share one, comma-separated
 
 
-def kind_of(param: ParamLike, value: Any, scope: Scope | None = None) -> type[Editor]:
+def kind_of(param: ParamLike, value: Any, scope: BlockScope | None = None) -> type[Editor]:
     """Return the editor class for a value of a parameter; in a block, `scope`, numbers may be expressions."""
     if value is DIFFERS:
         return DifferingChoiceEditor if param.kind in ("choice", "dtype", "bool") else DifferingTextEditor
@@ -59,7 +59,7 @@ def _computed_kind(param: ParamLike, value: Any) -> type[Editor] | None:
     return None
 
 
-def make_editor(param: ParamLike, value: Any, scope: Scope | None = None) -> Editor:
+def make_editor(param: ParamLike, value: Any, scope: BlockScope | None = None) -> Editor:
     """Return a new, empty editor for a value."""
     kind: Any = kind_of(param, value, scope)
     takes_scope = issubclass(kind, TextEditor | NumbersEditor | ComputedEditor)

@@ -15,18 +15,18 @@ from app.builder.params import ParamError
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.inspector.fields.values import (
     DIFFERS,
+    BlockScope,
     ParamLike,
-    Scope,
     check,
     choices,
     computes,
+    expected,
     fits,
     maximum,
     parse,
     same,
     show,
-    shown,
-    wanted,
+    text_of,
 )
 from app.views.ui.widgets import ChoiceField, NumberField, NumbersField, TextField, Toggle, icon_button
 from app.views.ui.widgets.focus import focus_in
@@ -51,7 +51,7 @@ class Editor(QWidget):
     typed = True  # whether values come letter by letter
     menu_in_text = False  # whether the menu of the text is the form's
 
-    def __init__(self, param: ParamLike, field: Any, scope: Scope | None = None) -> None:
+    def __init__(self, param: ParamLike, field: Any, scope: BlockScope | None = None) -> None:
         super().__init__()
         self.param, self.field, self.scope = param, field, scope
         self.visit = 0
@@ -68,7 +68,7 @@ class Editor(QWidget):
         for target in lines or [field]:
             target.installEventFilter(self)
         for line in lines:
-            line.textEdited.connect(self._look)
+            line.textEdited.connect(self._validate)
 
     def lines(self) -> Iterator[QLineEdit]:
         """Yield the line edits of the editor."""
@@ -89,14 +89,14 @@ class Editor(QWidget):
         """Show a value; refused text is dropped, text being typed is not."""
         self._given = value
         self.field.set_value(value)
-        self._say("")
+        self._show_error("")
         for line in self.lines():  # unless the user typed more since the value was emitted
             if (problem := getattr(line, "invalid", str)()) and line.hasFocus():
-                self._tell(self._why(line.text()) or problem)
+                self._emit_problem(self._why(line.text()) or problem)
 
     def set_problem(self, message: str) -> None:
         """Mark the value as one that others refused."""
-        self._say(message)
+        self._show_error(message)
 
     def name_it(self, name: str, description: str) -> None:
         """Set the accessible name and the tool tip."""
@@ -112,18 +112,18 @@ class Editor(QWidget):
         try:
             check(self.param, value)
         except ParamError as error:
-            self._say(str(error))
+            self._show_error(str(error))
             return
-        self._say("")
+        self._show_error("")
         self.edited.emit(value)
 
-    def _look(self, text: str) -> None:
+    def _validate(self, text: str) -> None:
         """Validate the text on each keystroke."""
         if problem := (self.field.invalid() or ""):
-            self._tell(self._why(text) or problem)
+            self._emit_problem(self._why(text) or problem)
             self.refused.emit(text)
         elif not self._problem or same(self.field.value(), self._given):
-            self._say("")
+            self._show_error("")
 
     def _why(self, text: str) -> str:
         """The rule's own words on a text that the field could not read."""
@@ -137,11 +137,11 @@ class Editor(QWidget):
         """Parse a text. Raises ParamError."""
         return self.scope.parse(self.param, text) if self.scope is not None else parse(self.param, text)
 
-    def _say(self, message: str) -> None:
+    def _show_error(self, message: str) -> None:
         self.field.set_invalid(message or None)
-        self._tell(message)
+        self._emit_problem(message)
 
-    def _tell(self, message: str) -> None:
+    def _emit_problem(self, message: str) -> None:
         if message != self._problem:
             self._problem = message
             self.problem_changed.emit(message)
@@ -156,7 +156,7 @@ class Editor(QWidget):
             if self._problem:
                 # The field returns to the project's value, which discards the refused text.
                 self.field.set_value(self._given)
-                self._say("")
+                self._show_error("")
             self._inside = self.has_focus()
             self.left.emit()
         elif isinstance(event, QContextMenuEvent) and self.menu_in_text:
@@ -191,7 +191,7 @@ class NumberEditor(Editor):
 class NumbersEditor(Editor):
     """A number a dimension; where words are allowed too, a menu of them."""
 
-    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+    def __init__(self, param: ParamLike, scope: BlockScope | None = None) -> None:
         self.scope = scope
         super().__init__(param, self._make_field(param), scope)
         if param.count == 1:
@@ -245,8 +245,8 @@ class ValueField(TextField):
 class TextEditor(Editor):
     """Anything that is read from text: optional tuples, literals, and values that do not fit and must be mended."""
 
-    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
-        super().__init__(param, ValueField("", self.parse_text, lambda value: shown(param, value)), scope)
+    def __init__(self, param: ParamLike, scope: BlockScope | None = None) -> None:
+        super().__init__(param, ValueField("", self.parse_text, lambda value: text_of(param, value)), scope)
         self.field.setPlaceholderText("None" if param.optional else "")
 
     def parse_text(self, text: str) -> Any:
@@ -258,15 +258,16 @@ class TextEditor(Editor):
     def set_value(self, value: Any) -> None:
         super().set_value(value)
         if not fits(self.param, value):
-            self._say(f"{wanted(self.param)}, not {show(value)}")
+            self._show_error(f"{expected(self.param)}, not {show(value)}")
         elif computes(value) and self.scope is None:
-            self._say(f"{wanted(self.param)}; {show(value)} is an expression, which only nodes inside a block can have")
+            only = "is an expression, which only nodes inside a block can have"
+            self._show_error(f"{expected(self.param)}; {show(value)} {only}")
 
 
 class DifferingTextEditor(TextEditor):
     """Edits nodes with different values: empty, and typed text is set on all of them."""
 
-    def __init__(self, param: ParamLike, scope: Scope | None = None) -> None:
+    def __init__(self, param: ParamLike, scope: BlockScope | None = None) -> None:
         super().__init__(param, scope)
         self.field.setPlaceholderText("differs")
 
@@ -274,7 +275,7 @@ class DifferingTextEditor(TextEditor):
         if value is DIFFERS:
             self._given = value
             self.field.set_value(value)
-            self._say("")
+            self._show_error("")
         else:
             super().set_value(value)
 

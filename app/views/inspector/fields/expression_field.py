@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app.builder.catalog.catalog import Param
 from app.builder.expressions import Expr
 from app.views.inspector.fields.editors import SINGLE, Editor, NumbersEditor, TextEditor
-from app.views.inspector.fields.values import ParamLike, Scope, fits, item_of, maximum, show
+from app.views.inspector.fields.values import BlockScope, ParamLike, fits, item_of, maximum, show
 from app.views.ui import theme
 from app.views.ui.widgets import NumberField, NumbersField, TextField
 
@@ -20,7 +20,7 @@ _WIDEST = 16777215  # what Qt takes for no bound
 class ComputedField(NumberField):
     """A number with step arrows, or an expression in the code font without them."""
 
-    def __init__(self, param: ParamLike, scope: Scope, parent: QWidget | None = None) -> None:
+    def __init__(self, param: ParamLike, scope: BlockScope, parent: QWidget | None = None) -> None:
         self._param, self._scope, self._mono = param, scope, False
         super().__init__(0, param.kind, param.minimum, maximum(param), optional=param.optional, parent=parent)
         self._show = show
@@ -75,7 +75,7 @@ class ComputedField(NumberField):
 class ComputedEditor(Editor):
     """One number or an expression."""
 
-    def __init__(self, param: ParamLike, scope: Scope) -> None:
+    def __init__(self, param: ParamLike, scope: BlockScope) -> None:
         super().__init__(param, ComputedField(param, scope), scope)
         self.row.addStretch(0)
 
@@ -97,7 +97,7 @@ class ComputedEditor(Editor):
 class _ComputedNumbers(NumbersField):
     """A number or an expression a dimension."""
 
-    def __init__(self, param: ParamLike, scope: Scope) -> None:
+    def __init__(self, param: ParamLike, scope: BlockScope) -> None:
         self._item: Param = item_of(param)
         self._scope = scope
         super().__init__(param.count, 0, "int", param.minimum, maximum(param))
@@ -109,7 +109,7 @@ class _ComputedNumbers(NumbersField):
 class ComputedNumbersEditor(NumbersEditor):
     """A number a dimension, each of which may be computed; where one is, the form takes one wide field instead."""
 
-    def __init__(self, param: ParamLike, scope: Scope) -> None:
+    def __init__(self, param: ParamLike, scope: BlockScope) -> None:
         super().__init__(param, scope)
 
     def _make_field(self, param: ParamLike) -> NumbersField:
@@ -124,6 +124,6 @@ class ComputedNumbersEditor(NumbersEditor):
 class ComputedTextEditor(TextEditor):
     """Anything with an expression in it, in mono."""
 
-    def __init__(self, param: ParamLike, scope: Scope) -> None:
+    def __init__(self, param: ParamLike, scope: BlockScope) -> None:
         super().__init__(param, scope)
         self.field.setFont(theme.font("code"))

@@ -17,7 +17,7 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Pick, Picker
-from app.views.inspector.fields.values import Scope, computes, show
+from app.views.inspector.fields.values import BlockScope, computes, show
 from app.views.inspector.node_edits import NodeEdits
 
 KEY = "inspector.words"
@@ -43,9 +43,9 @@ class FieldTools(QObject):
         self._torch = True
 
     @staticmethod
-    def any_for(spec: OpSpec, scope: Scope | None) -> bool:
+    def any_for(spec: OpSpec, scope: BlockScope | None) -> bool:
         """Whether the fields of an op have any further actions."""
-        if scope is not None and any(scope.takes(param) for param in spec.params):
+        if scope is not None and any(scope.allows(param) for param in spec.params):
             return True
         return any(spec.operand(param.name) or spec.wirable(param.name) for param in spec.params)
 
@@ -55,7 +55,7 @@ class FieldTools(QObject):
         if form is None:
             return
         row, param = form.rows[name], form.rows[name].param
-        if form.scope is not None and form.scope.takes(param):
+        if form.scope is not None and form.scope.allows(param):
             if computes(row.value):
                 value = self.resolved.get(name)
                 known = name in self.resolved and not computes(value)
@@ -82,7 +82,7 @@ class FieldTools(QObject):
         row = self.form.rows[name]
         why = self._edits.why_not_exposed(name)
         if why:
-            row.say(why)
+            row.show_refusal(why)
         else:
             row.ask_name(name, "Expose", lambda typed: self._edits.expose(name, typed))
 
@@ -106,7 +106,7 @@ class FieldTools(QObject):
             self._edits.wire(source, port)
         except ConnectError as error:
             if self.form is not None:
-                self.form.rows[name].say(str(error))
+                self.form.rows[name].show_refusal(str(error))
 
     # --- What torch says
 
@@ -120,7 +120,7 @@ class FieldTools(QObject):
 
         def told(words: str) -> None:
             if self.form is form:
-                row.add_words(words, text)
+                row.show_torch_message(words, text)
 
         self._engine.ask(
             KEY, ConstructorError(self._edits.spec, FrozenMap(params), name, text),

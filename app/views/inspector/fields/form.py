@@ -13,14 +13,14 @@ from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 from app.builder.literals import AUTO
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.row import LABEL_MOST, ParamRow
-from app.views.inspector.fields.values import ParamLike, Scope
+from app.views.inspector.fields.values import BlockScope, ParamLike
 from app.views.ui.widgets import Button, icon_button
 
 _TOOLS = 20  # room for the button with what can be done with a parameter, px
 
 
 @dataclass(frozen=True)
-class Wire:
+class ParamWire:
     """A wire into a parameter or a part of it: port, parameter and name of the source node."""
 
     port: str
@@ -49,7 +49,7 @@ class ParamForm(QWidget):
         params: Sequence[ParamLike],
         parent: QWidget | None = None,
         *,
-        scope: Scope | None = None,
+        scope: BlockScope | None = None,
         tools: Callable[[QMenu, str], None] | None = None,
         defaults: bool = False,
     ) -> None:
@@ -83,7 +83,7 @@ class ParamForm(QWidget):
         for row in self.rows.values():
             row.forget()
 
-    def set_values(self, values: Mapping[str, Any], wires: Sequence[Wire] = ()) -> None:
+    def set_values(self, values: Mapping[str, Any], wires: Sequence[ParamWire] = ()) -> None:
         """Show the values that are set, defaults for the others, and which of them, or of their parts, wires give."""
         whole = {wire.param: wire.source for wire in wires if wire.port == wire.param}
         self._filling = True
@@ -126,7 +126,7 @@ class ParamForm(QWidget):
             raise KeyError(name)
         return editor
 
-    def placed(self, row: ParamRow) -> None:
+    def editor_changed(self, row: ParamRow) -> None:
         """Set up a row's new editor: event filter and tab order."""
         if self._tools is not None and row.editor is not None:
             row.editor.installEventFilter(self)

@@ -56,7 +56,7 @@ class Picker(QFrame):
         self.setFixedWidth(_WIDTH)
         self.search.textChanged.connect(self._narrow)
         self.search.installEventFilter(self)
-        self.list.itemClicked.connect(self._take)
+        self.list.itemClicked.connect(self._pick)
         self._narrow("")
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -91,7 +91,7 @@ class Picker(QFrame):
         self.list.setCurrentRow(0)
         self.list.setFixedHeight(_ROW * max(1, min(len(self._picks), _ROWS_MOST)) + 4)
 
-    def _take(self, item: QListWidgetItem | None) -> None:
+    def _pick(self, item: QListWidgetItem | None) -> None:
         if item is not None:
             pick = item.data(Qt.ItemDataRole.UserRole)
             self.close()
@@ -104,7 +104,7 @@ class Picker(QFrame):
                 self.list.setCurrentRow(max(0, min(count - 1, row + _WALK[event.key()])))
                 return True
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-                self._take(self.list.currentItem())
+                self._pick(self.list.currentItem())
                 return True
         return super().eventFilter(watched, event)
 

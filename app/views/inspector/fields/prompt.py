@@ -41,8 +41,8 @@ class NamePrompt(QWidget):
         column.setSpacing(3)
         column.addLayout(row)
         column.addWidget(self.problem)
-        self.line.textEdited.connect(lambda _: self._say(""))
-        self.button.clicked.connect(self.take)
+        self.line.textEdited.connect(lambda _: self._show_problem(""))
+        self.button.clicked.connect(self.submit)
 
     def start(self) -> None:
         """Put the caret into the name, all of it selected."""
@@ -50,16 +50,16 @@ class NamePrompt(QWidget):
         self.line.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.line.selectAll()
 
-    def take(self) -> None:
+    def submit(self) -> None:
         """Submit the name; if it is refused, show why and stay open."""
         try:
             self._take(self.line.text().strip())
         except ValueError as error:
-            self._say(str(error))
+            self._show_problem(str(error))
         else:
             self.closed.emit()
 
-    def _say(self, words: str) -> None:
+    def _show_problem(self, words: str) -> None:
         set_property(self.line, "invalid", bool(words))
         self.line.setAccessibleDescription(words)
         self.problem.setText(words)
@@ -70,7 +70,7 @@ class NamePrompt(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.take()
+            self.submit()
         elif event.key() == Qt.Key.Key_Escape:
             self.closed.emit()
         else:

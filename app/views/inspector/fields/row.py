@@ -14,7 +14,7 @@ from app.builder.literals import AUTO
 from app.views.inspector.fields.editor_factory import make_editor, suits
 from app.views.inspector.fields.editors import Editor
 from app.views.inspector.fields.prompt import NamePrompt
-from app.views.inspector.fields.values import ParamLike, computes, same, show, wanted
+from app.views.inspector.fields.values import ParamLike, computes, expected, same, show
 from app.views.inspector.fields.wired_field import AutoEditor, WiredEditor
 from app.views.ui import theme
 from app.views.ui.widgets import icon_button
@@ -38,7 +38,7 @@ class _Note(QLabel):
         self.setFont(theme.font("caption"))
         self.setProperty("tone", "text3")
 
-    def say(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         if text != self.text():
             self.setFont(theme.font("formula" if text.startswith("=") else "caption"))
             self.setText(text)
@@ -178,7 +178,7 @@ class ParamRow:
         self.name.setBuddy(editor)
         editor.menu_in_text = True
         editor.edited.connect(self._edited)
-        editor.problem_changed.connect(self._say)
+        editor.problem_changed.connect(self._show_error)
         editor.refused.connect(lambda text: self._form.refused.emit(self.param.name, text))
         editor.menu_wanted.connect(self.open_menu)
         editor.entered.connect(lambda: self._form.point_at(self))
@@ -186,8 +186,8 @@ class ParamRow:
         if isinstance(editor, WiredEditor):
             editor.cut.connect(lambda: self._form.cut.emit(self.param.name))
         self._describe()
-        self._say("")
-        self._form.placed(self)
+        self._show_error("")
+        self._form.editor_changed(self)
         if had_focus:
             editor.setFocus(Qt.FocusReason.OtherFocusReason)
         if old is not None:  # after the new one has the focus, so that it does not go elsewhere in between
@@ -227,13 +227,13 @@ class ParamRow:
         elif "note" in self.__dict__ and self.note.text() == _DEFAULT:
             return
         if words or "note" in self.__dict__:
-            self.note.say(words)
+            self.note.show_text(words)
             self.fit()
 
     def show_default(self, unset: bool) -> None:
         """Mark the value as the default."""
         if unset or "note" in self.__dict__:
-            self.note.say(_DEFAULT if unset else "")
+            self.note.show_text(_DEFAULT if unset else "")
             self.fit()
 
     def show_parts(self, parts: Sequence[tuple[str, str]]) -> None:
@@ -254,7 +254,7 @@ class ParamRow:
         row.setContentsMargins(0, 0, 0, 2)
         row.setSpacing(4)
         words = _Note()
-        words.say(f"{port} from {source}")
+        words.show_text(f"{port} from {source}")
         cut = icon_button("close", f"Cut the wire from {source} to {port}")
         cut.setFixedSize(20, 20)
         cut.clicked.connect(lambda: self._form.cut.emit(port))
@@ -273,12 +273,12 @@ class ParamRow:
 
     def _describe(self) -> None:
         default = "inferred from the input" if self.param.default is AUTO else None
-        lines = [wanted(self.param) + ".", self._doc, default and f"By default {default}."]
+        lines = [expected(self.param) + ".", self._doc, default and f"By default {default}."]
         if isinstance(self.editor, WiredEditor):
             lines.insert(0, "Given by a wire. Click the link, or press Enter, to cut it and type a value instead.")
         elif isinstance(self.editor, AutoEditor):
             lines.insert(0, "Inferred from the input shape. Click the link to type a value instead.")
-        elif self._form.scope is not None and self._form.scope.takes(self.param):
+        elif self._form.scope is not None and self._form.scope.allows(self.param):
             lines.append("Or an expression of the block's parameters, such as channels * 2.")
         if self._blame:
             lines.insert(0, f"PyTorch: {self._blame}")
@@ -293,7 +293,7 @@ class ParamRow:
             merge = f"{self.param.name}/{id(self.editor)}/{self.editor.visit}"
         self._form.edited.emit(self.param.name, value, merge)
 
-    def _say(self, message: str, words: str = "") -> None:
+    def _show_error(self, message: str, words: str = "") -> None:
         self._message = message
         if message or "problem" in self.__dict__:
             self.problem.setText(f"{message}\nPyTorch: {words}" if words else message)
@@ -301,15 +301,15 @@ class ParamRow:
             if message:
                 announce(self.problem, message)
 
-    def say(self, message: str) -> None:
+    def show_refusal(self, message: str) -> None:
         """Show why an action on the parameter was refused."""
-        self._say(message)
+        self._show_error(message)
 
-    def add_words(self, words: str, text: str) -> None:
+    def show_torch_message(self, words: str, text: str) -> None:
         """Show torch's own message below ours, unless the field no longer holds that text."""
         lines = self.editor.lines() if self.editor is not None else ()
         if self._message and words and any(line.text() == text for line in lines):
-            self._say(self._message, words)
+            self._show_error(self._message, words)
 
     # --- Menu and prompt
 

@@ -58,14 +58,14 @@ DIFFERS = _Differs()
 
 
 @dataclass
-class Scope:
+class BlockScope:
     """The block around a field, with the parameters that expressions may use."""
 
     block: str
     names: tuple[str, ...]
 
     @staticmethod
-    def takes(param: ParamLike) -> bool:
+    def allows(param: ParamLike) -> bool:
         """Whether a parameter may be an expression."""
         return param.kind in COMPUTED
 
@@ -162,7 +162,7 @@ def show(value: Any) -> str:
     return format_param(value)
 
 
-def shown(param: ParamLike, value: Any) -> str:
+def text_of(param: ParamLike, value: Any) -> str:
     """Format a value for a text field: None as no text, and quoted where it would be parsed as something else.
 
     >>> shown(Param("x", "value"), ("a", 1)), shown(Param("x", "value"), "1"), shown(Param("x", "value"), "a")
@@ -183,7 +183,7 @@ def _reads(param: ParamLike, text: str, value: Any) -> bool:
         return False
 
 
-def wanted(param: ParamLike) -> str:
+def expected(param: ParamLike) -> str:
     """Return what the parameter accepts, as a sentence."""
     if param.kind == "literal":
         several = f"{param.count} numbers" if param.count else "numbers with commas between, such as 0.5, 2"
@@ -210,7 +210,7 @@ def _parse_literal(param: ParamLike, text: str) -> Any:
     try:
         value = ast.literal_eval(plain)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        raise ParamError(f"{wanted(param)}, not {plain!r:.40}") from None
+        raise ParamError(f"{expected(param)}, not {plain!r:.40}") from None
     if isinstance(value, list):
         value = tuple(value)
     if value is not None and not isinstance(value, tuple):
@@ -225,4 +225,4 @@ def _check_literal(param: ParamLike, value: Any) -> None:
     holes = isinstance(param.default, tuple) and None in param.default
     good = isinstance(value, tuple) and bool(value) and (not param.count or len(value) == param.count)
     if not good or not all((holes and v is None) or (type(v) in (int, float) and math.isfinite(v)) for v in value):
-        raise ParamError(f"{wanted(param)}, not {show(value) if value is not AUTO else 'auto'}")
+        raise ParamError(f"{expected(param)}, not {show(value) if value is not AUTO else 'auto'}")

@@ -1,4 +1,4 @@
-"""The axes of the charts: few labels, at round numbers, in the words of `figures`."""
+"""Axes of the charts: few labels, at round numbers, formatted by `ticks`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ROOM = {"bottom": 46, "left": 26}
 
 
 class FigureAxis(pg.AxisItem):
-    """An axis whose ticks are chosen by its `kind`; on "log" the view's numbers are log10 of what is said."""
+    """An axis whose ticks depend on its `kind`; on "log" the view's coordinates are log10 of the values."""
 
     def __init__(self, orientation: Literal["left", "bottom"], kind: Scale = "number") -> None:
-        # Before the base class, whose constructor asks for ticks.
+        # Set before super().__init__, which computes ticks.
         self._kind: Scale = kind
         super().__init__(orientation)
         self._room = ROOM[orientation]
-        self.enableAutoSIPrefix(False)  # labels are in the words of `figures`; it would lay out a title at every change
+        self.enableAutoSIPrefix(False)  # `text` adds its own prefixes; a title would be laid out at every change
         self.setStyle(tickLength=0, hideOverlappingLabels=False, autoExpandTextSpace=False, autoReduceTextSpace=False)
         self.restyle()
 
@@ -53,7 +53,7 @@ class FigureAxis(pg.AxisItem):
         self.setTickPen(QPen(now.line2, 1))
 
     def ticks(self, low: float, high: float, size: float) -> tuple[float, list[float]]:
-        """The spacing and the places of the labels on `size` pixels from `low` to `high`."""
+        """Return the spacing and the positions of the labels on `size` pixels from `low` to `high`."""
         most = max(2, int(size / self._room))
         if self._kind == "log":
             return 1.0, series.log_ticks(low, high, most + 1)
@@ -72,7 +72,7 @@ class FigureAxis(pg.AxisItem):
         return [self.text(value, spacing, largest) for value in values]
 
     def text(self, value: float, spacing: float, largest: float) -> str:
-        """The label at `value` on an axis with labels every `spacing` up to `largest`."""
+        """Return the label at `value` on an axis with labels every `spacing` up to `largest`."""
         if self._kind == "log":
             return ticks.log_tick(value)
         if self._kind == "clock":

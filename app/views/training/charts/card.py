@@ -19,7 +19,7 @@ Mark = Literal["line", "dots", "square", "dash"]
 
 
 class Heading(QWidget):
-    """A title, and behind it in grey what the numbers are; a value may stand at the right end."""
+    """A title with a grey note behind it, and a value at the right end."""
 
     def __init__(self, title: str, note: str = "") -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Heading(QWidget):
         return self._title, self._note, self._value
 
     def set(self, title: str | None = None, note: str | None = None, value: str | None = None) -> None:
-        """Change what is given."""
+        """Change the texts that are not None."""
         given = (title, note, value)
         new = tuple(old if text is None else text for text, old in zip(given, self.texts, strict=True))
         if new != self.texts:
@@ -69,7 +69,7 @@ class Heading(QWidget):
 
 
 @dataclass(frozen=True)
-class Entry:
+class LegendEntry:
     """One series in the legend. `series` is its chart colour, −1 that of text; `short` is the label for little room."""
 
     label: str
@@ -85,13 +85,13 @@ class Entry:
         return theme.faded(now.series[self.series] if self.series >= 0 else now.text, self.opacity)
 
 
-class Legend(QWidget):
-    """What each mark means and its newest value; it shortens labels where a line is short, takes a second one, and
-    leaves the values to the tooltip before it would leave out a name."""
+class ChartLegend(QWidget):
+    """The meaning of each mark with its newest value. Where space is short it abbreviates labels, wraps to a second
+    line, and moves values to the tool tip before it drops a name."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._entries: tuple[Entry, ...] = ()
+        self._entries: tuple[LegendEntry, ...] = ()
         self._lines = 1
         self.setFixedHeight(LINE)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -100,7 +100,7 @@ class Legend(QWidget):
     def texts(self) -> list[str]:
         return [f"{entry.label} {entry.value}" for entry in self._entries]
 
-    def set_entries(self, entries: Sequence[Entry]) -> None:
+    def set_entries(self, entries: Sequence[LegendEntry]) -> None:
         if tuple(entries) != self._entries:
             before, self._entries = self._entries, tuple(entries)
             if [entry.label for entry in before] != [entry.label for entry in entries]:
@@ -121,8 +121,8 @@ class Legend(QWidget):
         self._lines = 1 if _rows(_widths(usual, True, True), True, self.width()) <= 1 else 2
         self.setFixedHeight(self._lines * LINE)
 
-    def shown(self) -> list[tuple[str, str, bool, float]]:
-        """Label, value, whether the mark is small, and width of every entry, in the longest form that fits."""
+    def fitted_entries(self) -> list[tuple[str, str, bool, float]]:
+        """Return label, value, whether the mark is small, and width of every entry, in the longest form that fits."""
         for short, small in ((False, False), (True, False), (True, True)):
             places = _widths(self._entries, short, small)
             if _rows(places, small, self.width()) <= self._lines:
@@ -141,7 +141,7 @@ class Legend(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         x, middle, top = 0.0, LINE / 2, 0.0
         baseline = Qt.AlignmentFlag.AlignVCenter
-        for (label, value, small, width), entry in zip(self.shown(), self._entries, strict=True):
+        for (label, value, small, width), entry in zip(self.fitted_entries(), self._entries, strict=True):
             mark_width = _mark_width(entry.mark, small)
             if x and x + width - 2 * _gap(small) > self.width() and top < self.height() - LINE:
                 x, top = 0.0, top + LINE
@@ -159,7 +159,7 @@ class Legend(QWidget):
 
 
 def _widths(
-    entries: Sequence[Entry], short: bool, small: bool, most: float = float("inf")
+    entries: Sequence[LegendEntry], short: bool, small: bool, most: float = float("inf")
 ) -> list[tuple[str, str, bool, float]]:
     """Label, value, whether the mark is small, and width of every entry, with the gap behind it; labels are cut where
     an entry would be wider than `most`."""
@@ -196,7 +196,7 @@ def _mark_width(mark: Mark, small: bool) -> float:
     return {"square": 13.0, "dots": 13.0, "line": 16.0, "dash": 16.0}[mark]
 
 
-def _paint_mark(painter: QPainter, entry: Entry, x: float, y: float, width: float) -> None:
+def _paint_mark(painter: QPainter, entry: LegendEntry, x: float, y: float, width: float) -> None:
     pen = QPen(entry.color, 2)
     if entry.mark == "dash":
         pen.setWidthF(1.25)
@@ -212,13 +212,13 @@ def _paint_mark(painter: QPainter, entry: Entry, x: float, y: float, width: floa
         painter.drawRoundedRect(QRectF(x, y - 4.5, 9, 9), 2, 2)
 
 
-class Card(QWidget):
+class ChartCard(QWidget):
     """Heading, legend and a body; `tools` is the room at the right of the heading."""
 
     def __init__(self, title: str, note: str = "", *, legend: bool = True) -> None:
         super().__init__()
         self.heading = Heading(title, note)
-        self.legend = Legend()
+        self.legend = ChartLegend()
         if not legend:
             self.legend.hide()
         self.tools = QHBoxLayout()

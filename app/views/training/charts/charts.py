@@ -11,11 +11,11 @@ from app.training.history import History
 from app.util import formatting
 from app.views.training.charts import series
 from app.views.training.charts.axis import Scale
-from app.views.training.charts.card import Card, Entry
+from app.views.training.charts.card import ChartCard, LegendEntry
 from app.views.training.charts.curve import Curve
-from app.views.training.charts.loss_parts import LossParts
+from app.views.training.charts.loss_parts import LossPartCurves
 from app.views.training.charts.overlays import Overlays, accuracies, smoothed_loss
-from app.views.training.charts.plot import Dots, StepPlot
+from app.views.training.charts.plot import CurveDots, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Smoother
 from app.views.training.charts.timescale import Mode, TimeScale
@@ -25,8 +25,8 @@ from app.views.ui import theme
 X_KINDS: dict[Mode, Scale] = {"step": "count", "epoch": "number", "time": "clock"}
 
 
-class Chart(Card):
-    """A card with one plot over the steps. The page tells it what to read; it decides what to show."""
+class Chart(ChartCard):
+    """A card with one plot over the steps. A subclass reads the history; the page sets range and cursor."""
 
     def __init__(self, title: str, note: str = "", *, plot: StepPlot | None = None, legend: bool = True) -> None:
         super().__init__(title, note, legend=legend)
@@ -46,16 +46,16 @@ class Chart(Card):
         """Bring the picture up to the history, for the x range in view."""
         self._mark_epochs()
 
-    def entries(self, index: int | None) -> Sequence[Entry]:
-        """The legend at a step, by its index; None for the newest."""
+    def entries(self, index: int | None) -> Sequence[LegendEntry]:
+        """Return the legend at the step of an index; None for the newest."""
         return ()
 
     def rows(self, index: int) -> Sequence[Row]:
-        """The lines of the readout at a step."""
+        """Return the lines of the readout at a step."""
         return [(entry.color, entry.label, entry.value) for entry in self.entries(index)]
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
-        """The points of the curves at a step, in the view's y."""
+        """Return the points of the curves at a step, in the view's y."""
         return ()
 
     def restyle(self) -> None:
@@ -80,8 +80,8 @@ class Chart(Card):
 
     def _mark_epochs(self) -> None:
         epochs = self.history.epochs
-        self.plot.backdrop.set_epochs(self.scale.of(epochs["step"], epochs["seconds"]).tolist())
-        self.plot.backdrop.set_marks(self.scale.of(self.history.rates_set["step"]).tolist())
+        self.plot.backdrop.set_epochs(self.scale.x_of(epochs["step"], epochs["seconds"]).tolist())
+        self.plot.backdrop.set_marks(self.scale.x_of(self.history.rates_set["step"]).tolist())
 
     def _epoch_at(self, index: int | None) -> int | None:
         """The row of the last epoch that had ended by a step; None if there is none."""
@@ -100,9 +100,9 @@ class LossChart(Chart):
         self._raw = Curve(self.plot, 0, 1.0, 0.38, smooth=False)
         self._smooth = Curve(self.plot, 0, 2.0)
         self._validation = Curve(self.plot, 1, 1.5)
-        self._dots = Dots(self.plot, 1)
+        self._dots = CurveDots(self.plot, 1)
         self.others = Overlays(self.plot, smoothed_loss)
-        self.parts = LossParts(self.plot)
+        self.parts = LossPartCurves(self.plot)
         self._smoother = Smoother(0.9)
         self._name = ""
         self._log = True
@@ -129,14 +129,14 @@ class LossChart(Chart):
         self.redraw()
 
     def set_smoothing(self, weight: float) -> None:
-        """The share of the past in the moving average, 0 to less than 1."""
+        """Set the weight of the past in the moving average, 0 to less than 1."""
         self._smoother = Smoother(weight)
         self.redraw()
 
     def set_loss_name(self, name: str) -> None:
-        """The name of the loss, as torch calls it."""
+        """Set the name of the loss in torch."""
         self._name = name
-        self._say_scale()
+        self._show_scale()
 
     def set_history(self, history: History, mode: Mode) -> None:
         if history is not self.history:
@@ -150,7 +150,7 @@ class LossChart(Chart):
         thin_x, thin_y = series.thin_peaks(x[window], raw[window], pixels // 2)
         smooth_x, smooth_y = series.thin(x[window], self._smoother.values[window], pixels // 2)
         epochs = self.history.epochs
-        epoch_x = self.scale.of(epochs["step"], epochs["seconds"])
+        epoch_x = self.scale.x_of(epochs["step"], epochs["seconds"])
         near = self._window(epoch_x)
         epoch_x, epoch_y = series.thin_peaks(epoch_x[near], epochs["val_loss"][near], pixels // 2)
         self._left_out = self._log and bool(np.any(thin_y <= 0))
@@ -164,7 +164,7 @@ class LossChart(Chart):
         parts = self.parts.redraw(self.history, self.scale, self._smoother.weight, self._level)
         self._fit(np.concatenate([*shown[::2], *others, *parts]))
         self._mark_epochs()
-        self._say_scale()
+        self._show_scale()
 
     def _level(self, values: Floats) -> Floats:
         """The values on the y axis; what a log scale cannot show becomes nan."""
@@ -179,20 +179,20 @@ class LossChart(Chart):
             low, high = float(finite.min()), float(finite.max())
             self.plot.set_y_range(*series.snapped(low, high, floor=0.0 if not self._log and low >= 0 else -np.inf))
 
-    def _say_scale(self) -> None:
+    def _show_scale(self) -> None:
         scale = "log scale" if self._log else "linear"
         if self._left_out:
             scale += ", non-positive values omitted"
         self.heading.set(note=f"{self._name}, {scale}" if self._name else scale)
 
-    def entries(self, index: int | None) -> Sequence[Entry]:
+    def entries(self, index: int | None) -> Sequence[LegendEntry]:
         steps, row = self.history.steps, self._epoch_at(index)
         if not len(steps):
             return ()
-        entries = [Entry("train", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
+        entries = [LegendEntry("train", formatting.figure(float(steps["loss"][-1 if index is None else index])))]
         if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
             value = formatting.figure(float(self.history.epochs["val_loss"][row]))
-            entries.append(Entry("validation", value, 1, "dots", "val"))
+            entries.append(LegendEntry("validation", value, 1, "dots", "val"))
         entries += self.parts.entries(self.history, index)
         return [*entries, *self.others.entries()] if index is None else entries
 
@@ -215,7 +215,7 @@ class AccuracyChart(Chart):
     def __init__(self) -> None:
         super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
         self.plot.show_epochs = False
-        self._curves = [(Curve(self.plot, 0, 1.5), Dots(self.plot, 0)), (Curve(self.plot, 1, 1.5), Dots(self.plot, 1))]
+        self._curves = [(Curve(self.plot, number, 1.5), CurveDots(self.plot, number)) for number in (0, 1)]
         self.others = Overlays(self.plot, accuracies)
         self._scores = ScoreCurves(self.plot)
 
@@ -224,7 +224,7 @@ class AccuracyChart(Chart):
         self.heading.set("Accuracy" if shares else "Metrics", "%" if shares else "of validation samples")
         self.plot.left.set_kind("percent" if shares else "number")
         epochs = self.history.epochs
-        x = self.scale.of(epochs["step"], epochs["seconds"])
+        x = self.scale.x_of(epochs["step"], epochs["seconds"])
         window = self._window(x)
         levels = [100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")]
         for (curve, dots), y in zip(self._curves, levels, strict=True):
@@ -241,17 +241,17 @@ class AccuracyChart(Chart):
             self.plot.set_y_range(*series.snapped(float(seen.min()), float(seen.max()), *limits))
         self._mark_epochs()
 
-    def entries(self, index: int | None) -> Sequence[Entry]:
+    def entries(self, index: int | None) -> Sequence[LegendEntry]:
         row = self._epoch_at(index)
         if row is None:
             return ()
         epochs = self.history.epochs
         entries = []
         if not np.isnan(epochs["train_accuracy"][row]):
-            entries.append(Entry("train", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
+            entries.append(LegendEntry("train", formatting.percent(float(epochs["train_accuracy"][row])), 0, "dots"))
         if not np.isnan(epochs["val_accuracy"][row]):
             value = formatting.percent(float(epochs["val_accuracy"][row]))
-            entries.append(Entry("validation", value, 1, "dots", "val"))
+            entries.append(LegendEntry("validation", value, 1, "dots", "val"))
         entries += self._scores.entries(self.history, row)
         return [*entries, *self.others.entries()] if index is None else entries
 
@@ -304,9 +304,10 @@ class ThroughputChart(Chart):
 
 
 def stretches(seconds: Floats, most: int, shortest: float) -> np.ndarray:
-    """Indices that cut ascending `seconds` into at most about `most` equal counts of steps, none much under `shortest`.
+    """Return indices that split ascending `seconds` into at most about `most` intervals of equal step counts.
 
-    The counts are powers of two, so that a growing run keeps its old cuts.
+    No interval is much shorter than `shortest`. The counts are powers of two, so that a growing run keeps its old
+    splits.
     """
     count = len(seconds)
     if count < 2:

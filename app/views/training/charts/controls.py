@@ -1,4 +1,4 @@
-"""The controls of the curves: smoothing, the x axis, following the run, and taking the picture or the numbers away."""
+"""The controls of the curves: smoothing, the x axis, following the run, and export."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CurveControls(QWidget):
         self._tell_smoothing()
 
     def set_page(self, page: Curves) -> None:
-        """What the export button exports."""
+        """Set the page that the export button exports."""
         self._page = page
 
     @property
@@ -81,7 +81,7 @@ class CurveControls(QWidget):
         self._follow.setVisible(not following)
 
     def set_run(self, present: bool) -> None:
-        """Whether there is anything to look at and to export."""
+        """Enable the controls if there is a run."""
         for widget in (self._caption, self._slider, self._weight, self._mode, self._export):
             widget.setEnabled(present)
 
@@ -90,7 +90,7 @@ class CurveControls(QWidget):
         self.smoothingChanged.emit(self.smoothing)
 
     def export_menu(self) -> QMenu:
-        """The formats, as a menu."""
+        """Return the menu of export formats."""
         menu = QMenu(self)
         for kind, text in (("png", "Picture, PNG…"), ("svg", "Drawing, SVG…"), ("csv", "Numbers, CSV…")):
             menu.addAction(text).triggered.connect(lambda _checked=False, kind=kind: self._ask_file(kind))

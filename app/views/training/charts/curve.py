@@ -8,18 +8,18 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.views.training.charts.plot import Layer, StepPlot
+from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.series import Floats
 from app.views.ui import theme
 
 FAR = 10_000.0  # pixels outside of the view that a line is drawn to at most: the rasteriser counts in 32 bits
 
 
-class Curve(Layer):
+class Curve(PlotLayer):
     """A line of one series, broken where it is not finite; series -1 has the colour of text.
 
-    It is computed in the view's pixels when it is painted. pyqtgraph's own item is moved with the view's ranges, which
-    costs more than the line, and asks for a second picture of the chart while the first is painted.
+    It is computed in pixels when painted. pyqtgraph's own item is transformed with the view's ranges, which costs more
+    than the line itself and requests another repaint of the chart during a repaint.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Curve(Layer):
             self.update()
 
     def set_points(self, x: Floats, y: Floats) -> None:
-        """The points in the view's x and y, both of shape (points,)."""
+        """Set the points in the view's x and y, both of shape (points,)."""
         if len(x) or len(self._x):
             self._x, self._y = x, y
             self.update()

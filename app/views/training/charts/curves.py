@@ -1,4 +1,4 @@
-"""The page "Curves": everything that a run tells, drawn while it runs, by one x axis and under one cursor."""
+"""The page "Curves": live charts of a run with a shared x axis and cursor."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Curves(QWidget):
         theme.manager().changed.connect(self._restyle)
         self.set_smoothing(self.controls.smoothing)
 
-    # what is shown
+    # Content
 
     @property
     def history(self) -> History:
@@ -176,7 +176,7 @@ class Curves(QWidget):
         self.set_history(run.history, run.job.source)
 
     def set_history(self, history: History | None, source: Source | None = None) -> None:
-        """Show another history; `source` tells which nodes the layers belong to. None shows that there is no run."""
+        """Show another history; `source` maps layers to nodes. None shows the empty state."""
         self._history = history or History()
         self._source = source
         self._known = ((), {})
@@ -203,7 +203,7 @@ class Curves(QWidget):
         return max(self._scale.end(), self.loss.others.end(self._scale.mode))
 
     def set_mode(self, mode: Mode) -> None:
-        """The x axis: "step", "epoch" or "time"."""
+        """Set the x axis: "step", "epoch" or "time"."""
         self._scale = TimeScale(self._history, mode)
         self.controls.show_mode(mode)
         for chart in self.charts:
@@ -212,12 +212,12 @@ class Curves(QWidget):
         self.follow()
 
     def set_smoothing(self, weight: float) -> None:
-        """The share of the past in the smoothed loss, 0 to 0.99."""
+        """Set the weight of the past in the smoothed loss, 0 to 0.99."""
         self.controls.show_smoothing(weight)
         self.loss.set_smoothing(weight)
 
     def set_log(self, log: bool) -> None:
-        """The loss on a log scale, or on a linear one."""
+        """Show the loss on a log or a linear scale."""
         self._log.set_value("log" if log else "linear")
 
     def _set_log_key(self, key: str) -> None:
@@ -240,7 +240,7 @@ class Curves(QWidget):
     # redrawing
 
     def refresh(self) -> None:
-        """The history may have grown: redraw soon, if this page is in sight."""
+        """Redraw soon, throttled, if the page is visible; the history may have grown."""
         if self.isVisible() and not self._timer.isActive():
             cost = self.redraw_seconds + self._painting()
             self._timer.start(int(1000 * max(FASTEST, min(cost / (SHARE * self.room), SLOWEST / self.room))))
@@ -326,7 +326,7 @@ class Curves(QWidget):
         self._moving = False
 
     def _on_handled(self) -> None:
-        """A person zoomed or moved one chart: the others go along."""
+        """Apply the x range of a chart that the user zoomed or panned to the others."""
         view = self.sender()
         if self._moving or not isinstance(view, StepView):
             return

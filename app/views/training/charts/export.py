@@ -1,4 +1,4 @@
-"""The curves taken away: as a picture, as a drawing, or as the numbers behind them."""
+"""Export of the curves: PNG, SVG, or CSV with the numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def save(page: Curves, path: Path, kind: str) -> None:
 
 
 def png(page: Curves) -> bytes:
-    """The charts as they are on the screen, twice as fine."""
+    """Return the charts as a PNG at twice the screen's resolution."""
     size = page.cards.size()
     image = QImage(size * SCALE, QImage.Format.Format_RGB32)
     image.setDevicePixelRatio(SCALE)
@@ -39,12 +39,12 @@ def png(page: Curves) -> bytes:
 
 
 def svg(page: Curves) -> bytes:
-    """The charts as lines and text."""
+    """Return the charts as SVG with lines and text."""
     size: QSize = page.cards.size()
     buffer = QBuffer()
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
-    # Text that is measured in points comes out as large as on the screen.
+    # Makes text sized in points as large as on the screen.
     generator.setResolution(page.logicalDpiX())
     generator.setSize(size)
     generator.setViewBox(QRect(QPoint(), size))
@@ -57,11 +57,11 @@ def svg(page: Curves) -> bytes:
 
 
 def to_csv(history: History) -> str:
-    """One row a step, in full precision; what was measured more rarely stands at its step, elsewhere cells are empty.
+    """Return a row per step in full precision; values measured less often leave the other cells empty.
 
-    The columns are step, epoch, seconds, samples, loss, rate, `rate_<path>` of other parameter groups, the losses of
-    several outputs; losses and accuracies at
-    the last step of each epoch; memory in bytes; and `grad_norm:<layer>` for each layer.
+    The columns are step, epoch, seconds, samples, loss, rate, `rate_<path>` of further parameter groups, the losses of
+    several outputs; losses and accuracies at the last step of each epoch; memory in bytes; and `grad_norm:<layer>` for
+    each layer.
     """
     steps = history.steps
     table: dict[str, list[str]] = {

@@ -1,4 +1,4 @@
-"""A figure of every layer over the steps, as a map: a row a layer, bounds printed beside it."""
+"""A heat map of a per-layer quantity over the steps: a row per layer, with the bounds beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.views.training.charts import ticks
 from app.views.training.charts.axis import FigureAxis
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradients import Bounds, BoundsTracker
-from app.views.training.charts.plot import Layer, StepPlot
+from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.quantities import QUANTITIES
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats
@@ -36,10 +36,10 @@ NO_GRADIENT = 255  # the last entry of the table: nothing is painted
 
 
 class LayerAxis(FigureAxis):
-    """The names of the layers, top row first; those that are selected stand on the accent."""
+    """The names of the layers, top row first; selected ones are highlighted."""
 
     def __init__(self) -> None:
-        # Before the base class, whose constructor asks for ticks.
+        # Set before super().__init__, which computes ticks.
         self._names: Sequence[str] = ()
         self._selected: frozenset[int] = frozenset()
         super().__init__("left")
@@ -86,7 +86,7 @@ class LayerAxis(FigureAxis):
         super().paint(p, opt, widget)
 
 
-class HeatLayer(Layer):
+class HeatLayer(PlotLayer):
     """The map itself: an image of as many columns as pixels, and an outline round the selected rows."""
 
     def __init__(self, plot: StepPlot) -> None:
@@ -133,7 +133,7 @@ def _table() -> list[int]:
 
 
 def cells_at(norms: Floats, at: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """Places in the ramp of the samples `at` (−1: none); `norms` is (layers, samples), the answer (layers, len(at))."""
+    """Return ramp positions of the samples `at` (−1: none); `norms` is (layers, samples), the result (layers, at)."""
     chosen = norms[:, np.maximum(at, 0)]
     if bounds.log:
         span = np.log10(bounds.high / bounds.low)
@@ -147,18 +147,18 @@ def cells_at(norms: Floats, at: np.ndarray, bounds: Bounds) -> np.ndarray:
 
 
 def samples_at(x: Floats, low: float, high: float, pixels: int) -> np.ndarray:
-    """For each pixel from `low` to `high` the index of the sample taken last, −1 before the first and after the run."""
+    """Return for each pixel from `low` to `high` the latest sample's index, −1 before the first and after the end."""
     grid = low + (np.arange(pixels) + 0.5) * (high - low) / pixels
     at = np.searchsorted(x, grid, "right") - 1
-    # The newest sample holds as long as samples lie apart.
+    # The newest sample extends by the mean distance of samples.
     after = (x[-1] - x[0]) / (len(x) - 1) if len(x) > 1 else (high - low) / pixels
     at[grid > x[-1] + max(after, (high - low) / pixels)] = -1
     return at
 
 
 class GradientMap(Chart):
-    """The map, its ramp, and a click on a row that says which layer is meant. `quantity` chooses what it shows, among
-    `quantities`, the first at first."""
+    """The heat map, its legend, and selection of a layer by click. `quantity` selects one of `quantities`, initially
+    the first."""
 
     layerClicked = Signal(str)  # the path of the module
     layerHovered = Signal(object)  # the path, or None
@@ -235,16 +235,16 @@ class GradientMap(Chart):
 
     @property
     def _columns(self) -> Columns:
-        return self.history.gradients if self._quantity == "gradient" else self._seen.columns
+        return self.history.gradients if self._quantity == "gradient" else self._table.columns
 
     @property
-    def _seen(self) -> LayerTable:
+    def _table(self) -> LayerTable:
         return self.history.seen.tables[self._quantity]
 
     @property
     def steps(self) -> np.ndarray:
         """The steps that were measured."""
-        return self.history.gradient_steps if self._quantity == "gradient" else self._seen.steps
+        return self.history.gradient_steps if self._quantity == "gradient" else self._table.steps
 
     @property
     def selected(self) -> frozenset[str]:
@@ -286,13 +286,13 @@ class GradientMap(Chart):
         self._ramp.show()
         self.plot.set_y_range(0.0, float(len(self.layers)))
         low, high = self.plot.view.viewRange()[0]
-        at = samples_at(self.scale.of(self.steps), low, high, self.plot.pixels)
+        at = samples_at(self.scale.x_of(self.steps), low, high, self.plot.pixels)
         self._heat.set_cells(cells_at(self._columns.matrix(), at, bounds))
 
     def _bounds_now(self) -> Bounds | None:
         if self._quantity == "dead":
             return Bounds(0.0, 1.0, log=False) if len(self._columns) and self.layers else None
-        return self._tracker.over(self._columns)
+        return self._tracker.bounds_of(self._columns)
 
     def _judge(self) -> None:
         """Name the first layer whose gradient vanishes or explodes, where it is gradients that are shown."""
@@ -311,7 +311,7 @@ class GradientMap(Chart):
             self.words.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, room))
 
     def row_at(self, y: float) -> int | None:
-        """The row at a height of the view; None beside the rows."""
+        """Return the row at a y of the view; None outside the rows."""
         row = int(np.floor(len(self.layers) - y))
         return row if 0 <= row < len(self.layers) else None
 
@@ -331,7 +331,7 @@ class GradientMap(Chart):
         return int(np.searchsorted(self.steps, self.history.steps["step"][index], "right")) - 1
 
     def rows(self, index: int) -> Sequence[Row]:
-        """The figures at the last sample up to a step: of the layer under the pointer, or of those selected."""
+        """Return the values at the last sample up to a step: of the hovered layer and of the selected ones."""
         sample = self._sample(index)
         if sample < 0:
             return []
@@ -344,11 +344,11 @@ class GradientMap(Chart):
         name = self.layers[row] or "Net"
         if np.isnan(value):
             return None, name, QUANTITIES[self._quantity].absent
-        color = theme.heat(self._bounds.place(value)) if self._bounds else None
+        color = theme.heat(self._bounds.position(value)) if self._bounds else None
         return color, name, formatting.share(value, 1) if self._quantity == "dead" else formatting.figure(value)
 
     def note_at(self, index: int) -> str:
-        """The step that the shown figures were measured at."""
+        """Return the step at which the shown values were measured."""
         sample = self._sample(index)
         return f"measured at {formatting.grouped_digits(int(self.steps[sample]))}" if sample >= 0 else ""
 

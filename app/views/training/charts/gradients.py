@@ -1,4 +1,4 @@
-"""The gradient matrix of a run as pictures need it: bounds for the heat ramp, rows by node. No Qt here."""
+"""The gradient matrix of a run prepared for painting: bounds of the heat ramp, rows by node. Qt-free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.source.generated import Path, Source
 from app.training.columns import Columns
 from app.training.history import History
 
-DECADES = 6  # of a ramp at most; what is smaller gets the lowest colour
+DECADES = 6  # of a ramp at most; smaller values get the lowest colour
 NEWEST = 32
 
 
@@ -25,8 +25,8 @@ class Bounds:
     clipped: bool = False
     log: bool = True
 
-    def place(self, norm: float) -> float:
-        """Where on the ramp a norm stands, 0 to 1; nan for none."""
+    def position(self, norm: float) -> float:
+        """Return the position of a norm on the ramp, 0 to 1; nan for none."""
         if not self.log:
             return min(max((norm - self.low) / (self.high - self.low), 0.0), 1.0)
         if not norm > 0:
@@ -35,7 +35,7 @@ class Bounds:
 
 
 class BoundsTracker:
-    """Bounds in whole decades over all norms of a run, extended by what is new."""
+    """Bounds in whole decades over all norms of a run, updated incrementally."""
 
     def __init__(self) -> None:
         self._clear()
@@ -46,11 +46,11 @@ class BoundsTracker:
         self._least, self._most = math.inf, 0.0
 
     def update(self, history: History) -> Bounds | None:
-        """The bounds of the gradient norms now; None before there is one above zero."""
-        return self.over(history.gradients)
+        """Return the current bounds of the gradient norms; None until one is above zero."""
+        return self.bounds_of(history.gradients)
 
-    def over(self, columns: Columns) -> Bounds | None:
-        """The bounds of any figures of layers."""
+    def bounds_of(self, columns: Columns) -> Bounds | None:
+        """Return the bounds of a per-layer quantity."""
         if columns is not self._matrix:
             self._clear()
             self._matrix = columns
@@ -68,7 +68,7 @@ class BoundsTracker:
 
 
 def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The nodes whose module each layer is, or lies in; several where weights are shared."""
+    """Map each layer to the nodes whose module it is or is inside of; several where weights are shared."""
     owners: dict[str, tuple[str, ...]] = {}
     beside = ((node, path) for node, paths in source.further.items() for path in paths)
     for node, path in (*source.modules.items(), *beside):
@@ -103,7 +103,7 @@ class GradientOverlay:
         self._bounds = BoundsTracker()
 
     def read(self, newest: int = NEWEST, within: Path = ()) -> Overlay | None:
-        """The overlay of a sheet now; None before the first norm was measured. The cost does not grow with the run."""
+        """Return the current overlay of a graph; None before the first measurement. The cost is constant."""
         bounds = self._bounds.update(self._history)
         if bounds is None:
             return None

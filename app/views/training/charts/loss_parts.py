@@ -1,4 +1,4 @@
-"""The losses of several outputs beside their sum: a smoothed curve each, and a dashed one of its validation."""
+"""The losses of several outputs: for each a smoothed curve, and a dashed one for validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from app.training.history import History
 from app.util import formatting
 from app.views.training.charts import series
-from app.views.training.charts.card import Entry
+from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats, Smoother
@@ -18,8 +18,8 @@ from app.views.training.charts.timescale import TimeScale
 FIRST = 2  # of the colours of series: the sum and its validation have those before
 
 
-class LossParts:
-    """Two curves an output, in a colour of its own."""
+class LossPartCurves:
+    """Two curves per output, in one colour."""
 
     def __init__(self, plot: StepPlot) -> None:
         self._plot = plot
@@ -30,7 +30,7 @@ class LossParts:
     def redraw(
         self, history: History, scale: TimeScale, weight: float, level: Callable[[Floats], Floats]
     ) -> list[Floats]:
-        """Draw what there is; the levels that are in view, for the y range."""
+        """Draw the curves and return the levels in view, for the y range."""
         names = history.parts.names[1:]
         while len(self._curves) < len(names):
             place = FIRST + len(self._curves) % 4
@@ -40,10 +40,10 @@ class LossParts:
             self._history, self._smoothers = history, [Smoother(weight) for _ in names]
         seen = []
         steps = history.parts["step"]
-        x = scale.of(steps, self._seconds(history, steps))
+        x = scale.x_of(steps, self._seconds(history, steps))
         low, high = self._plot.view.viewRange()[0]
         window = series.visible(x, low, high)
-        validated = scale.of(history.scores["step"], history.scores["seconds"])
+        validated = scale.x_of(history.scores["step"], history.scores["seconds"])
         for number, (train, validation) in enumerate(self._curves):
             if number >= len(names):
                 train.clear()
@@ -63,8 +63,8 @@ class LossParts:
         places = np.searchsorted(history.steps["step"], steps)
         return history.steps["seconds"][np.minimum(places, max(len(history.steps) - 1, 0))]
 
-    def entries(self, history: History, index: int | None) -> Sequence[Entry]:
-        """The legend at a step, by its index; None for the newest."""
+    def entries(self, history: History, index: int | None) -> Sequence[LegendEntry]:
+        """Return the legend at the step of an index; None for the newest."""
         parts = history.parts
         if not len(parts):
             return ()
@@ -75,5 +75,6 @@ class LossParts:
         found = []
         for number, name in enumerate(parts.names[1:]):
             words = name.removeprefix("loss_")
-            found.append(Entry(words, formatting.figure(float(parts[name][row])), FIRST + number % 4, short=words))
+            value = formatting.figure(float(parts[name][row]))
+            found.append(LegendEntry(words, value, FIRST + number % 4, short=words))
         return found

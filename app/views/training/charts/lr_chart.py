@@ -1,4 +1,4 @@
-"""The learning rate of every step, of each parameter group, and where it was set by hand."""
+"""The learning rate of each parameter group over the steps, with marks where the user changed it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor
 from app.training.history import MAIN
 from app.util import formatting
 from app.views.training.charts import series
-from app.views.training.charts.card import Entry
+from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.readout import Row
@@ -21,7 +21,7 @@ COLORS = 6  # of the series of a theme
 
 
 class RateChart(Chart):
-    """A curve a parameter group; the newest value stands in the heading, or in the legend where there are several."""
+    """A curve per parameter group; the newest value is in the heading, or in the legend if there are several."""
 
     def __init__(self) -> None:
         super().__init__("Learning rate", legend=False)
@@ -36,8 +36,8 @@ class RateChart(Chart):
         others = {name: history.rates_of(name, window) for name in own if name != main}
         return {main or (MAIN if own else "learning rate"): history.steps["rate"][window], **others}
 
-    def _at(self, index: int) -> dict[str, float]:
-        """The rates at a step, by its index, as far as they are known."""
+    def _rates_at(self, index: int) -> dict[str, float]:
+        """Return the known rates at the step of an index."""
         count = len(self.history.steps)
         if not -count <= index < count:
             return {}
@@ -61,9 +61,9 @@ class RateChart(Chart):
             self.plot.set_y_range(0.0, 1.12 * highest)
         self._mark_epochs()
 
-    def entries(self, index: int | None) -> Sequence[Entry]:
-        found = enumerate(self._at(-1 if index is None else index).items())
-        return [Entry(name, formatting.figure(rate), number % COLORS, short="main" if name == MAIN else name)
+    def entries(self, index: int | None) -> Sequence[LegendEntry]:
+        found = enumerate(self._rates_at(-1 if index is None else index).items())
+        return [LegendEntry(name, formatting.figure(rate), number % COLORS, short="main" if name == MAIN else name)
                 for number, (name, rate) in found if np.isfinite(rate)]  # fmt: skip
 
     def show_legend(self, index: int | None = None) -> None:
@@ -80,5 +80,5 @@ class RateChart(Chart):
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
         colors = theme.current().series
-        found = enumerate(self._at(index).values())
+        found = enumerate(self._rates_at(index).values())
         return [(rate, colors[number % COLORS]) for number, rate in found if np.isfinite(rate)]

@@ -1,4 +1,4 @@
-"""Memory over the steps: what the device tells, or the resident memory of this process, and said to be that."""
+"""Memory over the steps: allocated on the device, or resident in the process, labelled accordingly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor
 from app.util import formatting
 from app.util.formatting import MEBIBYTE
 from app.views.training.charts import series
-from app.views.training.charts.card import Entry
+from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.readout import Row
@@ -30,7 +30,7 @@ class MemoryChart(Chart):
 
     @property
     def of_device(self) -> bool:
-        """Whether the run told of a device's memory, and not of the process's."""
+        """Whether the run reported memory of a device, not of the process."""
         memory = self.history.memory
         return bool(len(memory) and not np.isnan(memory["allocated"][-1]))
 
@@ -40,7 +40,7 @@ class MemoryChart(Chart):
 
     def redraw(self) -> None:
         memory = self.history.memory
-        x = self.scale.of(memory["step"], memory["seconds"])
+        x = self.scale.x_of(memory["step"], memory["seconds"])
         window = self._window(x)
         names = ("allocated", "reserved", "peak") if self.of_device else ("resident", "", "")
         top = 0.0
@@ -66,7 +66,7 @@ class MemoryChart(Chart):
         else:
             self.heading.set("Resident memory of the process", "MiB")
 
-    def entries(self, index: int | None) -> Sequence[Entry]:
+    def entries(self, index: int | None) -> Sequence[LegendEntry]:
         memory = self.history.memory
         if not len(memory):
             return ()
@@ -77,12 +77,12 @@ class MemoryChart(Chart):
                 return ()
         said = {name: _bytes(memory[name][row]) for name in ("allocated", "reserved", "peak", "resident")}
         if not self.of_device:
-            return (Entry("resident", said["resident"], 0, "square", opacity=0.6),)
-        entries = [Entry("allocated", said["allocated"], 0, "square", "alloc.")]
+            return (LegendEntry("resident", said["resident"], 0, "square", opacity=0.6),)
+        entries = [LegendEntry("allocated", said["allocated"], 0, "square", "alloc.")]
         if not np.isnan(memory["peak"][row]):
-            entries.append(Entry("peak", said["peak"], -1, "dash"))
+            entries.append(LegendEntry("peak", said["peak"], -1, "dash"))
         if not np.isnan(memory["reserved"][row]):
-            entries.append(Entry("reserved", said["reserved"], 0, "square", "res.", opacity=0.3))
+            entries.append(LegendEntry("reserved", said["reserved"], 0, "square", "res.", opacity=0.3))
         return entries
 
     def rows(self, index: int) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-"""Other runs in a chart of one: a curve each, in colours of their own."""
+"""Other runs overlaid in a chart: a curve each, in its own colour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from app.training.history import History
 from app.util import formatting
 from app.views.training.charts import series
-from app.views.training.charts.card import Entry
+from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats, Smoother
@@ -39,14 +39,14 @@ class _Line:
 
 
 def smoothed_loss(history: History, smoother: Smoother) -> tuple[Floats, Floats, Floats]:
-    """The moving average of the training loss."""
+    """Return steps, seconds and the moving average of the training loss."""
     steps = history.steps
     smoother.extend(steps["loss"][len(smoother) :])
     return steps["step"], steps["seconds"], smoother.values
 
 
 def accuracies(history: History, _smoother: Smoother) -> tuple[Floats, Floats, Floats]:
-    """The validation accuracy in percent, that of training where nothing was held out."""
+    """Return the validation accuracy in percent, or that of training if there is no validation."""
     epochs = history.epochs
     held_out = epochs["val_accuracy"]
     values = epochs["train_accuracy"] if np.isnan(held_out).all() else held_out
@@ -75,22 +75,22 @@ class Overlays:
             if line.smoother.weight != weight:
                 line.smoother = Smoother(weight)
             steps, seconds, values = self._values(line.other.history, line.smoother)
-            x = TimeScale(line.other.history, mode).of(steps, seconds)
+            x = TimeScale(line.other.history, mode).x_of(steps, seconds)
             window = series.visible(x, low, high)
             thin_x, thin_y = series.thin(x[window], values[window], self._plot.pixels // 2)
             line.curve.set_points(thin_x, level(thin_y))
             seen.append(level(thin_y))
         return seen
 
-    def entries(self) -> list[Entry]:
-        """Their places in the legend, with the newest value of each."""
+    def entries(self) -> list[LegendEntry]:
+        """Return legend entries with the newest value of each."""
         found = []
         for line in self._lines:
             values = self._values(line.other.history, line.smoother)[2]
             text = formatting.figure(float(values[-1])) if len(values) else "–"
-            found.append(Entry(line.other.title, text, line.color, short=line.other.title))
+            found.append(LegendEntry(line.other.title, text, line.color, short=line.other.title))
         return found
 
     def end(self, mode: Mode) -> float:
-        """Where the longest of them ends."""
+        """Return the end of the longest run on the x axis."""
         return max((TimeScale(line.other.history, mode).end() for line in self._lines), default=0.0)

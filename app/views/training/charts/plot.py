@@ -1,4 +1,4 @@
-"""A plot over the steps of a run: its view, what lies behind and before the curves, and what the mouse does to it."""
+"""A plot over the steps of a run: view, layers behind and above the curves, mouse interaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
 class StepView(pg.ViewBox):
     """Wheel and drag change the x range that all charts share; with Ctrl, or over the left axis, this chart's y range.
 
-    `handled` says that a person changed x, `clicked` where they clicked.
+    `handled` is emitted when the user changed x, `clicked` with the point of a click.
     """
 
     handled = Signal()
@@ -64,8 +64,8 @@ class StepView(pg.ViewBox):
             self.handled.emit()
 
 
-class Layer(QGraphicsObject):
-    """A sheet over the whole view, painted in the view's pixels."""
+class PlotLayer(QGraphicsObject):
+    """An item that covers the view, painted in its pixels."""
 
     def __init__(self, plot: StepPlot, z: float) -> None:
         super().__init__(plot.view)
@@ -81,8 +81,8 @@ class Layer(QGraphicsObject):
         return self._plot.view.rect()
 
 
-class Backdrop(Layer):
-    """The grid, a dashed line where an epoch ends, and one where somebody changed the run."""
+class Backdrop(PlotLayer):
+    """The grid, a dashed line at the end of each epoch, and one at each manual change of the run."""
 
     def __init__(self, plot: StepPlot) -> None:
         super().__init__(plot, -10_000)
@@ -95,7 +95,7 @@ class Backdrop(Layer):
             self.update()
 
     def set_marks(self, places: Sequence[float]) -> None:
-        """Where somebody changed the run."""
+        """Set the positions of manual changes."""
         if tuple(places) != self._marks:
             self._marks = tuple(places)
             self.update()
@@ -145,7 +145,7 @@ class Backdrop(Layer):
                 painter.drawText(QPointF(place + 4, rect.top() + metrics.ascent() + 2), label)
 
 
-class CursorLine(Layer):
+class CursorLine(PlotLayer):
     """The line at the step that the pointer is on, in every chart at once, with a dot on each curve."""
 
     def __init__(self, plot: StepPlot) -> None:
@@ -177,9 +177,9 @@ class CursorLine(Layer):
 
 
 class StepPlot(pg.PlotWidget):
-    """A chart over the steps. It knows nothing of a run.
+    """A chart over the steps, independent of the run's data.
 
-    `pointed(x)` follows the pointer, None when it has left; a double click asks to follow the run again: `released`.
+    `pointed(x)` follows the pointer, None when it leaves; a double click emits `released`: follow the run again.
     """
 
     pointed = Signal(object)
@@ -229,7 +229,7 @@ class StepPlot(pg.PlotWidget):
             self.view.setXRange(low, high, padding=0)
 
     def set_y_range(self, low: float, high: float) -> None:
-        """What the curves need; nothing happens while a person holds the y range."""
+        """Set the range of the curves, unless the user zoomed y."""
         if not self.view.free_y and high > low and self.view.viewRange()[1] != [low, high]:
             self.view.setYRange(low, high, padding=0)
 
@@ -275,7 +275,7 @@ class StepPlot(pg.PlotWidget):
         self.paint_seconds += perf_counter() - began
 
 
-class Dots(Layer):
+class CurveDots(PlotLayer):
     """The points of a series of few values, ringed by the background; where they would touch, the last alone."""
 
     RADIUS = 3.0

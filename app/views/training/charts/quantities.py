@@ -1,4 +1,4 @@
-"""What a map of layers and steps can show."""
+"""The quantities that a heat map of layers and steps can show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Quantity:
-    """Its name in the list, its title, what the numbers are, and what is said of a layer that has none."""
+    """Name in the list, title, unit note, and the text for a layer without values."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""The box beside the pointer that says what the charts show there."""
+"""The box at the pointer with the values at that step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Readout(QWidget):
 
     @property
     def texts(self) -> list[str]:
-        """What it says, line by line."""
+        """The lines of text."""
         return [f"{self._heading} {self._note}".strip(), *(f"{label} {value}" for _, label, value in self._rows)]
 
     def show_at(self, x: float, heading: str, note: str, rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
-"""Curves as arrays: smoothing that grows with the run, and thinning to what a picture can show. No Qt here."""
+"""Curves as arrays: incremental smoothing, and decimation to the resolution of the screen. Qt-free."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ class Smoother:
 
 
 def visible(x: Floats, low: float, high: float) -> slice:
-    """The part of an ascending `x` between `low` and `high`, and one more at each side so that lines reach the edge."""
+    """Return the part of an ascending `x` from `low` to `high`, with one more point at each side to reach the edges."""
     first = int(np.searchsorted(x, low, "left"))
     last = int(np.searchsorted(x, high, "right"))
     return slice(max(0, first - 1), min(len(x), last + 1))
 
 
 def thin_peaks(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
-    """At most about two points a pixel: the least and the greatest of every run of points, so no peak is lost.
+    """Decimate to about two points a pixel: minimum and maximum of each bucket, so that no peak is lost.
 
-    The runs have a length that is a power of two, so that a growing curve does not shimmer.
+    Bucket sizes are powers of two, so that a growing curve does not flicker.
     """
     stride = _stride(len(x), pixels)
     if stride == 1:
@@ -95,7 +95,7 @@ def thin_peaks(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
 
 
 def thin(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
-    """At most about one point a pixel of a curve that is smooth already; the last point stays."""
+    """Decimate a smooth curve to about one point a pixel, keeping the last one."""
     stride = _stride(len(x), pixels)
     if stride == 1:
         return x, y
@@ -111,7 +111,7 @@ def _stride(count: int, pixels: int) -> int:
 
 
 def nice_step(span: float, most: int) -> float:
-    """The least of 1, 2, 5, 10, ... that cuts `span` into at most `most` parts.
+    """Return the smallest of 1, 2, 5, 10, ... that splits `span` into at most `most` parts.
 
     >>> nice_step(2300, 5), nice_step(1, 4), nice_step(7, 10)
     (500.0, 0.5, 1.0)
@@ -138,7 +138,7 @@ def clock_step(span: float, most: int) -> float:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Exponents to label between `low` and `high` (both log10): 1 and 3 of each decade if they fit, else whole decades.
+    """Return exponents to label between `low` and `high` (both log10): 1 and 3 per decade if they fit, else decades.
 
     >>> [round(10**e, 3) for e in log_ticks(-1.6, 0.5, 6)]
     [0.03, 0.1, 0.3, 1.0, 3.0]
@@ -156,7 +156,7 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def grown(end: float, before: float) -> float:
-    """Where an axis that reaches `end` should end: it grows by strides, so that its labels are not made anew each time.
+    """Return the end of an axis that must reach `end`: it grows in strides, so that labels rarely change.
 
     >>> grown(100, 0), grown(100, 105), grown(106, 105)
     (108.0, 105, 114.48)
@@ -165,7 +165,7 @@ def grown(end: float, before: float) -> float:
 
 
 def snapped(low: float, high: float, floor: float = -math.inf, ceiling: float = math.inf) -> tuple[float, float]:
-    """A range around `low` to `high` with round ends, so that it stays while the values move a little.
+    """Return a range around `low` to `high` with round ends, so that it is stable while the values change a little.
 
     >>> snapped(0.03, 0.97), snapped(0.2, 0.2), snapped(91.2, 99.1, 0.0, 100.0)
     ((0.0, 1.0), (0.175, 0.225), (91.0, 100.0))

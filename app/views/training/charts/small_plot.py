@@ -1,4 +1,4 @@
-"""A small drawing of a few curves over one axis, for forms and dialogs."""
+"""A small plot of a few curves over one axis, for forms and dialogs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAD = 6
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """One curve: its y at each x of the plot."""
 
     y: tuple[float, ...]
@@ -39,7 +39,7 @@ class SmallPlot(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMouseTracking(True)
         self._x: series.Floats = np.empty(0)
-        self._lines: tuple[Line, ...] = ()
+        self._lines: tuple[PlotLine, ...] = ()
         self._log_x = False
         self._ends = ("", "")
         self._unit = ("", "")
@@ -49,7 +49,7 @@ class SmallPlot(QWidget):
         return QSize(240, self.minimumHeight())
 
     def show_lines(
-        self, x: Sequence[float], lines: Sequence[Line], *, log_x: bool = False, ends: tuple[str, str] = ("", ""),
+        self, x: Sequence[float], lines: Sequence[PlotLine], *, log_x: bool = False, ends: tuple[str, str] = ("", ""),
         unit: tuple[str, str] = ("", ""), marks: Sequence[tuple[float, str]] = (),
     ) -> None:  # fmt: skip
         """Draw them. `ends` are the words below the first and the last x, `unit` what x and y are called.
@@ -75,8 +75,8 @@ class SmallPlot(QWidget):
         below = QFontMetricsF(theme.font("axis")).height() + 4
         return QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -below - 0.5)
 
-    def _places(self, x: series.Floats) -> series.Floats:
-        """Pixels of places on the x axis."""
+    def _pixels(self, x: series.Floats) -> series.Floats:
+        """Return the pixels of x values."""
         area = self._area().adjusted(PAD, 0, -PAD, 0)
         scale = np.log10 if self._log_x else np.asarray
         first, last = float(scale(self._x[0])), float(scale(self._x[-1]))
@@ -91,19 +91,19 @@ class SmallPlot(QWidget):
         if len(self._x) > 1:
             for place, token in self._marks:
                 painter.setPen(QPen(now.color(token), 1.5))
-                at = float(self._places(np.asarray([place]))[0])
+                at = float(self._pixels(np.asarray([place]))[0])
                 painter.drawLine(QPointF(at, area.top()), QPointF(at, area.bottom()))
             painter.setClipRect(area)
             for line in self._lines:
                 self._paint_line(painter, area, line, now.series[0])
             painter.setClipping(False)
-            self._paint_words(painter, area)
+            self._paint_labels(painter, area)
         painter.end()
 
-    def _paint_line(self, painter: QPainter, area: QRectF, line: Line, color: QColor) -> None:
+    def _paint_line(self, painter: QPainter, area: QRectF, line: PlotLine, color: QColor) -> None:
         low, high = self._range()
         inside = area.adjusted(0, 18, 0, -PAD)
-        x, y = series.thin_peaks(self._places(self._x[: len(line.y)]), np.asarray(line.y, float), int(area.width()))
+        x, y = series.thin_peaks(self._pixels(self._x[: len(line.y)]), np.asarray(line.y, float), int(area.width()))
         share = (y - low) / (high - low) if high > low else np.full(len(y), 0.5)
         level = inside.bottom() - share * inside.height()
         painter.setPen(QPen(theme.faded(color, line.opacity), line.width))
@@ -111,7 +111,7 @@ class SmallPlot(QWidget):
         points = [QPointF(a, b) for a, b in zip(x.tolist(), level.tolist(), strict=True) if b == b]
         painter.drawPolyline(QPolygonF(points))
 
-    def _paint_words(self, painter: QPainter, area: QRectF) -> None:
+    def _paint_labels(self, painter: QPainter, area: QRectF) -> None:
         now, (low, high) = theme.current(), self._range()
         painter.setFont(theme.font("axis"))
         painter.setPen(now.text3)
@@ -126,7 +126,7 @@ class SmallPlot(QWidget):
     def _nearest(self, event: QMouseEvent) -> int | None:
         if len(self._x) < 2:
             return None
-        return int(np.abs(self._places(self._x) - event.position().x()).argmin())
+        return int(np.abs(self._pixels(self._x) - event.position().x()).argmin())
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         index = self._nearest(event)

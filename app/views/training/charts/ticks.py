@@ -1,4 +1,4 @@
-"""Labels of the ticks of an axis."""
+"""Tick labels of an axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.util.formatting import MINUS, duration, scientific
 
 
 def tick(value: float, spacing: float, largest: float) -> str:
-    """A label of an axis with ticks `spacing` apart up to `largest`, in thousands or millions where that is shorter.
+    """Format a label of an axis with ticks `spacing` apart up to `largest`, in thousands or millions where shorter.
 
     >>> [tick(v, 500, 1500) for v in (0, 500, 1000, 1500)], tick(500, 100, 600), tick(0.25, 0.05, 1)
     (['0', '0.5k', '1k', '1.5k'], '500', '0.25')
@@ -30,7 +30,7 @@ def tick(value: float, spacing: float, largest: float) -> str:
 
 
 def log_tick(exponent: float) -> str:
-    """The label of `10 ** exponent`.
+    """Format the label of `10 ** exponent`.
 
     >>> [log_tick(e) for e in (-5, -4, -2, 0, 1, 4, 6)], [log_tick(math.log10(one)) for one in (0.03, 0.15, 1.5, 150)]
     (['1e−5', '1e−4', '0.01', '1', '10', '10k', '1M'], ['0.03', '0.15', '1.5', '150'])

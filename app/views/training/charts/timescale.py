@@ -1,4 +1,4 @@
-"""Where a step stands on the x axis: by its number, by epochs, or by the run's clock. No Qt here."""
+"""The x of a step: its number, its epoch, or seconds of the run. Qt-free."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class TimeScale:
         return self.history.started.steps_per_epoch if self.history.started else 1
 
     def of_steps(self) -> Floats:
-        """The x of every step taken, ascending."""
+        """Return the x of every step taken, ascending."""
         if self.mode == "time":
             return self.history.steps["seconds"]
         steps = self.history.steps["step"]
         return steps / self._per_epoch if self.mode == "epoch" else steps
 
-    def of(self, after: Floats, seconds: Floats | None = None) -> Floats:
-        """The x of things that happened after the given steps; `seconds` are their own clock, if they had one."""
+    def x_of(self, after: Floats, seconds: Floats | None = None) -> Floats:
+        """Return the x of events after the given steps; `seconds` are their own times, if known."""
         if self.mode == "epoch":
             return after / self._per_epoch
         if self.mode == "step":
@@ -45,7 +45,7 @@ class TimeScale:
         return steps["seconds"][np.minimum(place, len(steps) - 1)]
 
     def end(self) -> float:
-        """The x of the newest step; 0 before the first."""
+        """Return the x of the newest step; 0 before the first."""
         steps = self.history.steps
         if not len(steps):
             return 0.0
@@ -53,7 +53,7 @@ class TimeScale:
         return newest / self._per_epoch if self.mode == "epoch" else newest
 
     def nearest(self, x: float) -> int | None:
-        """The index of the step nearest to `x`; None before the first step."""
+        """Return the index of the step nearest to `x`; None before the first step."""
         places = self.of_steps()
         if not len(places):
             return None

@@ -1,4 +1,4 @@
-"""What a net answers: a bar a class, and pictures of what it saw and of its layers."""
+"""The network's output: a bar per class, the input as the network receives it, and feature maps of layers."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class Bars(QWidget):
         painter.end()
 
 
-class Layers(QWidget):
-    """Channels of the first layers as pictures, a line a layer, each stretched from its least to its greatest."""
+class LayerPictures(QWidget):
+    """Feature maps of the first layers, a row per layer, each scaled to its own minimum and maximum."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -120,8 +120,8 @@ class Layers(QWidget):
         painter.end()
 
 
-class Seen(QWidget):
-    """The input as the net sees it."""
+class InputPicture(QWidget):
+    """The input as the network receives it."""
 
     def __init__(self, side: int = 92, parent: QWidget | None = None) -> None:
         super().__init__(parent)

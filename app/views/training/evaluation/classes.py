@@ -1,4 +1,4 @@
-"""The table of the classes: precision, recall, F1 and support, by any column."""
+"""The table of per-class metrics: precision, recall, F1 and support, sortable."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ClassModel(QAbstractTableModel):
 
         def key(row: tuple[int, ClassRow]) -> float:
             value = _values(row[1])[self._column - 1]
-            # What has no value stands at the end either way.
+            # NaN sorts last in both directions.
             return math.inf if math.isnan(value) else -value if self._descending else value
 
         return sorted(rows, key=key)
@@ -132,7 +132,7 @@ class ClassTable(QTableView):
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
         self.setMinimumWidth(sum(self._numbers) + LEAST + 16)
-        self.selectionModel().currentRowChanged.connect(self._tell)
+        self.selectionModel().currentRowChanged.connect(self._emit_chosen)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -140,6 +140,6 @@ class ClassTable(QTableView):
             self.setColumnWidth(column, width)
         self.setColumnWidth(0, max(self.viewport().width() - sum(self._numbers), LEAST))
 
-    def _tell(self, current: QModelIndex, _before: QModelIndex) -> None:
+    def _emit_chosen(self, current: QModelIndex, _before: QModelIndex) -> None:
         if current.isValid():
             self.chosen.emit(self.classes.rows[current.row()][0])

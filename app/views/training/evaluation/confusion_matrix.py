@@ -1,4 +1,4 @@
-"""The confusion matrix as a heat map with numbers, and for values the plot of predicted against true."""
+"""The confusion matrix as a heat map with counts, and for regression predicted against true values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DOT = 2.5
 
 
 class ConfusionMatrix(QWidget):
-    """Rows are what samples are, columns what they are called. Each row is coloured by its share.
+    """Rows are true classes, columns predicted ones. Colours are relative to the row's total.
 
-    `chosen(true, called)` comes for a click on a cell, or Enter on the one that the arrow keys went to.
+    `chosen(true, called)` is emitted on a click on a cell, or Enter on the focused one.
     """
 
     chosen = Signal(int, int)
@@ -85,7 +85,7 @@ class ConfusionMatrix(QWidget):
         return min(row, self.count - 1), min(column, self.count - 1)
 
     def centre_of(self, true: int, called: int) -> QPointF:
-        """The middle of a cell."""
+        """Return the centre of a cell."""
         grid, size = self._grid(), self._grid().width() / self.count
         return QPointF(grid.left() + (called + 0.5) * size, grid.top() + (true + 0.5) * size)
 
@@ -105,14 +105,14 @@ class ConfusionMatrix(QWidget):
         cell = self.cell_at(event.position())
         if cell != self._hovered:
             self._hovered = cell
-            QToolTip.showText(event.globalPosition().toPoint(), self._words(cell) if cell else "", self)
+            QToolTip.showText(event.globalPosition().toPoint(), self._cell_text(cell) if cell else "", self)
             self.update()
 
     def leaveEvent(self, event: QEvent) -> None:
         self._hovered = None
         self.update()
 
-    def _words(self, cell: tuple[int, int]) -> str:
+    def _cell_text(self, cell: tuple[int, int]) -> str:
         found = self._found
         assert found is not None and found.confusion is not None
         true, called = cell
@@ -259,14 +259,14 @@ class ValuesPlot(QWidget):
         side = max(min(self.width() - 62, self.height() - 48), 40)
         return QRectF(52, 8, side, side)
 
-    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+    def _points(self) -> tuple[np.ndarray, np.ndarray]:
         area, (low, high) = self._area(), self._bounds()
         scale = area.width() / (high - low)
         return area.left() + (self._true - low) * scale, area.bottom() - (self._called - low) * scale
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if len(self._true):
-            x, y = self._places()
+            x, y = self._points()
             away = np.hypot(x - event.position().x(), y - event.position().y())
             nearest = int(np.nanargmin(away))
             if away[nearest] < 12:
@@ -284,7 +284,7 @@ class ValuesPlot(QWidget):
         painter.drawLine(area.bottomLeft(), area.topRight())
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.faded(look.series[0], 0.6))
-        for x, y in zip(*self._places(), strict=True):
+        for x, y in zip(*self._points(), strict=True):
             if math.isfinite(x) and math.isfinite(y):
                 painter.drawEllipse(QPointF(x, y), DOT, DOT)
         painter.setPen(look.text3)

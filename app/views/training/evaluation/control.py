@@ -1,4 +1,4 @@
-"""What the page "Evaluation" has done: where weights and samples come from, and where results go."""
+"""Controller of the page "Evaluation": resolves weights and samples, runs the evaluation, exports results."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ FILTER = "Weights (*.safetensors *.pt);;All files (*)"
 
 
 class EvaluationControl(QObject):
-    """One evaluation at a time, in the engine; a run that goes on does not notice it."""
+    """Runs one evaluation at a time in the engine, independent of a training run."""
 
     def __init__(self, page: EvaluationPage, window: MainWindow) -> None:
         super().__init__(window)
         self._page, self._window = page, window
         self._busy = False
-        self._net: Handle | None = None  # that is tried
+        self._net: Handle | None = None  # of the page "Try"
         self._evaluated: Handle | None = None  # whose evaluation is shown
         self._folder = leftovers.TemporaryFolder()  # weights of a run, as they were for an evaluation
         self._key = NEWEST
-        self._path: Path | None = None  # of the weights that a person chose
+        self._path: Path | None = None  # of weights chosen from a file
         self._name = ""
         page.evaluateRequested.connect(self.evaluate)
         page.preparationRequested.connect(self.prepare)
@@ -61,7 +61,7 @@ class EvaluationControl(QObject):
         page.exportRequested.connect(self.export)
         page.wanted.connect(self._read)
         page.sampleOpened.connect(self.try_sample)
-        page.trying.asked.connect(self._try)
+        page.trying.prediction_requested.connect(self._try)
         page.trying.refused.connect(window.refuse)
         page.weights_menu.aboutToShow.connect(self._list_weights)
         page.weights_menu.triggered.connect(lambda action: self._choose(str(action.data()), action.text()))
@@ -106,7 +106,7 @@ class EvaluationControl(QObject):
         run, thread = window.newest_weights.run, window.session.training_thread
         if self._key == NEWEST and run is not None and thread is not None:
             if thread.result is None or thread.result.state_dict is not None:
-                return run.job, thread, f"newest weights of run {run.kept_number}"
+                return run.job, thread, f"newest weights of run {run.display_number}"
         analysis = window.live.analysis
         if analysis is None or not window.live.up_to_date:
             raise LookupError("The network is still being checked. Try again in a moment.")
@@ -123,13 +123,13 @@ class EvaluationControl(QObject):
 
     def evaluate(self) -> None:
         """Hold the net against the samples that are chosen."""
-        self._begin(Scope(self._page.part.value(), tuple(self._page.augmented)))
+        self._start(Scope(self._page.part.value(), tuple(self._page.augmented)))
 
     def prepare(self) -> None:
         """Make the net ready to be tried."""
-        self._begin(None)
+        self._start(None)
 
-    def _begin(self, scope: Scope | None) -> None:
+    def _start(self, scope: Scope | None) -> None:
         if self._busy:
             return
         try:
@@ -141,16 +141,17 @@ class EvaluationControl(QObject):
         self._busy = True
         self._page.set_busy("Reading weights and data…")
         if not isinstance(weights, TrainingThread):
-            self._ask(Prepare(job, weights, scope))
+            self._request_preparation(Prepare(job, weights, scope))
             return
-        # A run under way is asked between two of its steps, and leaves its weights as they are then.
+        # A run writes its current weights between two of its steps.
         file = Path(self._folder.name) / f"{uuid4().hex}.pt"
         self._window.background.ask(
             KEY, weights.write_weights, file,
-            on_answer=lambda _none: self._ask(Prepare(job, WeightsFile(file, name), scope)), on_error=self._failed,
+            on_answer=lambda _none: self._request_preparation(Prepare(job, WeightsFile(file, name), scope)),
+            on_error=self._failed,
         )  # fmt: skip
 
-    def _ask(self, request: Prepare) -> None:
+    def _request_preparation(self, request: Prepare) -> None:
         self._window.engine.ask(
             KEY, request, on_answer=self._prepared, on_error=self._failed, on_progress=self._page.set_busy
         )
@@ -179,7 +180,7 @@ class EvaluationControl(QObject):
             self._page.set_found(answer.found)
 
     def _keep(self, net: Handle | None, evaluated: Handle | None) -> None:
-        """The net that is tried, and the one whose evaluation is shown; others are let go."""
+        """Set the net to try and the one whose evaluation is shown, and release the handles of others."""
         before = {self._net, self._evaluated}
         self._net, self._evaluated = net, evaluated
         for handle in before - {net, evaluated, None}:
@@ -200,7 +201,7 @@ class EvaluationControl(QObject):
         self._page.refuse("The samples cannot be shown", f"{failure.error}{cure}")
 
     def try_sample(self, number: int) -> None:
-        """Give a sample of the evaluation to the net again, to see all of its answer."""
+        """Predict on a sample of the evaluation again, to show the whole output."""
         found = self._page.found
         if self._evaluated is None or found is None:
             return
@@ -216,15 +217,15 @@ class EvaluationControl(QObject):
     def _try(self, sample: Image) -> None:
         if self._net is not None:
             self._window.engine.ask(
-                "evaluation.try", TryInput(self._net, sample), on_answer=self._answered, on_error=self._not_tried
+                "evaluation.try", TryInput(self._net, sample), on_answer=self._show_answer, on_error=self._not_tried
             )
 
-    def _answered(self, answer: Answer) -> None:
+    def _show_answer(self, answer: Answer) -> None:
         if self._page.trying.survey is not None:
             self._page.trying.show_answer(answer)
 
     def _not_tried(self, failure: Failure) -> None:
-        if isinstance(failure.error, HandleLost):  # another engine makes the net ready, and is asked the same then
+        if isinstance(failure.error, HandleLost):  # prepare the net in the new engine, which repeats the request
             self._net = None
             self.prepare()
             return
@@ -233,7 +234,7 @@ class EvaluationControl(QObject):
     # --- Out
 
     def export(self, what: str) -> None:
-        """Ask where to, and write the samples or the classes as CSV."""
+        """Ask for a file, and write the samples or the classes as CSV."""
         found, window = self._page.found, self._window
         if found is None:
             return
@@ -254,7 +255,7 @@ class EvaluationControl(QObject):
         self._window.say(f"Wrote {path.name}", str(path.parent))
 
     def _project_replaced(self, _project: object) -> None:
-        """What was found is of another project, and so are the runs of this window so far."""
+        """Reset the page: results and runs belong to the previous project."""
         self.cancel()
         self._keep(None, None)
         self._page.view.set_value("results")

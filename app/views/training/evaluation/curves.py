@@ -1,4 +1,4 @@
-"""The metrics of a run beside its accuracy, as dashed curves of the same chart."""
+"""Curves of metrics beside the accuracy, dashed, in the same chart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from app.training.history import History
 from app.training.metrics import is_share, label_of
 from app.util import formatting
-from app.views.training.charts.card import Entry
+from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.curve import Curve
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats
@@ -19,7 +19,7 @@ FIRST = 2  # of the colours of series: train and validation have those before
 
 
 class ScoreCurves:
-    """One curve a metric. Shares are in percent beside an accuracy; where there is none, all stand as they are."""
+    """A curve per metric. Shares are in percent beside an accuracy; without one all are plotted unscaled."""
 
     def __init__(self, plot: StepPlot) -> None:
         self._plot = plot
@@ -27,27 +27,27 @@ class ScoreCurves:
         self._names: tuple[str, ...] = ()
 
     def drawn(self, history: History) -> tuple[str, ...]:
-        """The metrics that have a curve."""
+        """Return the metrics that have a curve."""
         shares = has_accuracy(history)
         return tuple(name for name in of_scores(history) if not shares or is_share(name))
 
     def redraw(self, history: History, scale: TimeScale) -> list[Floats]:
-        """Draw what there is; returns x and the levels, curve by curve."""
+        """Draw the curves; return x and the levels, curve by curve."""
         names = self.drawn(history)
         if names != self._names:
             self._names = names
             while len(self._curves) < len(names):
                 place = FIRST + len(self._curves) % 4
                 self._curves.append(Curve(self._plot, place, 1.5, dashed=True))
-        x = scale.of(history.scores["step"], history.scores["seconds"])
+        x = scale.x_of(history.scores["step"], history.scores["seconds"])
         factor = 100 if has_accuracy(history) else 1
         levels = [factor * history.scores[name] for name in names]
         for place, curve in enumerate(self._curves):
             curve.set_points(*((x, levels[place]) if place < len(levels) else (x[:0], x[:0])))
         return [x, *levels]
 
-    def entries(self, history: History, epoch: int) -> Sequence[Entry]:
-        """The legend at an epoch, from 0."""
+    def entries(self, history: History, epoch: int) -> Sequence[LegendEntry]:
+        """Return the legend at an epoch, from 0."""
         if epoch >= len(history.scores):
             return ()
         drawn, found = self.drawn(history), []
@@ -55,15 +55,15 @@ class ScoreCurves:
             value, share = float(history.scores[name][epoch]), has_accuracy(history) and is_share(name)
             place = FIRST + drawn.index(name) % 4 if name in drawn else -1
             text = formatting.percent(value) if share else formatting.figure(value)
-            found.append(Entry(label_of(name), text, place, "dash", label_of(name).removesuffix(" accuracy")))
+            found.append(LegendEntry(label_of(name), text, place, "dash", label_of(name).removesuffix(" accuracy")))
         return found
 
 
 def of_scores(history: History) -> tuple[str, ...]:
-    """The metrics that are no losses: those have a place beside the loss."""
+    """Return the metrics that are not losses, which are shown in the loss chart."""
     return tuple(name for name in history.metrics if not name.startswith("loss_"))
 
 
 def has_accuracy(history: History) -> bool:
-    """Whether the run has an accuracy; one without an epoch yet may have."""
+    """Whether the run has an accuracy; True before its first epoch."""
     return not len(history.epochs) or bool(np.isfinite(history.epochs["train_accuracy"][-1]))

@@ -1,4 +1,4 @@
-"""A small pad to draw on, which takes dropped pictures too."""
+"""A small drawing pad that also accepts dropped images."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from app.views.ui.widgets.painting import start
 
 SIDE = 196  # pixels of the drawing
 BRUSH = 17.0
-SOON = 30  # milliseconds between two answers asked for while somebody draws
-LARGEST = 4096  # pixels of a side of a picture that is taken in
+SOON = 30  # milliseconds between predictions while the user draws
+LARGEST = 4096  # pixels of a side; a larger image is scaled down
 
 
 class Pad(QWidget):
-    """White ink on black, as the digits of MNIST are. `changed()` comes while somebody draws; `dropped(path)` for a
-    picture that is let go over it."""
+    """White on black, like the digits of MNIST. `changed()` is emitted while drawing, `dropped(path)` for a dropped
+    image file."""
 
     changed = Signal()
     dropped = Signal(object)
@@ -60,7 +60,7 @@ class Pad(QWidget):
         return self._empty
 
     def ink(self) -> NDArray[np.float32]:
-        """What is drawn, 0 to 1, (SIDE, SIDE)."""
+        """Return the drawing, 0 to 1, (SIDE, SIDE)."""
         image = self._image
         rows = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.bytesPerLine())
         return rows[:, : image.width()].astype(np.float32) / np.float32(255)
@@ -137,7 +137,7 @@ class Pad(QWidget):
 
 
 def picture_of(event: QDropEvent) -> Path | None:
-    """The file of a picture that is dragged, None if it is something else."""
+    """Return the path of a dragged image file, None for anything else."""
     known = {bytes(form.data()).decode() for form in QImageReader.supportedImageFormats()}
     for url in event.mimeData().urls():
         path = Path(url.toLocalFile())
@@ -147,7 +147,7 @@ def picture_of(event: QDropEvent) -> Path | None:
 
 
 def read_picture(path: Path) -> NDArray[np.float32]:
-    """A picture file as numbers of 0 to 1, (3, H, W). Raises OSError with the reader's words."""
+    """Read an image file as values of 0 to 1, (3, H, W). Raises OSError with the reader's message."""
     reader = QImageReader(str(path))
     reader.setAutoTransform(True)
     size = reader.size()
@@ -157,7 +157,7 @@ def read_picture(path: Path) -> NDArray[np.float32]:
     if image.isNull():
         raise OSError(f"{path.name} cannot be read: {reader.errorString()}")
     flat = QImage(image.size(), QImage.Format.Format_RGB888)
-    flat.fill(Qt.GlobalColor.white)  # below what is transparent
+    flat.fill(Qt.GlobalColor.white)  # behind transparent pixels
     painter = QPainter(flat)
     painter.drawImage(0, 0, image)
     painter.end()

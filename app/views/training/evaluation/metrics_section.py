@@ -1,4 +1,4 @@
-"""The section of the Training tab that chooses the metrics of a run."""
+"""The section of the Training tab with the metrics of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MetricsSection(KnobSection):
         return ("metrics",)
 
     def set_data(self, data: DataConfig) -> None:
-        """What there is to measure."""
+        """Set the data, which determine the metrics on offer."""
         try:
             spec = spec_of(data)
         except DataError:

@@ -1,4 +1,4 @@
-"""The page "Evaluation": what a net makes of samples that it did not learn from, and of what a person gives it."""
+"""The page "Evaluation": metrics on held-out samples, and prediction on the user's own input."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Figures(QWidget):
         self._note.setText(words)
 
     def texts(self) -> list[str]:
-        """What is shown, for whoever reads it aloud."""
+        """Return the shown text, for screen readers."""
         parts = (present(self._grid.itemAt(place)).widget() for place in range(self._grid.count()))
         cells = [part.text() for part in parts if isinstance(part, QLabel)]
         return [f"{name} {value}" for name, value in zip(cells[::2], cells[1::2], strict=True)]
 
 
 class EvaluationPage(QWidget):
-    """The signals ask for what they are called after; `wanted(numbers)` for samples to show, in that order."""
+    """Each signal requests the action in its name; `wanted(numbers)` requests samples to show, in that order."""
 
     evaluateRequested = Signal()
     cancelRequested = Signal()
@@ -193,7 +193,7 @@ class EvaluationPage(QWidget):
         self.samples.opened.connect(self.sampleOpened)
 
     def set_weights(self, choices: list[tuple[str, str]], chosen: str) -> None:
-        """The weights that can be chosen, as (key, words), "" for a divider; the key is the data of its action."""
+        """Set the weights to choose from, as (key, text), "" for a divider; the key is the data of its action."""
         self.weights_menu.clear()
         group = QActionGroup(self.weights_menu)
         for key, words in choices:
@@ -230,7 +230,7 @@ class EvaluationPage(QWidget):
             self.preparationRequested.emit()
 
     def set_busy(self, words: str) -> None:
-        """Say what goes on, "" for nothing."""
+        """Show what is in progress; "" when idle."""
         self.run.setVisible(not words)
         self.cancel.setVisible(bool(words))
         self.empty.button.setEnabled(not words)
@@ -264,7 +264,7 @@ class EvaluationPage(QWidget):
     # samples
 
     def show_order(self) -> None:
-        """All that are misclassified, or all by their loss."""
+        """Show the misclassified samples, or all, by loss."""
         if self.found is None:
             return
         self._cell = None
@@ -277,7 +277,7 @@ class EvaluationPage(QWidget):
         self._want(numbers, words)
 
     def show_cell(self, true: int, called: int) -> None:
-        """The samples of a cell of the matrix."""
+        """Show the samples of a cell of the matrix."""
         if self.found is None:
             return
         self._cell = (true, called)
@@ -288,7 +288,7 @@ class EvaluationPage(QWidget):
         self._want(numbers, words)
 
     def show_class(self, number: int) -> None:
-        """What is of a class and is not called so, or the other way round."""
+        """Show the samples of a class predicted as another, and the other way round."""
         if self.found is None or "true" not in self.found.columns:
             return
         order, columns = self.found.wrong(), self.found.columns

@@ -1,4 +1,4 @@
-"""Trying the net: draw a digit, drop a picture or type a row, and see what it answers."""
+"""Predict on the user's input: a drawing, a dropped image, or typed values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFormLayout, QFrame, QHBoxLayout, QScrollArea, QSt
 
 from app.training.evaluation.trying import SMALL, Answer, Survey, as_digit, as_input, is_picture
 from app.util.formatting import shape_text
-from app.views.training.evaluation.bars import Bars, Layers, Seen
+from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -24,9 +24,9 @@ FORM = 240
 
 
 class TryPage(QWidget):
-    """`asked(sample)` carries an input of the net, an array without the batch; `show_answer` takes what came of it."""
+    """`prediction_requested(sample)` carries an input without the batch axis; `show_answer` receives the prediction."""
 
-    asked = Signal(object)
+    prediction_requested = Signal(object)
     refused = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -36,7 +36,7 @@ class TryPage(QWidget):
         self._given: NDArray[np.float32] | None = None  # a sample of the data
         self._name = ""
         self.setAcceptDrops(True)
-        self.pad, self.seen, self.bars, self.layers = Pad(), Seen(), Bars(), Layers()
+        self.pad, self.seen, self.bars, self.layers = Pad(), InputPicture(), Bars(), LayerPictures()
         self.words = label("", "caption", "text3", wrap=True)
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.clear = Button("Clear", "flat", "trash")
@@ -48,7 +48,7 @@ class TryPage(QWidget):
         self.pad.changed.connect(self._drawn)
         self.pad.dropped.connect(self.take_picture)
         self.clear.clicked.connect(self._clear)
-        self.invert.toggled.connect(lambda _on: self._ask())
+        self.invert.toggled.connect(lambda _on: self._request())
 
     def _lay_out(self) -> None:
         draw = QWidget()
@@ -117,8 +117,8 @@ class TryPage(QWidget):
         self.layers.setVisible(pictured)
         if row and not same:
             self._make_fields(survey)
-        self._tell()
-        self._ask()
+        self._show_note()
+        self._request()
 
     def _make_fields(self, survey: Survey) -> None:
         body = QWidget()
@@ -134,7 +134,7 @@ class TryPage(QWidget):
             field = NumberField(round(float(survey.mean[number]), 4), "float")
             name = survey.columns[number] if number < len(survey.columns) else f"input {number}"
             field.setAccessibleName(name)
-            field.edited.connect(lambda _value: self._ask())
+            field.edited.connect(lambda _value: self._request())
             span = label(f"{survey.low[number]:.3g} to {survey.high[number]:.3g}", "caption", "text3")
             line = QHBoxLayout()
             line.addWidget(field)
@@ -156,8 +156,8 @@ class TryPage(QWidget):
             self.refused.emit("The image could not be used", str(error))
             return
         self._name, self._given = path.name, None
-        self._tell()
-        self._ask()
+        self._show_note()
+        self._request()
 
     def show_sample(self, values: NDArray[np.float32], name: str) -> None:
         """Try a sample of the data, as the net gets it."""
@@ -167,32 +167,32 @@ class TryPage(QWidget):
                 field.set_value(round(value, 6))
         else:
             self._given, self._picture = values, None
-            self._tell()
-        self.asked.emit(values)
+            self._show_note()
+        self.prediction_requested.emit(values)
 
     def _drawn(self) -> None:
         if self._name:
             self._picture, self._given, self._name = None, None, ""
-            self._tell()
-        self._ask()
+            self._show_note()
+        self._request()
 
     def _clear(self) -> None:
         self._picture, self._given, self._name = None, None, ""
-        self._tell()
+        self._show_note()
         self.invert.setChecked(False)
         self.pad.clear()
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         sample = self.sample()
         if sample is not None:
-            self.asked.emit(sample)
+            self.prediction_requested.emit(sample)
             return
         self.bars.show_values((), np.zeros(0, np.float32), True)
         self.seen.show_picture(None)
         self.layers.show_layers(())
 
     def sample(self) -> NDArray[np.float32] | None:
-        """The input that was made, None where there is none yet."""
+        """Return the current input, None if there is none yet."""
         survey = self._survey
         if survey is None:
             return None
@@ -209,8 +209,8 @@ class TryPage(QWidget):
             values = as_digit(self.pad.ink(), (height, width))[None]
         return as_input(1 - values if self.invert.isChecked() else values, survey)
 
-    def _tell(self) -> None:
-        """Say what is done to an input."""
+    def _show_note(self) -> None:
+        """Show how the input is preprocessed."""
         survey = self._survey
         if survey is None or not is_picture(survey.shape):
             return

@@ -1,4 +1,4 @@
-"""Samples of an evaluation as tiles: the picture, or the row of the table, with what it is and what it is called."""
+"""Samples of an evaluation as tiles: image or table row, with true and predicted class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW = 46
 
 
 def image_of(pixels: Picture) -> QImage:
-    """Bytes (H, W, 3) as an image of its own."""
+    """Return bytes (H, W, 3) as an image with a copy of the data."""
     height, width, _ = pixels.shape
     return QImage(pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888).copy()
 
@@ -72,22 +72,22 @@ class _Tiles(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit()
 
-    def _at(self, position: QPointF) -> int:
+    def _tile_at(self, position: QPointF) -> int:
         return next((place for place in range(len(self.samples)) if self._box(place).contains(position)), -1)
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            place = self._at(event.pos().toPointF())
+            place = self._tile_at(event.pos().toPointF())
             QToolTip.showText(event.globalPos(), self.samples[place].tip if place >= 0 else "", self)
             return True
         return super().event(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._current = self._at(event.position())
+        self._current = self._tile_at(event.position())
         self.update()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        place = self._at(event.position())
+        place = self._tile_at(event.position())
         if place >= 0:
             self.opened.emit(self.samples[place].number)
 

@@ -1,4 +1,4 @@
-"""One real batch, painted: pictures with their classes, the rows of a table, or pieces of a text."""
+"""One real batch: images with their classes, rows of a table, or sequences of text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BatchView(QWidget):
         self._preview = preview
         self._images = _images(preview.pictures) if preview is not None else []
         self._before = _images(preview.before) if preview is not None else []
-        self.setAccessibleName(_words(preview) if preview is not None else "")
+        self.setAccessibleName(_caption(preview) if preview is not None else "")
         self.setVisible(preview is not None)
         self._fit()
         self.update()
@@ -120,6 +120,6 @@ def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
     painter.drawImage(QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height), image)
 
 
-def _words(preview: Preview) -> str:
+def _caption(preview: Preview) -> str:
     what = "images" if preview.pictures else "rows of the table" if preview.rows else "sequences of the text"
     return f"The first {what}: {', '.join(preview.captions)}" if preview.captions else f"The first {what}"

@@ -1,4 +1,4 @@
-"""A class of torch by name, with the form of its parameters: an optimizer, a loss, a schedule."""
+"""A torch class by name with a form for its parameters: an optimizer, a loss, a schedule."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import same, show
-from app.views.training.form.folding_section import Folding
+from app.views.training.form.folding_section import FoldingSection
 from app.views.ui.background import Failure
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label
 
 
-class ChoiceSection(Folding):
-    """A class by name, and the form of its parameters, which torch is asked for in the engine.
+class ChoiceSection(FoldingSection):
+    """Chooses a class and edits its parameters, whose signature comes from the engine.
 
-    `chosen(Choice, merge)` gives choices that torch accepts: it has made the thing once.
+    `chosen(Choice, merge)` is emitted for choices that torch accepted: the engine constructed the object once.
     """
 
     chosen = Signal(object, object)
@@ -63,9 +63,9 @@ class ChoiceSection(Folding):
         self.chosen.emit(Choice(name), None)
 
     def set_torch_loaded(self) -> None:
-        """From here on torch may be asked."""
+        """Enable requests to torch."""
         self._loaded = True
-        self._ask()
+        self._request_params()
 
     def show_choice(self, choice: Choice) -> None:
         """Show what the project holds."""
@@ -74,11 +74,11 @@ class ChoiceSection(Folding):
         self.set_summary(", ".join([choice.name, *(f"{k} {show(v)}" for k, v in choice.params.items())]),
                          bool(choice.params))  # fmt: skip
         if self._shown_name != choice.name:
-            self._ask()
+            self._request_params()
         elif self.form is not None:
             self.form.set_values(choice.params)
 
-    def _ask(self) -> None:
+    def _request_params(self) -> None:
         if self._loaded and self._shown_name != self._choice.name:
             name = self._choice.name
             self._engine.ask(
@@ -93,7 +93,7 @@ class ChoiceSection(Folding):
         self._shown_name = name
         self.form = ParamForm(params)
         self.form.edited.connect(self._edited)
-        self.form.reset.connect(lambda param: self.chosen.emit(self._with(param, self._default(param)), None))
+        self.form.reset.connect(lambda param: self.chosen.emit(self._with_param(param, self._default(param)), None))
         self.form.set_docs({param.name: param.doc for param in params})
         self.form.set_values(self._choice.params)
         self.place.addWidget(self.form)
@@ -115,15 +115,15 @@ class ChoiceSection(Folding):
         assert self.form is not None
         return self.form.rows[name].param.default
 
-    def _with(self, name: str, value: Any) -> Choice:
-        """The choice with one parameter set; what is the default is left out."""
+    def _with_param(self, name: str, value: Any) -> Choice:
+        """Return the choice with one parameter changed; defaults are omitted."""
         params = self._choice.params
         params = params.without(name) if same(value, self._default(name)) else params.set(name, value)
         return Choice(self._choice.name, FrozenMap(params))
 
     def _edited(self, name: str, value: Any, merge: str | None) -> None:
-        """Have torch make it; only what it makes goes into the project."""
-        choice = self._with(name, value)
+        """Have torch construct the new choice; emit it only if that succeeds."""
+        choice = self._with_param(name, value)
         self._engine.ask(
             f"{self._key}.check", self._question(choice),
             on_answer=lambda _none: self._accepted(choice, name, merge),
@@ -131,7 +131,7 @@ class ChoiceSection(Folding):
         )  # fmt: skip
 
     def _question(self, choice: Choice) -> Request[None]:
-        """What torch is asked of a choice."""
+        """Return the request that validates a choice."""
         return self._check(choice)
 
     def _accepted(self, choice: Choice, name: str, merge: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The columns of a table in text: which are learnt from, which is predicted, and what each is taken as."""
+"""The columns of a text table: which are inputs, which is the target, and the type of each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MOST = 60  # lines; a table of more columns is chosen by hand in the project's f
 
 
 class ColumnsTable(QWidget):
-    """A line a column. `edited(options)` gives the options `inputs`, `target`, `more_targets`, `categories` and
-    `numbers` anew.
+    """A row per column. `edited(options)` carries the options `inputs`, `target`, `more_targets`, `categories` and
+    `numbers`.
     """
 
     edited = Signal(object)
@@ -37,7 +37,7 @@ class ColumnsTable(QWidget):
         self._names: tuple[str, ...] = ()
 
     def show_columns(self, spec: SourceSpec, options: Mapping[str, Any]) -> None:
-        """The columns that a file was found to have; nothing for what is no table."""
+        """Show the columns found in a file; hidden if it is no table."""
         names = spec.all_columns
         self.setVisible(0 < len(names) <= MOST)
         if self.isHidden():
@@ -70,7 +70,7 @@ class ColumnsTable(QWidget):
             self.roles[name].setAccessibleName(f"Role of column {name}")
             self.kinds[name].setAccessibleName(f"Type of column {name}")
             self.roles[name].edited.connect(lambda role, name=name: self._role_chosen(name, role))
-            self.kinds[name].edited.connect(lambda _kind: self._tell())
+            self.kinds[name].edited.connect(lambda _kind: self._emit_edited())
             words = label(name, "code", "text2")
             words.setToolTip(name)
             for column, widget in enumerate((words, self.roles[name], self.kinds[name])):
@@ -85,9 +85,9 @@ class ColumnsTable(QWidget):
                 self.roles[other].set_value(INPUT)
         elif not targets:
             self.roles[others[-1]].set_value(TARGET)
-        self._tell()
+        self._emit_edited()
 
-    def _tell(self) -> None:
+    def _emit_edited(self) -> None:
         roles = {name: self.roles[name].value() for name in self._names}
         kinds = {name: self.kinds[name].value() for name in self._names}
         self.edited.emit(

@@ -1,4 +1,4 @@
-"""What the data give beside what the net takes, with one click that mends what does not fit."""
+"""Whether the data match the net's inputs and outputs, with one-click fixes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 236  # px of the words on a button
 
 
 def _offered(fit: Fit) -> tuple[Cure, ...]:
-    """Who stands before the data has chosen them: what changes the net to fit comes first here, synthetic data last."""
+    """Return the cures for chosen data: first those that change the net, then one that changes the data."""
     every = [[cure for cure in problem.cures if not cure.chooses_data] for problem in fit.problems]
     first = [next((cure for cure in cures if not cure.data), None) for cures in every]
     data = next((cure for cures in every for cure in cures if cure.data), None)
@@ -22,7 +22,7 @@ def _offered(fit: Fit) -> tuple[Cure, ...]:
 
 
 class FitBox(QWidget):
-    """Two lines, and buttons that make the net fit, or the data. `cure_requested(Cure)` asks for one."""
+    """Two lines, and buttons that adapt the net or the data. `cure_requested(Cure)` requests one."""
 
     cure_requested = Signal(object)
 
@@ -58,7 +58,7 @@ class FitBox(QWidget):
         self.words.setText(" ".join(f"{one.message}." for one in fit.problems) or "They match.")
 
     def _offer(self, cures: tuple[Cure, ...]) -> None:
-        """A button a cure, made anew only where the cures are others."""
+        """Show a button per cure, recreated only when the cures change."""
         if cures == self._cures:
             return
         self._cures = cures
@@ -72,9 +72,9 @@ class FitBox(QWidget):
             button = Button(words.replace("&", "&&"), "secondary" if cure.data else "primary")
             button.setToolTip(cure.label if words != cure.label else "")
             button.setAccessibleName(cure.label)
-            button.clicked.connect(lambda _checked=False, cure=cure: self._ask(cure))
+            button.clicked.connect(lambda _checked=False, cure=cure: self._request(cure))
             self._column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
             self.buttons.append(button)
 
-    def _ask(self, cure: Cure) -> None:
+    def _request(self, cure: Cure) -> None:
         self.cure_requested.emit(cure)

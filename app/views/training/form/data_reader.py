@@ -1,4 +1,4 @@
-"""Reading data in the engine: the newest question is answered, one under way is stopped for it."""
+"""Read data in the engine; a new request cancels the one under way."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ class DataReader(QObject):
     def busy(self) -> bool:
         return self._config is not None
 
-    def ask(self, config: DataConfig, root: Path, batch: int) -> None:
-        """Read these data and look at a batch; a question under way is stopped for it."""
+    def request(self, config: DataConfig, root: Path, batch: int) -> None:
+        """Read data and a preview batch; a request under way is cancelled."""
         self._config = config
         self._engine.ask(
-            KEY, ReadData(config, root, batch), on_answer=partial(self._answered, config),
-            on_error=partial(self._tell, config), on_progress=self._look,
+            KEY, ReadData(config, root, batch), on_answer=partial(self._finish, config),
+            on_error=partial(self._emit_read, config), on_progress=self._report_progress,
         )  # fmt: skip
 
     def stop(self) -> None:
-        """End the reading under way, and ask nothing more."""
+        """Cancel the request under way."""
         config = self._config
         self._engine.forget(KEY)
         if config is not None:
-            self._tell(config, Failure(ReadingStopped(), ""))
+            self._emit_read(config, Failure(ReadingStopped(), ""))
 
-    def _look(self, reading: Reading) -> None:
+    def _report_progress(self, reading: Reading) -> None:
         self.progress.emit(reading.done, reading.total, reading.name)
 
-    def _answered(self, config: DataConfig, answer: Read) -> None:
+    def _finish(self, config: DataConfig, answer: Read) -> None:
         cache.learn(answer.fact)
-        self._tell(config, answer.preview if answer.error is None else Failure(answer.error, ""))
+        self._emit_read(config, answer.preview if answer.error is None else Failure(answer.error, ""))
 
-    def _tell(self, config: DataConfig, answer: object) -> None:
+    def _emit_read(self, config: DataConfig, answer: object) -> None:
         self._config = None
         self.read.emit(config, answer)

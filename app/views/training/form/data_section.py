@@ -1,4 +1,4 @@
-"""The Data section of the Training tab: which data a run learns from, what is known of them, and a look at a batch."""
+"""The Data section of the Training tab: choice of the data, their facts, the split, and a preview batch."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ BATCH = 64
 
 
 class DataSection(Section):
-    """Which data, what is known of them, the split, and one batch.
+    """The data of a run, their facts, the split, and one batch.
 
-    `chosen(DataConfig, words, merge)` is the config that a person made; `merge` is equal within a visit to a field.
-    `facts_changed` says that more is known of the data than before: whether the net fits is to be asked again.
+    `chosen(DataConfig, words, merge)` carries an edit; `merge` is the same for all edits of one visit to a field.
+    `facts_changed` is emitted when more is known of the data, so that the fit of the net is checked again.
     """
 
     chosen = Signal(object, str, object)
@@ -116,7 +116,7 @@ class DataSection(Section):
         self.batch = BatchView()
         self.batch.hide()
         self.show_batch = Button("Show a batch")
-        self.show_batch.clicked.connect(self.look)
+        self.show_batch.clicked.connect(self.read_data)
         self.stop = Button("Stop reading")
         self.stop.clicked.connect(self.reader.stop)
         self.bar = QProgressBar()
@@ -148,12 +148,12 @@ class DataSection(Section):
             part.hide()
 
     def set_root(self, root: Path) -> None:
-        """Where downloaded data lie."""
+        """Set the folder of downloaded data."""
         self._root = root
         self.show_config(self._config)
 
     def show_config(self, config: DataConfig) -> None:
-        """Show what the project holds, and whether the data are here. Own files that nobody has read are read now."""
+        """Show the project's data and whether they are available; the user's files not read yet are read now."""
         if config != self._config:
             self.batch.show_preview(None)
             self.batch_words.hide()
@@ -163,7 +163,7 @@ class DataSection(Section):
         for form in (self.split, self.loading, self.bad):
             form.set_values({name: getattr(config, name) for name in form.rows})
         self._show_options(bare)
-        spec, problem = self._known()
+        spec, problem = self._spec()
         self.split.setVisible(bare is not None and not bare.own_split)
         self.own_split.setVisible(bare is not None and bare.own_split)
         self.own_split.setText("Uses the validation split chosen by the authors of the data.")
@@ -181,13 +181,13 @@ class DataSection(Section):
         if waits and not problem:
             self.state.setText(f"{Path(config.path).name} is not trusted yet, so none of its code was run.")
         elif self._is_to_be_read(bare, spec) and not problem and config != self._failed:
-            self.look()
+            self.read_data()
 
     def _is_to_be_read(self, bare: SourceSpec | None, spec: SourceSpec | None) -> bool:
         return bare is not None and bool(bare.picks and self._config.path) and spec is not None and not spec.is_read
 
-    def _known(self) -> tuple[SourceSpec | None, str]:
-        """What is known of the data, and why they cannot be used."""
+    def _spec(self) -> tuple[SourceSpec | None, str]:
+        """Return the known facts of the data, and why they cannot be used."""
         try:
             check_data(self._config)
             return spec_of(self._config), ""
@@ -222,7 +222,7 @@ class DataSection(Section):
         else:
             self.columns.hide()
 
-    # --- What a person chooses
+    # --- Edits
 
     def _show_options(self, spec: SourceSpec | None) -> None:
         key = spec.key if spec is not None else ""
@@ -257,7 +257,7 @@ class DataSection(Section):
             part.setVisible(bare is not None and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3))))
 
     def _transform(self, made: tuple[Transform, ...], what: str, merge: str | None) -> None:
-        """What is added that does not draw is wanted in evaluation as well."""
+        """Set the training transforms; added ones that are not random are also added for evaluation."""
         config = replace(self._config, train_transforms=made)
         added = made[len(self._config.train_transforms) :]
         if added and not is_random(added):
@@ -283,7 +283,7 @@ class DataSection(Section):
             self.set_path(name)
 
     def set_path(self, path: str) -> None:
-        """Take another file or folder; what was chosen of the columns of another is let go."""
+        """Change the file or folder; the choice of columns is dropped."""
         kept = self._config.options.without("inputs", "target", "more_targets", "categories", "numbers", "labels")
         self.chosen.emit(replace(self._config, path=path, options=kept), f"Read {Path(path).name}", None)
 
@@ -326,12 +326,12 @@ class DataSection(Section):
 
     # --- Reading
 
-    def look(self) -> None:
-        """Have the engine read the data and show a batch of them."""
+    def read_data(self) -> None:
+        """Have the engine read the data and a preview batch."""
         if self._asked == self._config and self.reader.busy:
             return
         self._asked, self._failed = self._config, None
-        self.reader.ask(self._config, self._root, BATCH)
+        self.reader.request(self._config, self._root, BATCH)
         self.show_batch.hide()
         self.bar.setRange(0, 0)
         self.bar.show()
@@ -362,7 +362,7 @@ class DataSection(Section):
             self.batch.show_preview(answer)
             self.batch_words.setText(description.batch(answer))
             self.batch_words.show()
-        elif not self._known()[1]:
+        elif not self._spec()[1]:
             set_property(self.state, "tone", "error")
             self.state.setText(str(error))
             self.state.show()

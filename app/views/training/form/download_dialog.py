@@ -1,4 +1,4 @@
-"""Fetching data: the size is said first, then bytes are counted, and it can be stopped at any time."""
+"""Download of a data set: states the size first, shows progress, can be cancelled at any time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fetch(source: str, root: Path, progress: Callable[[int, int, str], None], ca
 
 
 class DownloadDialog(Dialog):
-    """Asks, then fetches. It is accepted when the data are there, which `downloaded(source)` tells too."""
+    """Asks, then downloads. Accepted when the data are complete, which `downloaded(source)` also reports."""
 
     downloaded = Signal(str)
 
@@ -69,7 +69,7 @@ class DownloadDialog(Dialog):
         self.start_button.clicked.connect(self.start)
         self.start_button.setFocus()
         self._timer = QTimer(self, interval=LOOK)
-        self._timer.timeout.connect(self._look)
+        self._timer.timeout.connect(self._show_progress)
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -89,7 +89,7 @@ class DownloadDialog(Dialog):
     def _download(self, report: Report, cancelled: Cancelled) -> None:
         self._fetch(self._source, self._root, lambda *progress: report(progress), cancelled)
 
-    def _look(self) -> None:
+    def _show_progress(self) -> None:
         if self._task is not None:
             done, total, name = self._task.progress
             self.bar.setValue(round(1000 * done / total) if total else 0)

@@ -1,4 +1,4 @@
-"""A section of the Training tab that says in its header what differs from the defaults while it is folded."""
+"""A section of the Training tab whose header, while folded, lists the values that differ from the defaults."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from app.views.ui.widgets.painting import TextLine, elided
 AROUND = 68  # chevron, margins and the room between title and summary, px
 
 
-class Folding(Section):
-    """`acted` asks to put everything in it back to the defaults."""
+class FoldingSection(Section):
+    """`acted` requests to reset the section to the defaults."""
 
     def __init__(self, title: str, parent: QWidget | None = None, *, opened: bool = False) -> None:
         super().__init__(title, parent=parent, opened=opened)
@@ -30,7 +30,7 @@ class Folding(Section):
         return self._differs
 
     def set_summary(self, text: str, differs: bool) -> None:
-        """What a folded header says, and whether there is anything to reset."""
+        """Set the text of the folded header, and whether there is anything to reset."""
         if (text, differs) != (self._summary, self._differs):
             self._summary, self._differs = text, differs
             self._header.setAccessibleDescription(text)

@@ -1,4 +1,4 @@
-"""Groups of parameters: which layers have a rate or a decay of their own, and what nobody trains."""
+"""Parameter groups: layers with a learning rate or weight decay of their own, and frozen ones."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class GroupsSection(KnobSection):
         self.words = label("", "label", "text3", wrap=True)
         self.frozen = label("", "label", "text3", wrap=True)
         self.add = Button("Add a group…", "link", "add")
-        self.add.clicked.connect(self.ask)
+        self.add.clicked.connect(self.open_picker)
         self._place = QVBoxLayout()
         self._place.setSpacing(6)
         self.body_layout.addLayout(self._place)
@@ -93,12 +93,12 @@ class GroupsSection(KnobSection):
         return ("no_decay", "groups")
 
     def set_torch_loaded(self) -> None:
-        """From here on torch may be asked."""
+        """Enable requests to torch."""
         self._loaded = True
         self._ask_params()
 
     def set_layers(self, layers: Layers) -> None:
-        """What the net has now."""
+        """Set the layers of the net."""
         self._layers = layers
         outer = list(islice(layers.frozen(), FEW + 1))
         names = ", ".join(outer[:FEW]) + (" and others" if len(outer) > FEW else "")
@@ -130,7 +130,7 @@ class GroupsSection(KnobSection):
 
     def _take_params(self, params: tuple[Param, ...]) -> None:
         self._params = params
-        with keeping_focus(self):  # the person may be typing in a box by now
+        with keeping_focus(self):  # the user may be typing in a box
             self._clear()
             self._show_groups()
         self._update_text()
@@ -182,8 +182,8 @@ class GroupsSection(KnobSection):
         self.words.setVisible(bool(words))
         self.add.setEnabled(not problem)
 
-    def ask(self) -> Picker:
-        """Ask which layer gets a group of its own."""
+    def open_picker(self) -> Picker:
+        """Open a list of layers to add a group for."""
         taken = {group.path for group in self._training.groups}
         left = (one for one in self._layers or () if one.trains and not one.frozen and one.path not in taken)
         nothing = "No other layer has trainable parameters."
@@ -203,7 +203,7 @@ class GroupsSection(KnobSection):
         self.made.emit(groups, f"Remove the group of {path}", None)
 
     def _option_edited(self, path: str, name: str, value: Any, merge: str | None) -> None:
-        """Have torch make it; only what it makes goes into the project."""
+        """Have torch validate the option; change the project only if it is accepted."""
         box = self.boxes[path]
         options = box.group.options
         options = FrozenMap(options.without(name) if same(value, box.default(name)) else options.set(name, value))

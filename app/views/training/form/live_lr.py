@@ -1,4 +1,4 @@
-"""What can be changed while a run goes on: the learning rate of each parameter group. The rest says why not."""
+"""The settings that can change during a run: the learning rate of each parameter group."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ GROUPS = " Other parameter groups keep their rates."
 
 
 class RateLine(QWidget):
-    """The rate of one group: what it is now, and a field for another. `wanted(rate)` asks for that."""
+    """The current rate of a group and a field for a new one. `rate_requested(rate)` requests it."""
 
-    wanted = Signal(float)
+    rate_requested = Signal(float)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._name, self._rate = "", math.nan
-        self._typed = False  # and not asked for yet
+        self._typed = False  # typed and not applied yet
         self.now = label("", "label", "text2", wrap=True)
         self.field = NumberField(0.001, "float", 0)
         self.field.edited.connect(self._edited)
@@ -49,7 +49,7 @@ class RateLine(QWidget):
         column.addLayout(row)
 
     def begin(self, name: str) -> None:
-        """Another run, or another group of it: its rate is not known yet."""
+        """Reset for another run or group, whose rate is not known yet."""
         self._name, self._rate, self._typed = name, math.nan, False
         self._show()
 
@@ -57,7 +57,7 @@ class RateLine(QWidget):
         self._typed = True
 
     def show_rate(self, rate: float) -> None:
-        """The rate of the newest step, nan where the optimizer has none."""
+        """Show the rate of the newest step, nan if the optimizer has none."""
         if rate != self._rate and rate == rate:
             first, self._rate = self._rate != self._rate, rate
             if first or not (self._typed or self.field.hasFocus()):
@@ -73,21 +73,21 @@ class RateLine(QWidget):
         self.button.setEnabled(known)
 
     def apply(self) -> None:
-        """Ask for the rate that is in the field."""
+        """Request the rate in the field."""
         rate = self.field.value()
         if isinstance(rate, int | float) and rate > 0:
             self.field.set_invalid(None)
             self._typed = False
-            self.wanted.emit(float(rate))
+            self.rate_requested.emit(float(rate))
         else:
             self.field.set_invalid("A learning rate must be above 0.")
 
 
 class LiveRate(QWidget):
-    """A line for each parameter group, the main one first. `wanted(rate, path)` asks the run for another rate of one,
-    with "" for the main one."""
+    """A line per parameter group, the main one first. `rate_requested(rate, path)` requests a new rate; `path` is ""
+    for the main group."""
 
-    wanted = Signal(float, str)
+    rate_requested = Signal(float, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -114,7 +114,7 @@ class LiveRate(QWidget):
         return self.lines[0].button
 
     def begin(self) -> None:
-        """Another run: its groups and rates are not known yet."""
+        """Reset for another run, whose groups and rates are not known yet."""
         self._set_names(("",))
         self.lines[0].begin("")
 
@@ -124,7 +124,7 @@ class LiveRate(QWidget):
         self._names = names
         while len(self.lines) < len(names):
             line = RateLine()
-            line.wanted.connect(partial(self._want, len(self.lines)))
+            line.rate_requested.connect(partial(self._want, len(self.lines)))
             line.field.set_hint(WHY)
             self.lines.append(line)
             self._column.addWidget(line)
@@ -136,21 +136,21 @@ class LiveRate(QWidget):
         self.why.setText(WHY + SCHEDULED + GROUPS * several)
 
     def _want(self, number: int, rate: float) -> None:
-        self.wanted.emit(rate, self._names[number] if number else "")
+        self.rate_requested.emit(rate, self._names[number] if number else "")
 
     def show_rates(self, rates: Mapping[str, float]) -> None:
-        """The rate of each group at the newest step, the main one first; its path is "" where it is no group's."""
+        """Show the rate of each group at the newest step by its path, the main one first, with path ""."""
         if rates:
             self._set_names(tuple(rates))
             for line, rate in zip(self.lines, rates.values(), strict=False):
                 line.show_rate(rate)
 
     def show_rate(self, rate: float) -> None:
-        """The rate of the newest step of a run without groups, nan where the optimizer has none."""
+        """Show the rate of the newest step of a run without groups, nan if the optimizer has none."""
         self.show_rates({"": rate})
 
     def apply(self) -> None:
-        """Ask for the rate in the field of the main group."""
+        """Request the rate in the field of the main group."""
         self.lines[0].apply()
 
     def focus(self) -> None:

@@ -1,4 +1,4 @@
-"""The Loss section: one loss, or one for each output with its weight and with what that output is compared with."""
+"""The Loss section: one loss, or one per output with its weight and target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _pairs(targets: Sequence[TargetInfo]) -> list[tuple[str, str]]:
 
 
 class OutputSection(ChoiceSection):
-    """The loss of one output. `made(OutputLoss, merge)` is it as a person made it."""
+    """The loss of one output. `made(OutputLoss, merge)` carries an edit."""
 
     made = Signal(object, object)
     removed = Signal(str)
@@ -114,7 +114,7 @@ class LossSection(ChoiceSection):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         self._update_text()
 
-    # --- What others tell
+    # --- Input from other views
 
     def set_torch_loaded(self) -> None:
         super().set_torch_loaded()
@@ -122,7 +122,7 @@ class LossSection(ChoiceSection):
             section.set_torch_loaded()
 
     def set_outputs(self, suggested: tuple[OutputLoss, ...], targets: Sequence[TargetInfo], several: bool) -> None:
-        """A loss for each output of the net as it would be suggested, and what they can be compared with."""
+        """Set the suggested loss for each output of the net, and the targets to choose from."""
         if (suggested, tuple(targets), several) == (self._suggested, self._targets, self._several):
             return
         if tuple(targets) != self._targets:
@@ -131,7 +131,7 @@ class LossSection(ChoiceSection):
         self._fill()
 
     def show_config(self, training: TrainingConfig, class_weights: bool = False) -> None:
-        """Show what the project holds; with `class_weights` its data ask for them."""
+        """Show the project's losses; `class_weights`: whether the data are imbalanced enough to suggest weights."""
         self._rows, self._weighs = training.losses, class_weights
         self.show_choice(training.loss)
         self._fill()
@@ -160,7 +160,7 @@ class LossSection(ChoiceSection):
         self._update_text()
 
     def _make_sections(self) -> None:
-        """One for each row, made anew only where they are of other outputs."""
+        """Create a section per row, unless the outputs are the same."""
         if [row.output for row in self._rows] != list(self.outputs):
             self._drop()
             for row in self._rows if self._targets else ():
@@ -205,7 +205,7 @@ class LossSection(ChoiceSection):
         super()._make_form(name, params)
         self._update_text()
 
-    # --- What a person chooses
+    # --- Edits
 
     def _compare(self, target: str) -> None:
         """The only output is to be compared with something else than the target."""

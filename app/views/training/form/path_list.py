@@ -1,4 +1,4 @@
-"""Modules of the net that were chosen: one a line, more to add, and those that the net has no more."""
+"""A list of chosen modules of the net: one per line, with a button to add; missing ones are marked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GONE = "The network no longer has a module with this name."
 def pick_layer(
     title: str, layers: Iterable[Layer], below: QWidget, take: Callable[[Layer], None], nothing: str
 ) -> Picker:
-    """Ask for one of the layers, of very many for one of the first, below a widget."""
+    """Open a picker of layers below a widget; of very many only the first are listed."""
     picks = [Pick(layer, layer.path, _about(layer)) for layer in islice(layers, MOST)]
     picker = Picker(title, picks, nothing, below)
     picker.picked.connect(take)
@@ -61,7 +61,7 @@ class PathLine(QWidget):
 
 
 class PathList(QWidget):
-    """`changed(paths)` is what a person made of them."""
+    """`changed(paths)` carries an edit."""
 
     changed = Signal(object)
 
@@ -73,7 +73,7 @@ class PathList(QWidget):
         self.lines: dict[str, PathLine] = {}
         self.add = Button("Add a layer…", "link", "add")
         self.add.setAccessibleName(f"Add a layer to {caption}")
-        self.add.clicked.connect(self.ask)
+        self.add.clicked.connect(self.open_picker)
         title = label(caption, "code", "text2")
         title.setToolTip(words)
         self._rows = QVBoxLayout()
@@ -87,7 +87,7 @@ class PathList(QWidget):
         column.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
 
     def set_layers(self, layers: Layers) -> None:
-        """What the net has now."""
+        """Set the layers of the net."""
         self._layers = layers
         self._mark()
 
@@ -110,8 +110,8 @@ class PathList(QWidget):
         for path, line in self.lines.items():
             line.set_known(self._layers is None or self._layers.has(path))
 
-    def ask(self) -> Picker:
-        """Ask which layer to add."""
+    def open_picker(self) -> Picker:
+        """Open a list of layers to add."""
         chosen = set(self._paths)
         left = (layer for layer in self._layers or () if not chosen.issuperset(layer.modules))
         return pick_layer("Layers of the net", left, self.add, self._add, "There is no other layer.")

@@ -1,4 +1,4 @@
-"""The schedule of the learning rate: one of torch's, when it moves, how it begins, and a drawing of what it does."""
+"""The learning rate schedule: class, interval, warmup, and a preview curve."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import show
-from app.views.training.charts.small_plot import Line, SmallPlot
+from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.training.form.choice_section import ChoiceSection
 from app.views.ui.background import Failure
 from app.views.ui.widgets import Button
@@ -43,7 +43,7 @@ _WHEN = (
 
 
 def length_of(training: TrainingConfig, data: DataConfig) -> Span:
-    """How long a run is, as far as is known before the data are read."""
+    """Return the length of a run, as far as it is known before the data are read."""
     return schedule_length.span(training, training_count(data), data.drop_last)
 
 
@@ -77,7 +77,7 @@ class ScheduleSection(ChoiceSection):
         self.body_layout.addWidget(self.fit, 0, Qt.AlignmentFlag.AlignLeft)
         for drawn in (self.plot, self.plot_words):
             self.body_layout.addWidget(drawn)
-        self.chosen.connect(self._chosen)
+        self.chosen.connect(self._emit_choice)
 
     @property
     def schedule(self) -> Schedule | None:
@@ -111,41 +111,41 @@ class ScheduleSection(ChoiceSection):
 
     # --- The form
 
-    def _ask(self) -> None:
+    def _request_params(self) -> None:
         if self._choice.name != NONE:
-            super()._ask()
+            super()._request_params()
         else:
             self._engine.forget(f"{self._key}.params")
             self._drop_form()
             self.words.hide()
 
     def _named(self, name: str) -> None:
-        """Another class, or its first values again, or none: what it cannot do without is given a value that suits."""
+        """Choose another class, or none; required parameters get suggested values."""
         if name == NONE:
             self.made.emit(None, "Remove the schedule", None)
             return
         optimizer, length = self._training.optimizer, self._length
         self._engine.ask(
             f"{self._key}.first", FirstSchedule(name, optimizer, length),
-            on_answer=lambda made: self._begun(*made), on_error=self._no_params,
+            on_answer=lambda made: self._show_suggestion(*made), on_error=self._no_params,
         )  # fmt: skip
 
-    def _begun(self, schedule: Schedule, words: str) -> None:
+    def _show_suggestion(self, schedule: Schedule, words: str) -> None:
         self.made.emit(schedule, f"Choose {schedule.choice.name}", None)
         self.said.setText(words)
         self.said.setVisible(bool(words))
 
-    def _with(self, name: str, value: Any) -> Choice:
-        """A parameter without a default stays, whatever it is."""
+    def _with_param(self, name: str, value: Any) -> Choice:
+        """Return the choice with one parameter changed; required parameters are always stored."""
         if self.form is not None and self.form.rows[name].param.required:
             return replace(self._choice, params=FrozenMap(self._choice.params.set(name, value)))
-        return super()._with(name, value)
+        return super()._with_param(name, value)
 
     def _question(self, choice: Choice) -> Request[None]:
         schedule = replace(self.schedule or Schedule(choice), choice=choice)
         return CheckSchedule(schedule, self._training.optimizer)
 
-    def _chosen(self, choice: Choice, merge: str | None) -> None:
+    def _emit_choice(self, choice: Choice, merge: str | None) -> None:
         if self.schedule is not None:
             self.said.hide()
             self.made.emit(replace(self.schedule, choice=choice), f"Set {choice.name}", merge)
@@ -180,7 +180,7 @@ class ScheduleSection(ChoiceSection):
             self.made.emit(fitted, "Fit the schedule to the run", None)
 
     def _ask_preview(self) -> None:
-        """Have torch say what the rate is, where it was not asked the same before."""
+        """Request the preview curve, unless the inputs are unchanged."""
         question = (self._training.optimizer, self.schedule, self._length)
         if not self._loaded or question == self._previewed:
             return
@@ -196,7 +196,7 @@ class ScheduleSection(ChoiceSection):
         if many > 1:
             unit = preview.per
             self.plot.show_lines(
-                range(1, many + 1), (Line(preview.rates),), ends=(f"{unit} 1", f"{unit} {many:,}"),
+                range(1, many + 1), (PlotLine(preview.rates),), ends=(f"{unit} 1", f"{unit} {many:,}"),
                 unit=(unit, "learning rate"),
             )  # fmt: skip
         stopped = preview.words.startswith("PyTorch")

@@ -1,4 +1,4 @@
-"""The numbers and switches of `TrainingConfig`, section by section, and the words about them."""
+"""The numbers and switches of `TrainingConfig` by section, with labels and tool tips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.training.choices import Param
 from app.training.config import TrainingConfig
 from app.views.ui.widgets.numbers import show_number
 
-# None in a field stands for these in the config.
+# Values of the config that a field shows as None.
 EMPTY: dict[str, Any] = {"amp": ""}
 
 
@@ -98,17 +98,17 @@ PLAIN = {
 
 
 def of_field(name: str, value: Any) -> Any:
-    """A value of the config as its field shows it."""
+    """Convert a value of the config to that of its field."""
     return None if name in EMPTY and value == EMPTY[name] else value
 
 
 def of_config(name: str, value: Any) -> Any:
-    """A value of a field as the config keeps it."""
+    """Convert a value of a field to that of the config."""
     return EMPTY[name] if value is None and name in EMPTY else value
 
 
 def differing(params: Sequence[Param], training: TrainingConfig) -> list[str]:
-    """What is not the default, in few words.
+    """List the values that differ from the defaults, briefly.
 
     >>> differing(GRADIENTS, TrainingConfig(accumulate=4, clip_norm=0.5))
     ['accumulate 4', 'clip_norm 0.5']

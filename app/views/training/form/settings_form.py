@@ -1,4 +1,4 @@
-"""The Training tab: the data and every knob of a run of the open project, section by section."""
+"""The Training tab: data and all settings of a run, in sections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from app.views.training.evaluation.metrics_section import MetricsSection
 from app.views.training.form import settings_fields
 from app.views.training.form.choice_section import ChoiceSection
 from app.views.training.form.data_section import DataSection
-from app.views.training.form.folding_section import Folding
+from app.views.training.form.folding_section import FoldingSection
 from app.views.training.form.groups_section import GroupsSection
 from app.views.training.form.live_lr import LiveRate
 from app.views.training.form.losses_section import LossSection
@@ -81,7 +81,7 @@ class RunSection(KnobSection):
 
 
 class SpeedSection(KnobSection):
-    """Precision, compilation, and the layers whose activations are not kept."""
+    """Precision, compilation, and layers with activation checkpointing."""
 
     def __init__(self) -> None:
         super().__init__("Precision and speed", settings_fields.SPEED)
@@ -117,9 +117,9 @@ class SpeedSection(KnobSection):
 
 
 class TrainingForm(QWidget):
-    """What decides a run. Every edit is one undo step of the project, or one for a visit to a field.
+    """The settings of a run. Each edit is one undo step of the project; edits of one visit to a field are merged.
 
-    `download_requested(source)` asks for data that are not on this machine, `asked(key)` for a command of the window.
+    `download_requested(source)` requests data that are not on this machine, `asked(key)` a command of the window.
     """
 
     download_requested = Signal(str)
@@ -146,7 +146,7 @@ class TrainingForm(QWidget):
         self.knobs: tuple[KnobSection, ...] = (
             self.run, self.groups, self.gradients, self.speed, self.regular, self.metrics, self.checkpoints
         )  # fmt: skip
-        self.sections: tuple[Folding, ...] = (
+        self.sections: tuple[FoldingSection, ...] = (
             self.run, self.loss, self.optimizer, self.schedule, *self.knobs[1:]
         )  # fmt: skip
         self.device = DeviceField(())
@@ -206,14 +206,14 @@ class TrainingForm(QWidget):
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(self.area)
 
-    # --- What others tell
+    # --- Input from other views
 
-    def add_section(self, section: Folding) -> None:
-        """Put a section of somebody else's below the others."""
+    def add_section(self, section: FoldingSection) -> None:
+        """Append a section that another part of the window provides."""
         self._column.insertWidget(self._column.count() - 1, section)
 
     def set_devices(self, devices: Sequence[Device]) -> None:
-        """The devices that torch found, fastest first; torch is there from now on."""
+        """Set the devices that torch found, fastest first."""
         old = self.device
         self.run.device_place.removeWidget(old)
         old.hide()
@@ -224,18 +224,18 @@ class TrainingForm(QWidget):
             section.set_torch_loaded()
 
     def set_analysis(self, analysis: Analysis) -> None:
-        """What the net's modules are called now, and whether it fits the data."""
+        """Update the module names of the net and its fit to the data."""
         self.set_fit(analysis)
         self.set_layers(analysis)
 
     def set_fit(self, analysis: Analysis) -> None:
-        """Whether the net fits the data."""
+        """Check whether the net fits the data."""
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         self.data.synthetic = synthetic_data.options_for(self._document.project, analysis)
 
     def set_layers(self, analysis: Analysis) -> None:
-        """What the net's modules are called now."""
-        if not analysis.source.modules:  # a net that is not sound has no text
+        """Update the module names of the net."""
+        if not analysis.source.modules:  # an invalid net has no source
             return
         self._show_outputs(analysis)
         layers = Layers(self._document.project, analysis)
@@ -256,7 +256,7 @@ class TrainingForm(QWidget):
             self.loss.set_outputs(rows, targets, several)
 
     def set_data_root(self, root: Path) -> None:
-        """The folder of downloaded data."""
+        """Set the folder of downloaded data."""
         self.data.set_root(root)
 
     def refresh_data(self) -> None:
@@ -264,7 +264,7 @@ class TrainingForm(QWidget):
         self.data.show_config(self._document.project.data)
 
     def set_running(self, running: bool) -> None:
-        """Say that a run keeps its values. The fields stay open: what they hold is for the next run."""
+        """Show that a running run keeps its settings; edits apply to the next run."""
         if running:
             self.live_rate.begin()
         self.running.setVisible(running)
@@ -278,7 +278,7 @@ class TrainingForm(QWidget):
         self.data.source.showPopup()
 
     def focus_rate(self) -> None:
-        """Put the caret into the learning rate: of the run that goes on, or the optimizer's for the next."""
+        """Focus the learning rate: that of the run under way, or the optimizer's."""
         if self.live_rate.isVisible():
             self.area.ensureWidgetVisible(self.live_rate)
             self.live_rate.focus()

@@ -1,4 +1,4 @@
-"""A section of numbers and switches of the training."""
+"""A section of numbers and switches of the training settings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.training.choices import Param
 from app.training.config import TrainingConfig
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.form import settings_fields
-from app.views.training.form.folding_section import Folding
+from app.views.training.form.folding_section import FoldingSection
 from app.views.ui.widgets.painting import label
 
 
-class KnobSection(Folding):
-    """`edited(name, value, merge)` is a value of the config that a person made."""
+class KnobSection(FoldingSection):
+    """`edited(name, value, merge)` carries an edit of a value of the config."""
 
     edited = Signal(str, object, object)
 
@@ -30,7 +30,7 @@ class KnobSection(Folding):
             self.body_layout.addWidget(label(settings_fields.WORDS[title], "label", "text3", wrap=True))
         self.form = ParamForm(params)
         self.form.set_docs({param.name: param.doc for param in params})
-        self.form.edited.connect(self._tell)
+        self.form.edited.connect(self._emit_edited)
         self.form.reset.connect(lambda name: self.edited.emit(name, getattr(TrainingConfig, name), None))
         self.body_layout.addWidget(self.form)
         self._shown = TrainingConfig()
@@ -54,11 +54,11 @@ class KnobSection(Folding):
             self.form.set_values(values)
 
     def summary_texts(self, training: TrainingConfig) -> list[str]:
-        """What differs from the defaults."""
+        """Return the values that differ from the defaults."""
         return settings_fields.differing(self.params, training)
 
-    def _tell(self, name: str, value: Any, merge: str | None) -> None:
-        # 1 of a field that takes any number is 1.0: the two are one value to a person and two to a file.
+    def _emit_edited(self, name: str, value: Any, merge: str | None) -> None:
+        # Store 1 of a float field as 1.0: equal to the user, but not in the file.
         kind = next(param.kind for param in self.params if param.name == name)
         if kind == "float" and type(value) is int:
             value = float(value)

@@ -1,4 +1,4 @@
-"""The transforms that pictures go through: one below the other, each with its parameters."""
+"""The transforms of images: an ordered list, each with its parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.views.ui.widgets.painting import label
 
 
 class TransformItem(QWidget):
-    """One transform. `changed(Transform, merge)`, `removed` and `raised` are what a person does with it."""
+    """One transform. `changed(Transform, merge)`, `removed` and `raised` carry edits."""
 
     changed = Signal(object, object)
     removed = Signal()
@@ -87,14 +87,14 @@ class TransformItem(QWidget):
 
 
 class TransformsList(QWidget):
-    """A list of transforms. `edited(tuple, words, merge)` is the list that a person made."""
+    """A list of transforms. `edited(tuple, words, merge)` carries the edited list."""
 
     edited = Signal(object, str, object)
 
     def __init__(self, title: str, random: bool, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._title, self._random = title, random
-        self.shape: tuple[int, ...] = ()  # of the pictures, for the first size of what is added
+        self.shape: tuple[int, ...] = ()  # of the images: initial size of a new transform
         self.items: list[TransformItem] = []
         self.add = Button("Add …", "flat")
         self.add.setAccessibleName(f"Add a transform: {title}")
@@ -115,7 +115,7 @@ class TransformsList(QWidget):
         return tuple(item.transform for item in self.items)
 
     def show_transforms(self, transforms: Sequence[Transform]) -> None:
-        """Show what the project holds; fields that a person types in stay where only values change."""
+        """Show the project's transforms; if only values changed, fields being typed in are kept."""
         if [one.name for one in transforms] == [one.name for one in self.transforms]:
             for item, transform in zip(self.items, transforms, strict=True):
                 item.show_transform(transform)
@@ -136,7 +136,7 @@ class TransformsList(QWidget):
             self._place.addWidget(item)
 
     def put(self, name: str) -> None:
-        """One more at the end."""
+        """Append a transform."""
         sized = any(option.name == "size" for option in KINDS[name].options)
         whole = sized and len(self.shape) == 3
         params: FrozenMap[str, Any] = FrozenMap(size=self.shape[1:]) if whole else FrozenMap()

@@ -1,4 +1,4 @@
-"""Where a run is to pause by itself: a section of the Training tab. It is the person's, not the project's."""
+"""Watch points, at which a run pauses: a section of the Training tab. Stored in the settings, not in the project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.training.choices import Param
 from app.training.monitoring.watch_points import WatchPoints
 from app.views.inspector.fields.form import ParamForm
-from app.views.training.form.folding_section import Folding
+from app.views.training.form.folding_section import FoldingSection
 from app.views.ui.widgets.painting import label
 
 MEBIBYTE = 1024 * 1024
@@ -28,8 +28,8 @@ PARAMS = (
 WORDS = "The run pauses and reports where. Gradients, dead units and memory are checked on sampled steps."
 
 
-class WatchSection(Folding):
-    """`changed(WatchPoints)`: the person set a watch point or took one away; a run under way has it at once."""
+class WatchSection(FoldingSection):
+    """`changed(WatchPoints)` carries an edit, which applies to a run under way immediately."""
 
     changed = Signal(object)
 
@@ -42,11 +42,11 @@ class WatchSection(Folding):
         self.form.edited.connect(self._edit)
         self.form.reset.connect(lambda name: self._edit(name, False if name == "not_finite" else None, None))
         self.body_layout.addWidget(self.form)
-        self.acted.connect(lambda: self._take(WatchPoints()))
+        self.acted.connect(lambda: self._set_points(WatchPoints()))
         self.show_points(self.points)
 
     def show_points(self, points: WatchPoints) -> None:
-        """Show these; nothing is told."""
+        """Show watch points without emitting `changed`."""
         self.points = points
         memory = None if points.memory is None else points.memory // MEBIBYTE
         self.form.set_values({
@@ -68,8 +68,8 @@ class WatchSection(Folding):
         problem = points.problem()
         self.form.set_problem(name, problem)
         if not problem:
-            self._take(points)
+            self._set_points(points)
 
-    def _take(self, points: WatchPoints) -> None:
+    def _set_points(self, points: WatchPoints) -> None:
         self.show_points(points)
         self.changed.emit(points)

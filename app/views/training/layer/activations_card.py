@@ -1,4 +1,4 @@
-"""A layer's activations for one sample, and its filters, as pictures."""
+"""A layer's activations for one sample, and its filters, as images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout
 
 from app.training.monitoring.looks import Channels, LayerInside
-from app.views.training.charts.card import Card
+from app.views.training.charts.card import ChartCard
 from app.views.training.layer.picture_grid import PictureGrid
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.numbers import NumberField
@@ -17,8 +17,8 @@ from app.views.ui.widgets.segmented import Segmented
 CHOOSE = "Choose a layer on the canvas, in the gradient map, or in the list."
 
 
-class InsideCard(Card):
-    """`wanted(sample)` asks for the pictures of a sample."""
+class InsideCard(ChartCard):
+    """`wanted(sample)` requests the images of a sample."""
 
     wanted = Signal(int)
 
@@ -53,10 +53,10 @@ class InsideCard(Card):
         pictures.addWidget(self.picture)
         pictures.addWidget(self.grid, 1)
         self.body.addLayout(pictures, 1)
-        self.say(CHOOSE)
+        self.show_reason(CHOOSE)
 
-    def say(self, text: str) -> None:
-        """Say why there are no pictures."""
+    def show_reason(self, text: str) -> None:
+        """Show why there are no images."""
         self.inside = None
         self.grid.clear()
         self.picture.clear()
@@ -69,8 +69,8 @@ class InsideCard(Card):
         self._show()
 
     @property
-    def shown(self) -> Channels | None:
-        """What the grid shows."""
+    def shown_channels(self) -> Channels | None:
+        """The channels in the grid."""
         if self.inside is None:
             return None
         return self.inside.channels if self.what.value() == "activations" else self.inside.filters
@@ -83,7 +83,7 @@ class InsideCard(Card):
         self.words.setText(text)
         self.words.setToolTip(text)
         self._show_sample(inside.picture)
-        found = self.shown
+        found = self.shown_channels
         if found is None:
             self.grid.clear()
             self.heading.set(

@@ -1,4 +1,4 @@
-"""The batch that a watch point held at: its samples with their labels, and what the net gives for them."""
+"""The batch at which a watch point paused: samples, labels and outputs of the net."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BatchDialog(Dialog):
 
 
 def notes(peek: BatchPeek) -> str:
-    """What is to be said of the batch as a whole."""
+    """Return remarks about the batch as a whole."""
     bad = int((~np.isfinite(peek.inputs.reshape(len(peek.inputs), -1))).any(1).sum())
     shown = f"The first {len(peek.inputs)} of {peek.count}" if peek.count > len(peek.inputs) else f"All {peek.count}"
     texts = [f"{shown} samples, {shape_text(peek.inputs.shape[1:], 'one number')} each."]
@@ -56,7 +56,7 @@ def notes(peek: BatchPeek) -> str:
 
 
 def pictures(inputs: np.ndarray) -> np.ndarray | None:
-    """The samples as (n, h, w, 3) bytes, each over its own range; None where they are no pictures."""
+    """Return the samples as (n, h, w, 3) bytes, each scaled to its own range; None if they are not images."""
     if inputs.ndim == 3 and min(inputs.shape[1:]) > 3:
         inputs = inputs[:, None]
     if inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
@@ -68,7 +68,7 @@ def pictures(inputs: np.ndarray) -> np.ndarray | None:
 
 
 def label_of(peek: BatchPeek, index: int) -> str:
-    """The class or the numbers of a sample."""
+    """Return the class or the numbers of a sample."""
     value = peek.labels[index]
     if peek.task == "classes" and np.ndim(value) == 0:
         return peek.classes[int(value)] if int(value) < len(peek.classes) else str(int(value))
@@ -87,8 +87,8 @@ def _range(values: np.ndarray) -> str:
     return f"{formatting.figure(float(values.min()))} to {formatting.figure(float(values.max()))}"
 
 
-def _given(peek: BatchPeek, index: int) -> str:
-    """What the net gives: the class with the largest output, and the outputs."""
+def _output_text(peek: BatchPeek, index: int) -> str:
+    """Return the output as text: the class with the largest score, or the numbers."""
     output = peek.outputs[index]
     if peek.task == "classes" and np.ndim(output) == 1 and np.isfinite(output).all():
         best = int(output.argmax())
@@ -118,7 +118,7 @@ def _table(peek: BatchPeek) -> QTableWidget:
     header.setStretchLastSection(True)
     for row in range(len(peek.inputs)):
         texts = [str(row + 1), label_of(peek, row)]
-        texts += [_given(peek, row)] if peek.outputs is not None else []
+        texts += [_output_text(peek, row)] if peek.outputs is not None else []
         texts += [formatting.figure(float(peek.losses[row]))] if peek.losses is not None else []
         sample = peek.inputs[row]
         finite = np.isfinite(sample)

@@ -49,7 +49,7 @@ class HistogramChart(Chart):
         self.plot.set_y_range(low, high)
         left, right = self.plot.view.viewRange()[0]
         steps = np.array([float(step) for step, _ in samples])
-        at = samples_at(self.scale.of(steps), left, right, self.plot.pixels)
+        at = samples_at(self.scale.x_of(steps), left, right, self.plot.pixels)
         # The root brings out the tails, where there are few.
         share = np.sqrt(parts / np.maximum(parts.max(axis=0, keepdims=True), 1e-12))
         cells = (share[::-1] * (NO_GRADIENT - 1))[:, np.maximum(at, 0)]
@@ -86,7 +86,7 @@ class RatioChart(Chart):
         steps, ratios = self.ratios
         with np.errstate(divide="ignore", invalid="ignore"):
             levels = np.log10(np.where(ratios > 0, ratios, np.nan))
-        self._curve.set_points(self.scale.of(steps), levels)
+        self._curve.set_points(self.scale.x_of(steps), levels)
         self._usual.set_points(np.array(self.plot.view.viewRange()[0]), np.full(2, np.log10(USUAL)))
         shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
         self.plot.set_y_range(float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2)))

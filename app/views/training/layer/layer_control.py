@@ -64,7 +64,7 @@ class LayerControl(QObject):
 
     def _show_run(self, run: Run) -> None:
         self._window.background.forget("layers of a run")
-        self.page.set_history(run.history, f"Run {run.kept_number}")
+        self.page.set_history(run.history, f"Run {run.display_number}")
 
     def _listed(self, runs: list[Kept]) -> None:
         """Without a run in this window the newest that is kept is shown."""
@@ -85,7 +85,7 @@ class LayerControl(QObject):
         self._window.engine.forget(INSIDE)
         self.page.set_history(None)
         self.page.show_layer("")
-        self.page.inside.say(CHOOSE)
+        self.page.inside.show_reason(CHOOSE)
 
     # -- the layer ----------------------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class LayerControl(QObject):
             self.page.inside.show_inside(found)
 
     def _fail(self, error: BaseException) -> None:
-        self.page.inside.say(f"{type(error).__name__}: {error}")
+        self.page.inside.show_reason(f"{type(error).__name__}: {error}")
 
 
 def _remove(file: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The page "Layer": one layer of the net from near, while a run goes on and after it."""
+"""The page "Layer": details of one layer, during a run and after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REST = 500  # milliseconds between two redraws: the layers are not looked at mor
 
 
 class LayerPage(QWidget):
-    """`layerChosen(path)`: the person chose a layer in the list. `controls` may be put beside the tabs."""
+    """`layerChosen(path)` is emitted when the user selects a layer. `controls` may be put beside the tabs."""
 
     layerChosen = Signal(str)
 
@@ -71,7 +71,7 @@ class LayerPage(QWidget):
         return self._layer
 
     def set_layers(self, layers: Sequence[str]) -> None:
-        """The modules that can be chosen, by path."""
+        """Set the modules to choose from, by path."""
         if tuple(layers) == self._layers:
             return
         self._layers = tuple(layers)
@@ -104,7 +104,7 @@ class LayerPage(QWidget):
         self.ratio.show_layer(layer)
 
     def refresh(self) -> None:
-        """The history may have grown: redraw soon, if this page is in sight."""
+        """Redraw soon if the page is visible; the history may have grown."""
         if self.isVisible() and not self._timer.isActive():
             self._timer.start()
 

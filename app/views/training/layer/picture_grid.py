@@ -1,4 +1,4 @@
-"""Many small pictures of numbers in a grid, each with a word below it."""
+"""A grid of small images of numbers, each with a caption."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PictureGrid(QWidget):
         self.show_colors(np.empty((0, 1, 1, 3), dtype=np.uint8))
 
     def _cell(self, width: float, height: float) -> tuple[float, float, int]:
-        """Width and height of a picture, and how many stand side by side."""
+        """Return width and height of an image, and how many fit side by side."""
         tall, wide = self._shape
         caption = CAPTION if self._captions else 0
         ratio = tall / wide

@@ -61,7 +61,8 @@ class MemoryControl(QObject):
         if session.active and session.training_thread is not None:
             self._ask(session.training_thread.run_between_steps(TellMemory()))
         elif window.live.analysis is None or not window.live.up_to_date or window.run_control.blocked:
-            self.dialog.say(f"Nothing to estimate: {window.run_control.blocked or 'the network is being checked'}.")
+            reason = window.run_control.blocked or "the network is being checked"
+            self.dialog.show_message(f"Nothing to estimate: {reason}.")
         else:
             job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
             window.engine.ask(
@@ -92,7 +93,7 @@ class MemoryControl(QObject):
     def _fail(self, error: BaseException) -> None:
         self._asked = None
         if self.dialog is not None:
-            self.dialog.say(f"{type(error).__name__}: {error}")
+            self.dialog.show_message(f"{type(error).__name__}: {error}")
 
     def _ask_file(self) -> None:
         name, _ = QFileDialog.getSaveFileName(self.dialog, "Save the memory report", "memory.json", "JSON (*.json)")

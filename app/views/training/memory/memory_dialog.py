@@ -1,4 +1,4 @@
-"""The memory of a training step by layer: estimated before a run, measured while it goes on."""
+"""Memory of a training step by layer: estimated before a run, measured during it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_CACHE = "There is no cache to empty: only CUDA has one"
 
 
 class MemoryDialog(Dialog):
-    """`measure_wanted` asks for new figures, `file_wanted` for a file of them, `empty_wanted` for an empty cache."""
+    """`measure_wanted` requests a measurement, `file_wanted` a file, `empty_wanted` to empty the CUDA cache."""
 
     measure_wanted = Signal()
     file_wanted = Signal()
@@ -53,10 +53,10 @@ class MemoryDialog(Dialog):
         self.again.clicked.connect(self.measure_wanted)
         self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
         self.resize(720, 520)
-        self.say("Counting…")
+        self.show_message("Counting…")
 
-    def say(self, text: str) -> None:
-        """A word in place of the figures."""
+    def show_message(self, text: str) -> None:
+        """Show a message in place of the figures."""
         self.report = None
         self.summary.setText(text)
         self.device.setText("")
@@ -72,7 +72,7 @@ class MemoryDialog(Dialog):
         self.empty.setEnabled(on_cuda)
         self.empty.setToolTip("" if on_cuda else NO_CACHE)
         self.summary.setText(" ".join(part for part in (summary(report), score) if part))
-        self.device.setText(device_words(report))
+        self.device.setText(device_text(report))
         rows = [] if report.step is None else [report.step.total, *report.step.layers]
         self.table.setRowCount(len(rows))
         for row, layer in enumerate(rows):
@@ -104,15 +104,15 @@ def size(count: int) -> str:
 
 
 def summary(report: MemoryReport) -> str:
-    """The sum, and whether it was measured."""
+    """Return the total, and whether it was measured."""
     if report.step is None:
         return "Memory of this network or optimizer cannot be estimated without running it: start a run and measure."
     how = "Estimated, without running anything" if report.estimated else "Measured on a batch of this run"
     return f"{how}: {size(report.step.total.whole)} for a batch of {report.step.batch:,}."
 
 
-def device_words(report: MemoryReport) -> str:
-    """Allocator, utilisation and temperature, or why there are none."""
+def device_text(report: MemoryReport) -> str:
+    """Return allocator, utilisation and temperature as text, or why they are missing."""
     texts = []
     if report.allocator is not None:
         a = report.allocator

@@ -53,10 +53,10 @@ class ProfileControl(QObject):
         if self._asked is not None or self.dialog is None:
             return
         if not session.active or session.training_thread is None:
-            self.dialog.say(NOTHING)
+            self.dialog.show_message(NOTHING)
             return
         if self.dialog.profile is None:
-            self.dialog.say("Measuring…")
+            self.dialog.show_message("Measuring…")
         self._asked = session.training_thread.run_between_steps(ProfileStep(trace))
         when_done(self._asked, self, partial(self._show, trace), partial(self._fail, trace))
 
@@ -64,13 +64,13 @@ class ProfileControl(QObject):
         self._asked = None
         if self.dialog is not None:
             self.dialog.show_profile(profile)
-            self.dialog.tell(f"The trace of this step was saved to {trace}" if trace else "")
+            self.dialog.show_note(f"The trace of this step was saved to {trace}" if trace else "")
 
     def _fail(self, trace: str, error: BaseException) -> None:
         self._asked = None
         if self.dialog is None:
             return
         if trace:  # what is shown was measured before, and holds
-            self.dialog.tell(f"The trace could not be saved: {error}")
+            self.dialog.show_note(f"The trace could not be saved: {error}")
         else:
-            self.dialog.say(f"{type(error).__name__}: {error}")
+            self.dialog.show_message(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Where the time of a training step of the run goes, operation by operation."""
+"""A profile of a training step: time per operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = (
 
 
 class ProfileDialog(Dialog):
-    """`measure_wanted` asks for a new profile, `file_wanted` for one with its trace in a file."""
+    """`measure_wanted` requests a new profile, `file_wanted` one with its trace in a file."""
 
     measure_wanted = Signal()
     file_wanted = Signal()
@@ -61,18 +61,18 @@ class ProfileDialog(Dialog):
         self.again.clicked.connect(self.measure_wanted)
         self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
         self.resize(720, 520)
-        self.say("Measuring…")
+        self.show_message("Measuring…")
 
-    def say(self, text: str) -> None:
-        """A word in place of the figures."""
+    def show_message(self, text: str) -> None:
+        """Show a message in place of the figures."""
         self.profile = None
         self.summary.setText(text)
         self.table.setRowCount(0)
         self.write.setEnabled(False)
-        self.tell("")
+        self.show_note("")
 
-    def tell(self, text: str) -> None:
-        """A word beside the figures, of the trace."""
+    def show_note(self, text: str) -> None:
+        """Show a note about the trace file."""
         self.told.setText(text)
         self.told.setVisible(bool(text))
 
@@ -111,7 +111,7 @@ def milliseconds(micro: float | None) -> str:
 
 
 def summary(profile: StepProfile) -> str:
-    """What was measured, and how much of it the table leaves out."""
+    """Return what was measured, and how much of it the table omits."""
     text = (
         f"Forward and backward of a batch of {profile.batch:,} on {profile.device}: "
         f"{formatting.figure(profile.milliseconds)} ms, profiling overhead included."

@@ -1,4 +1,4 @@
-"""The settings of several runs side by side; what differs is marked and stands on top."""
+"""The settings of several runs side by side; differing ones are marked and sorted to the top."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page "Console": what happened, line by line, to be read and to be copied."""
+"""The page "Console": a log of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication, QShowEvent, QTextBlock
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QTextBrowser, QVBoxLayout, QWidget
 
 from app.training.events import Event, Paused, Resumed, StepDone
-from app.views.training.runs.report_text import Line, lines_of
+from app.views.training.runs.report_text import ConsoleLine, lines_of
 from app.views.training.runs.session import Run
 from app.views.ui import theme
 from app.views.ui.widgets.button import Button
@@ -25,26 +25,26 @@ SLICE = 0.006  # seconds of writing in one turn of the event loop
 
 @dataclass
 class _Entry:
-    line: Line
+    line: ConsoleLine
     time: datetime = field(default_factory=datetime.now)
     opened: bool = False
 
 
 class Console(QWidget):
-    """A log of the window. `log` adds a line, `begin` and `tell` what a run does."""
+    """The log of the window. `log` adds a line, `begin` and `write_events` report a run."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._entries: deque[_Entry] = deque(maxlen=MOST)
-        self._first = 0  # the number of the oldest entry that is still here
-        self._next = 0  # the number of the first entry that is not written into the view
+        self._first = 0  # the number of the oldest entry still stored
+        self._next = 0  # the number of the first entry not in the view yet
         self._epochs = 0
         self._standing = False
-        self._place: int | None = None  # where a view that is written anew is to be scrolled to
+        self._place: int | None = None  # scroll position to restore after a rewrite
         self._view = QTextBrowser()
         self._view.setOpenLinks(False)
         self._view.setFrameShape(QFrame.Shape.NoFrame)
-        # It fills its page: no field's border round it.
+        # It fills its page, so it has no border.
         self._view.setStyleSheet("QTextBrowser { border: none; border-radius: 0; }")
         self._view.setUndoRedoEnabled(False)
         self._view.document().setMaximumBlockCount(MOST)  # an entry is a block
@@ -79,7 +79,7 @@ class Console(QWidget):
 
     def log(self, text: str, tone: str = "text2", detail: str = "") -> None:
         """Add a line in the colour of a token; `detail` is shown after a click."""
-        self._add(_Entry(Line(text, tone, detail)))
+        self._add(_Entry(ConsoleLine(text, tone, detail)))
 
     @property
     def texts(self) -> list[str]:
@@ -107,19 +107,19 @@ class Console(QWidget):
 
     @Slot(object)
     def begin(self, run: Run) -> None:
-        """A run starts; what is told from now on is its own."""
+        """Log the start of a run; later events belong to it."""
         self._epochs = run.job.training.epochs
         self._standing = False
-        self.log(f"Run {run.kept_number} {'resumes' if len(run.history.steps) else 'starts'}.", "text3")
+        self.log(f"Run {run.display_number} {'resumes' if len(run.history.steps) else 'starts'}.", "text3")
 
     @Slot(object)
-    def tell(self, events: list[Event]) -> None:
-        """Write what these events are worth."""
+    def write_events(self, events: list[Event]) -> None:
+        """Write the lines for these events."""
         for event in events:
             if type(event) is StepDone:
-                continue  # nearly all are, and it is worth no line
+                continue  # by far the most frequent, and never logged
             if isinstance(event, Paused):
-                # A run that is taken batch by batch stands after each of them; that is said once.
+                # A run that is stepped pauses after each batch; log that once.
                 if self._standing:
                     continue
                 self._standing = True
@@ -136,7 +136,7 @@ class Console(QWidget):
         self._write_soon()
 
     def _write_soon(self) -> None:
-        """Lines that nobody sees are not laid out: an epoch of a small net takes less than a frame."""
+        """Schedule writing. Nothing is laid out while hidden: an epoch of a small net may take less than a frame."""
         if self._view.isVisible() and not self._writing.isActive():
             self._writing.start(0)
 
@@ -146,7 +146,7 @@ class Console(QWidget):
 
     @Slot()
     def _write_some(self) -> None:
-        """Write what is not written yet, a slice a turn of the event loop."""
+        """Write pending entries, a time slice per turn of the event loop."""
         self._next = max(self._next, self._first)
         bar = self._view.verticalScrollBar()
         at_end = bar.value() >= bar.maximum() - 4
@@ -166,7 +166,7 @@ class Console(QWidget):
 
     @Slot()
     def _write_all(self) -> None:
-        """Write every line anew: in other colours, or with a detail opened."""
+        """Write every line again, after a change of colours or when a detail was opened."""
         bar = self._view.verticalScrollBar()
         self._place = bar.value() if self._view.isVisible() and bar.value() < bar.maximum() - 4 else None
         self._view.clear()

@@ -1,4 +1,4 @@
-"""Where the runs of the open project are kept, and what is known of them."""
+"""Storage of the open project's runs: where their folders are, listing, moving and copying."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from app.views.ui.task import Task
 
 
 class RunsKeeper(QObject):
-    """Beside the project's file; of a project that has none in a folder of the person's, until it is saved.
+    """Keeps runs beside the project's file; those of an unsaved project in a folder of the user until it is saved.
 
-    A project that is saved as another file takes copies of its runs along, and the first file keeps its own.
+    Saving a project as another file copies its runs; the first file keeps its own.
 
-    `listed(list of Kept)` comes when the list was read anew, the newest first; `refused(title, reason)` and
-    `said(title, detail)` are words for the person.
+    `listed(list of Kept)` is emitted after the list was read again, newest first; `refused(title, reason)` and
+    `said(title, detail)` carry messages for the user.
     """
 
     listed = Signal(object)
@@ -43,19 +43,19 @@ class RunsKeeper(QObject):
         self._made: list[Path] = []  # runs of a project without a file, which move when it is saved
         self._busy: Callable[[], bool] = lambda: False
         self._waiting = False
-        self._left: Path | None = None  # the runs of the file that the project was until it was saved as another
+        self._left: Path | None = None  # the runs folder of the previous file, until they are copied after Save As
         self._word: tuple[SignalInstance, str, str] | None = None
-        self.event_files = False  # whether a run writes TensorBoard's as it goes on
+        self.event_files = False  # whether a run writes TensorBoard event files
         self.folder, self._own = self._home(), self._beside
         document.replaced.connect(self._replaced)
         document.path_changed.connect(self._path_changed)
 
     def wait_for(self, busy: Callable[[], bool]) -> None:
-        """Whether a run goes on: its folder stays where it is until it has ended."""
+        """Set the predicate `busy`: a run's folder is not moved before it has ended."""
         self._busy = busy
 
     def recorder(self, project: Project, job: Job, parent: Parent | None = None, name: str = "") -> Recorder | None:
-        """What keeps a run that begins; None where no folder can be written, which `tell` says."""
+        """Return the recorder of a starting run; None if no folder is writable, which `announce_start` reports."""
         kept: Kept | None
         try:
             kept = store.begin(self.folder, project, parent, name)
@@ -78,7 +78,7 @@ class RunsKeeper(QObject):
         self.refresh()
 
     def watch(self, job: Job) -> Callable[[Path], Watcher] | None:
-        """Who is told what a run tells besides its own tables, made on the run's thread."""
+        """Return a factory, for the run's thread, of a further listener of its events; None if there is none."""
         if not self.event_files:
             return None
 
@@ -99,19 +99,19 @@ class RunsKeeper(QObject):
         self._word = (self.said, "This run is saved in another folder", f"{reason} It is saved in {kept.folder}.")
         return kept
 
-    def tell(self) -> None:
-        """Say what is to be said of the run that has begun: its start clears the words of those before."""
+    def announce_start(self) -> None:
+        """Emit the pending message about the run that has started: the start clears earlier messages."""
         word, self._word = self._word, None
         if word is not None:
             word[0].emit(*word[1:])
 
     def refresh(self) -> None:
-        """Read the list anew, beside the window."""
+        """Read the list again in the background."""
         folders = (self.folder,) if self._writable or self.folder == self._spare else (self.folder, self._spare)
         self._background.ask("runs", _listed, folders, on_answer=self.listed.emit, on_error=self._not_listed)
 
     def run_ended(self) -> None:
-        """What waited for the end of a run is done."""
+        """Carry out what waited for the end of a run."""
         if self._waiting:
             self._waiting = False
             self._follow()
@@ -119,7 +119,7 @@ class RunsKeeper(QObject):
 
     @property
     def _spare(self) -> Path:
-        """Where runs are kept if they cannot be where they belong."""
+        """The folder for runs if the usual one is not writable."""
         return store.runs_unsaved(self._settings.runs_folder, self._document.project.name)
 
     @property

@@ -1,4 +1,4 @@
-"""What a run tells, in sentences for the console. No Qt here."""
+"""Events of a run as text for the console. Qt-free."""
 
 from __future__ import annotations
 
@@ -23,48 +23,49 @@ from app.util.formatting import duration, figure, grouped_digits, percent
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of the console: `tone` is a colour token, `detail` what is one click away."""
+class ConsoleLine:
+    """One line of the console: `tone` is a colour token, `detail` is shown on a click."""
 
     text: str
     tone: str = "text2"
     detail: str = ""
 
 
-def lines_of(event: Event, epochs: int = 0) -> list[Line]:
-    """The lines that an event is worth; steps and measurements are worth none. `epochs`: how many are to come."""
+def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
+    """Return the lines for an event; steps and measurements have none. `epochs` is the planned number."""
     match event:
         case Started():
             return _started(event)
         case EpochDone():
-            return [Line(_epoch(event, epochs))]
+            return [ConsoleLine(_epoch(event, epochs))]
         case Paused():
-            return [Line(f"Paused after step {grouped_digits(event.step)}." if event.step else "Paused before step 1.")]
+            words = f"after step {grouped_digits(event.step)}" if event.step else "before step 1"
+            return [ConsoleLine(f"Paused {words}.")]
         case Resumed():
-            return [Line(f"Resumed after step {grouped_digits(event.step)}.")]
+            return [ConsoleLine(f"Resumed after step {grouped_digits(event.step)}.")]
         case Finished():
             word, tone = ("Done", "run") if event.reason == "done" else ("Stopped", "text")
             spent = f"{event.seconds:.1f} s" if event.seconds < 120 else duration(event.seconds)
             looking = f" Telemetry took {percent(event.looking)} % of it." if event.looking else ""
-            return [Line(f"{word} after {grouped_digits(event.steps)} steps, {spent}.{looking}", tone)]
+            return [ConsoleLine(f"{word} after {grouped_digits(event.steps)} steps, {spent}.{looking}", tone)]
         case Caught() | Noticed():
-            return [Line(event.message, "warn")]
+            return [ConsoleLine(event.message, "warn")]
         case Failed():
-            return [Line(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
+            return [ConsoleLine(_sentences(event.message, event.cure), "error", event.traceback.rstrip())]
         case RateSet():
             of = f" of {event.group}" if event.group else ""
             words = f"Learning rate{of} set to {figure(event.rate)} by hand after step {grouped_digits(event.step)}."
-            return [Line(f"{words} From that step, results differ from train.py.", "warn")]
+            return [ConsoleLine(f"{words} From that step, results differ from train.py.", "warn")]
         case Skipped():
-            return [Line(f"Skipped: {_sentences(event.message)}", "warn")]
+            return [ConsoleLine(f"Skipped: {_sentences(event.message)}", "warn")]
         case Saved() if event.problem:
-            return [Line(event.problem, "warn")]
+            return [ConsoleLine(event.problem, "warn")]
     return []
 
 
-def _started(event: Started) -> list[Line]:
+def _started(event: Started) -> list[ConsoleLine]:
     lines = [
-        Line(
+        ConsoleLine(
             f"Training on {event.device}, seed {event.seed}: {grouped_digits(event.parameters)} parameters, "
             f"{grouped_digits(event.train_count)} training and {grouped_digits(event.validation_count)} validation "
             f"samples, {event.epochs} epochs of {grouped_digits(event.steps_per_epoch)} batches of {event.batch_size}.",
@@ -72,9 +73,9 @@ def _started(event: Started) -> list[Line]:
         )
     ]
     if event.device_note:
-        lines.append(Line(event.device_note, "warn"))
+        lines.append(ConsoleLine(event.device_note, "warn"))
     if event.changed:
-        lines.append(Line(event.changed, "warn"))
+        lines.append(ConsoleLine(event.changed, "warn"))
     return lines
 
 

@@ -18,7 +18,7 @@ from app.project.file import with_start
 from app.project.project import Project
 from app.training.run_requests import SetRate
 from app.util.formatting import plural
-from app.views.analysis_service import Live
+from app.views.analysis_service import AnalysisService
 from app.views.settings import Settings
 from app.views.training.runs.session import Run, RunSession
 
@@ -52,7 +52,7 @@ class RunControl(QObject):
     failed = Signal(object)
 
     def __init__(
-        self, document: Document, live: Live, session: RunSession, settings: Settings, parent: QObject
+        self, document: Document, live: AnalysisService, session: RunSession, settings: Settings, parent: QObject
     ) -> None:
         super().__init__(parent)
         self._document, self._live, self._session, self._settings = document, live, session, settings
@@ -154,7 +154,7 @@ class RunControl(QObject):
     def go_on(self, kept: Kept, project: Project, job: Job, history: History, checkpoint: Path) -> None:
         """Continue a run that was kept, from one of its checkpoints."""
         from app.runs.recorder import Recorder
-        from app.views.training.runs.run_files import going_on
+        from app.views.training.runs.run_files import resume_from
 
         if self._session.active:
             self.refused.emit(f"{kept.record.title} cannot be resumed", "A run is in progress. Stop it first.")
@@ -162,7 +162,7 @@ class RunControl(QObject):
         if self._wants_data(project):
             return
         watch = self._keeper.watch(job) if self._keeper is not None else None
-        recorder = Recorder(kept, project, job.source.text, lambda: going_on(kept.folder, checkpoint), watch)
+        recorder = Recorder(kept, project, job.source.text, lambda: resume_from(kept.folder, checkpoint), watch)
         self._begun(self._session.start(job, recorder=recorder, resume=checkpoint, history=history), project)
 
     def _wants_data(self, project: Project) -> bool:
@@ -190,7 +190,7 @@ class RunControl(QObject):
         self._drawn[run.number] = project
         self.started.emit(run)
         if self._keeper is not None:
-            self._keeper.tell()
+            self._keeper.announce_start()
         self.moved_on.emit(project is not self._document.project and project.graph != self._document.project.graph)
 
     def _analysed(self, _analysis: object) -> None:

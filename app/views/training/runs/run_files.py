@@ -1,4 +1,4 @@
-"""What the record of a run needs torch for, asked of the engine on the threads of the run, which may wait."""
+"""Requests to the engine for the parts of a run's record that need torch; blocking, for the run's threads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from app.training.job import Job
 A = TypeVar("A")
 
 
-def _answer(request: Request[A]) -> A:
-    """Wait for the answer. Raises what a handler raises, RuntimeError for what is no error of ours."""
+def _wait_for(request: Request[A]) -> A:
+    """Block until the answer. Raises what a handler raises, RuntimeError for any other error."""
     try:
         return shared().ask(request).result()
     except RemoteError as error:
         raise RuntimeError(str(error)) from error
 
 
-def going_on(run: Path, checkpoint: Path) -> GoingOn:
-    """Where a checkpoint of a run stands; later ones are let go. Raises RunError, RuntimeError."""
-    return _answer(GoOnFrom(run, checkpoint))
+def resume_from(run: Path, checkpoint: Path) -> GoingOn:
+    """Return the state at a checkpoint of a run; later checkpoints are dropped. Raises RunError, RuntimeError."""
+    return _wait_for(GoOnFrom(run, checkpoint))
 
 
 class EventFiles:
@@ -34,11 +34,11 @@ class EventFiles:
 
     def __init__(self, run: Path, job: Job) -> None:
         """Begin them. Raises RunError, DataError, RuntimeError."""
-        self._files: Handle = _answer(BeginEventFiles(run, job))
+        self._files: Handle = _wait_for(BeginEventFiles(run, job))
 
     def tell(self, events: list[Event]) -> None:
-        _answer(WriteEvents(self._files, tuple(events)))
+        _wait_for(WriteEvents(self._files, tuple(events)))
 
     def close(self) -> None:
-        _answer(EndEventFiles(self._files))
+        _wait_for(EndEventFiles(self._files))
         shared().release(self._files)

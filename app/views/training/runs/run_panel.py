@@ -1,4 +1,4 @@
-"""The page "Runs": what is kept of this project's runs, and what can be done with them."""
+"""The page "Runs": the project's runs and actions on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.runs.compare import Setting
 from app.runs.store import Kept
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.session import Run, RunSession
-from app.views.training.runs.table_model import COLUMNS, NAME, STATES, Row, RunsModel
+from app.views.training.runs.table_model import COLUMNS, NAME, STATES, RunRow, RunsModel
 from app.views.ui import theme
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -37,10 +37,10 @@ FITTING = 30  # milliseconds in which several changes of the rows become one
 
 
 class RunPanel(QWidget):
-    """The table of runs with their deeds.
+    """The table of runs with buttons.
 
-    `runChosen(run)` comes for one of this window, `keptChosen(kept)` for one of before, so that its curves can be
-    shown; `compared(rows)` when several are chosen. The other signals ask for what they are called after.
+    `runChosen(run)` is emitted for a run of this window, `keptChosen(kept)` for a stored one, to show its curves;
+    `compared(rows)` when several are selected. The other signals request the action in their name.
     """
 
     runChosen = Signal(object)
@@ -74,7 +74,7 @@ class RunPanel(QWidget):
         self.empty = EmptyState("runs", "No run yet", hint, "Run")
         self.empty.acted.connect(self.runRequested)
         self._lay_out()
-        self.table.selectionModel().selectionChanged.connect(lambda *_: self._chosen())
+        self.table.selectionModel().selectionChanged.connect(lambda *_: self._selection_changed())
         self._enable()
 
     def _made_table(self) -> QTableView:
@@ -104,14 +104,14 @@ class RunPanel(QWidget):
 
     def _lay_out(self) -> None:
         self.go_on = Button("Continue", icon="run")
-        self.go_on.clicked.connect(lambda: self._ask(self.continued))
+        self.go_on.clicked.connect(lambda: self._emit_for_selected(self.continued))
         self.fork = Button("Fork from checkpoint", icon="fork")
         self.fork_menu = QMenu(self.fork)
         self.fork_menu.aboutToShow.connect(self._fill_fork_menu)
         self.fork.setMenu(self.fork_menu)
         self.restore = Button("Restore project", icon="undo")
         self.restore.setToolTip("Replace the open project by this run's project (can be undone)")
-        self.restore.clicked.connect(lambda: self._ask(self.restored))
+        self.restore.clicked.connect(lambda: self._emit_for_selected(self.restored))
         self.curves = Button("Show curves", icon="curves")
         self.curves.clicked.connect(self.curvesRequested)
         self.more = Button("More")
@@ -143,7 +143,7 @@ class RunPanel(QWidget):
         self._stack.addWidget(self.empty)
         self._stack.addWidget(listed)
 
-    # -- what is listed -----------------------------------------------------------------------------------------------
+    # -- content ------------------------------------------------------------------------------------------------------
 
     def set_session(self, session: RunSession) -> None:
         """List the runs of this session, those that were and those to come."""
@@ -154,8 +154,8 @@ class RunPanel(QWidget):
         session.stateChanged.connect(self._on_state)
 
     def set_kept(self, runs: list[Kept]) -> None:
-        """List these, the newest first; the choice stays where it was."""
-        before = {_key(row) for row in self.chosen}
+        """Set the stored runs, newest first; the selection stays."""
+        before = {_key(row) for row in self.selected_rows}
         self.model.set_kept(runs, self._session.runs if self._session is not None else [])
         self._stack.setCurrentIndex(1 if self.model.rows else 0)
         self._fitting.start()
@@ -170,8 +170,8 @@ class RunPanel(QWidget):
         self._enable()
 
     @property
-    def chosen(self) -> list[Row]:
-        """The rows that are selected, from top to bottom."""
+    def selected_rows(self) -> list[RunRow]:
+        """The selected rows, from top to bottom."""
         places = sorted(index.row() for index in self.table.selectionModel().selectedRows())
         return [self.model.row_at(place) for place in places if place < len(self.model.rows)]
 
@@ -181,14 +181,14 @@ class RunPanel(QWidget):
             if row.kept is not None and row.kept.folder == kept.folder:
                 self.table.selectRow(place)
 
-    def set_settings(self, rows: list[Row], lines: tuple[Setting, ...]) -> None:
+    def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
-        if rows == self.chosen[:MOST]:
+        if rows == self.selected_rows[:MOST]:
             self.compare.set_settings([row.title for row in rows], lines)
             self.compare.show()
 
     def set_checkpoints(self, checkpoints: list[Checkpoint]) -> None:
-        """Those of the chosen run, for its menu."""
+        """Set the checkpoints of the selected run for its menu."""
         self.fork_menu.clear()
         for checkpoint in checkpoints:
             action = self.fork_menu.addAction(f"{checkpoint.label[:1].upper()}{checkpoint.label[1:]}")
@@ -198,7 +198,7 @@ class RunPanel(QWidget):
 
     @Slot()
     def refresh(self) -> None:
-        """The newest run has moved on."""
+        """Update the row of the newest run, throttled."""
         now = monotonic()
         if self.isVisible() and now - self._refreshed > READABLE:
             self._refreshed = now
@@ -223,14 +223,14 @@ class RunPanel(QWidget):
         self._enable()
 
     def _fit_columns(self) -> None:
-        """As wide as what stands in them now: when rows have come or ended, not at every figure, and if it is seen."""
+        """Fit the columns to their content: when rows are added or end, not at every update, and only if visible."""
         if self.table.isVisible():
             self.table.resizeColumnsToContents()
 
     # -- what can be done ---------------------------------------------------------------------------------------------
 
-    def _chosen(self) -> None:
-        rows = self.chosen
+    def _selection_changed(self) -> None:
+        rows = self.selected_rows
         self._enable()
         if len(rows) < 2:
             self.compare.hide()
@@ -243,12 +243,12 @@ class RunPanel(QWidget):
 
     @property
     def _one(self) -> Kept | None:
-        """The kept run that is chosen alone."""
-        rows = self.chosen
+        """The stored run, if exactly one is selected."""
+        rows = self.selected_rows
         return rows[0].kept if len(rows) == 1 else None
 
     def _enable(self) -> None:
-        rows, one = self.chosen, self._one
+        rows, one = self.selected_rows, self._one
         going = self._session is not None and self._session.active
         ended = one is not None and not (rows[0].run is not None and rows[0].run.active)
         self.go_on.setEnabled(ended and not going)
@@ -261,9 +261,9 @@ class RunPanel(QWidget):
         for button, words in ((self.go_on, same), (self.fork, new)):
             button.setToolTip(words if button.isEnabled() else why)
         hint = f"{len(rows)} runs" if rows else "Choose two to compare them"
-        self._hint.setText(rows[0].words if len(rows) == 1 else hint)
+        self._hint.setText(rows[0].outcome if len(rows) == 1 else hint)
 
-    def _ask(self, signal: SignalInstance) -> None:
+    def _emit_for_selected(self, signal: SignalInstance) -> None:
         if self._one is not None:
             signal.emit(self._one)
 
@@ -272,7 +272,7 @@ class RunPanel(QWidget):
             self.forked.emit(self._one, checkpoint)
 
     def _delete(self) -> None:
-        kept = [row.kept for row in self.chosen if row.kept is not None]
+        kept = [row.kept for row in self.selected_rows if row.kept is not None]
         if kept:
             self.deleted.emit(kept)
 
@@ -294,11 +294,11 @@ class RunPanel(QWidget):
 
     def _fill_menu(self, menu: QMenu) -> None:
         menu.clear()
-        one, any_kept = self._one is not None, any(row.kept is not None for row in self.chosen)
+        one, any_kept = self._one is not None, any(row.kept is not None for row in self.selected_rows)
         for words, act, able in (
             ("Rename", self._rename, one),
-            ("Open folder", lambda: self._ask(self.opened), one),
-            ("Export as TensorBoard…", lambda: self._ask(self.exported), one),
+            ("Open folder", lambda: self._emit_for_selected(self.opened), one),
+            ("Export as TensorBoard…", lambda: self._emit_for_selected(self.exported), one),
             ("Delete…", self._delete, any_kept),
         ):
             action = menu.addAction(words)
@@ -317,5 +317,5 @@ class RunPanel(QWidget):
         self.eventFilesChanged.emit(wanted)
 
 
-def _key(row: Row) -> object:
+def _key(row: RunRow) -> object:
     return row.kept.folder if row.kept is not None else id(row.run)

@@ -24,7 +24,7 @@ from app.training.config import StartWeights
 from app.training.history import History
 from app.views.training.charts.overlays import Other
 from app.views.training.runs.run_panel import MOST
-from app.views.training.runs.table_model import Row
+from app.views.training.runs.table_model import RunRow
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class RunsControl(QObject):
             return None
         return analysis.source if analysis is not None and analysis.source.text == text else None
 
-    def compare(self, rows: list[Row]) -> None:
+    def compare(self, rows: list[RunRow]) -> None:
         """Show the curves of several runs in one view, and their settings side by side."""
         first, *others = rows
         kept = tuple(row.kept for row in rows if row.kept is not None)

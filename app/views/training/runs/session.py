@@ -1,7 +1,7 @@
-"""The runs of one window: starting, pausing, stepping and ending them, and polling what they tell.
+"""The runs of one window: start, pause, step and stop them, and poll their events.
 
-One run is under way at most. Its thread is polled, never listened to step by step; a run counts as ended when its
-thread has ended, so "done", "stopped" and "failed" mean that nothing of it is running any more.
+At most one run is under way. Its thread is polled, not signalled per step. A run has ended when its thread has, so
+"done", "stopped" and "failed" mean that nothing of it runs any longer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ACTIVE = frozenset({"starting", "running", "paused", "stopping"})
 
 
 class RunUnderWay(RuntimeError):
-    """A run was to be started while another one goes on."""
+    """A run was started while another one is under way."""
 
     def __init__(self) -> None:
         super().__init__("A run is under way. Stop it first, or wait until it has ended.")
@@ -42,7 +42,7 @@ class RunUnderWay(RuntimeError):
 
 @dataclass
 class Run:
-    """One run of this window: its job, what it told, and how it ended.
+    """One run of this window: its job, its history, and how it ended.
 
     `state` is "starting", "running", "paused", "stopping", "done", "stopped" or "failed".
     """
@@ -57,8 +57,8 @@ class Run:
     recorder: Recorder | None = None  # keeps it in a folder
 
     @property
-    def kept_number(self) -> int:
-        """The number under which it is kept, that of this window for one that is not."""
+    def display_number(self) -> int:
+        """The number under which the run is stored, or its number in this window if it is not."""
         return self.recorder.kept.record.number if self.recorder is not None else self.number
 
     @property
@@ -67,8 +67,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What the counter shows. `batch` counts within the epoch; what is not known yet is None. `eta` is an estimate."""
+class RunProgress:
+    """Values of the counter. `batch` counts within the epoch; unknown values are None. `eta` is an estimate."""
 
     epoch: int
     epochs: int
@@ -94,8 +94,8 @@ class RunSession(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.runs: list[Run] = []
-        self.place = OWN_PROCESS  # where the next run is carried out
-        # Called as a run is started; what it returns is called on the run's thread, and the run waits for it.
+        self.place = OWN_PROCESS  # where the next run executes
+        # Called when a run starts; the returned function is called on the run's thread, which waits for it.
         self.before_run: Callable[[], Callable[[], object]] | None = None
         self._count = 0
         self._thread: TrainingThread | None = None
@@ -130,7 +130,7 @@ class RunSession(QObject):
 
     @property
     def room(self) -> int:
-        """How many times its usual share of a processor the window may take for what it shows of the newest run."""
+        """The factor by which the window may exceed its usual CPU share to show the newest run."""
         return ROOMY if self._thread is not None and self._thread.leaves_room else 1
 
     @property
@@ -148,9 +148,10 @@ class RunSession(QObject):
         history: History | None = None,
         place: Place | None = None,
     ) -> Run:
-        """Begin a run, at `self.place` unless told where; with `step`, take one batch and stand. Raises RunUnderWay.
+        """Start a run, at `self.place` unless `place` is given; with `step`, run one batch and pause. Raises
+        RunUnderWay.
 
-        With `resume`, a checkpoint, a run goes on of which `history` has what it told before.
+        `resume` is the checkpoint of a run to resume, with the `history` until then.
         """
         if self.active:
             raise RunUnderWay
@@ -177,7 +178,7 @@ class RunSession(QObject):
         return run
 
     def pause(self) -> None:
-        """Stand before the next batch. No effect on a run that does not go on."""
+        """Pause before the next batch. No effect on a run that is not running."""
         if self._thread is not None and self.state in ("starting", "running"):
             self._thread.pause()
 
@@ -186,7 +187,7 @@ class RunSession(QObject):
             self._thread.resume()
 
     def step(self) -> None:
-        """Take one more batch, then stand: pauses a run that goes on."""
+        """Run one more batch, then pause; also pauses a running run."""
         if self._thread is not None and self.state in ("starting", "running", "paused"):
             self._thread.step()
 
@@ -206,8 +207,8 @@ class RunSession(QObject):
         self._end()
         return True
 
-    def progress(self) -> Progress | None:
-        """Where the newest run stands; None before it has set up."""
+    def progress(self) -> RunProgress | None:
+        """Return the progress of the newest run; None before its setup."""
         history = self.history
         if history is None or history.started is None:
             return None
@@ -224,9 +225,9 @@ class RunSession(QObject):
 
     @Slot()
     def poll(self) -> None:
-        """Take over what the run has told since the last time."""
+        """Handle the events since the last poll."""
         if self._thread is not None and self.runs:
-            self._take(self._thread.drain())
+            self._handle_events(self._thread.drain())
 
     @Slot(object)
     def _on_state_event(self, _event: object) -> None:
@@ -237,7 +238,7 @@ class RunSession(QObject):
         if self.sender() is self._thread or self.sender() is None:
             self._end()
 
-    def _take(self, events: list[Event]) -> None:
+    def _handle_events(self, events: list[Event]) -> None:
         if not events:
             return
         run = self.runs[-1]
@@ -260,7 +261,7 @@ class RunSession(QObject):
             self.stateChanged.emit(state)
 
     def _end(self) -> None:
-        """The thread is gone: take the rest of what it told, and say how the run ended. Once a run."""
+        """Handle the remaining events after the thread has ended, and report how the run ended; once per run."""
         run, thread = self.runs[-1], self._thread
         if thread is None or not run.active:
             return
@@ -281,18 +282,18 @@ class RunSession(QObject):
         self.runEnded.emit(run)
 
 
-def measure_progress(history: History) -> Progress:
-    """The counter's figures, read off a history that has begun."""
+def measure_progress(history: History) -> RunProgress:
+    """Return the counter's values from the history of a started run."""
     started = history.started
     assert started is not None
     batches, count = started.steps_per_epoch, len(history.steps)
     if not count:
-        return Progress(1, started.epochs, 0, batches, 0)
+        return RunProgress(1, started.epochs, 0, batches, 0)
     step, epoch = int(history.steps["step"][-1]), int(history.steps["epoch"][-1])
     loss = float(history.steps["loss"][-1])
     left = started.epochs * batches - step
     eta = _seconds_a_step(history)
-    return Progress(
+    return RunProgress(
         epoch, started.epochs, step - (epoch - 1) * batches, batches, step, loss,
         history.samples_per_second(), None if eta is None else eta * left,
     )  # fmt: skip

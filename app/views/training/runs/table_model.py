@@ -1,4 +1,4 @@
-"""The rows of the page "Runs": those that are kept, and those of this window while they go on."""
+"""The rows of the page "Runs": stored runs, and those of this window while they run."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(eq=False)
-class Row:
-    """A run that is kept, one of this window, or both. The state is looked up once: it asks the disk."""
+class RunRow:
+    """A stored run, one of this window, or both. The state is read once, as that accesses the disk."""
 
     kept: Kept | None = None
     run: Run | None = None
@@ -53,14 +53,14 @@ class Row:
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The display name of the run."""
         if self.kept is not None:
             return self.kept.record.title
-        return f"Run {self.run.kept_number}" if self.run is not None else ""
+        return f"Run {self.run.display_number}" if self.run is not None else ""
 
     @property
-    def words(self) -> str:
-        """What is to be said of how it ended."""
+    def outcome(self) -> str:
+        """A message about how the run ended."""
         if self.run is not None and self.run.failed is not None:
             return self.run.failed.message
         ending = self.kept.record.ending if self.kept is not None else None
@@ -77,7 +77,7 @@ class Row:
         return self.kept.record.summary if self.kept is not None else Summary()
 
     def cells(self) -> tuple[str, ...]:
-        """The texts, one a column; what was not measured is a dash. They are made anew when something has changed."""
+        """Return the text of each column, a dash if not measured; cached until something changes."""
         history = self.run.history if self.run is not None else None
         known = (len(history.steps), len(history.epochs), history.started) if history is not None else None
         now = (known, self.state, self.kept)
@@ -118,30 +118,30 @@ def _when(began: datetime) -> str:
 
 
 class RunsModel(QAbstractTableModel):
-    """A row a run, the newest on top. `renamed(kept, name)` is asked for by an edit of the first column."""
+    """A row per run, newest on top. `renamed(kept, name)` is emitted by an edit of the first column."""
 
     renamed = Signal(object, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.rows: list[Row] = []
+        self.rows: list[RunRow] = []
 
     def set_kept(self, runs: list[Kept], mine: list[Run]) -> None:
-        """Show these; a run of `mine`, the window's, that is kept among them is the row of both."""
+        """Show stored runs; a run of `mine`, this window's, that is stored shares the row."""
         by_folder = {run.recorder.kept.folder: run for run in mine if run.recorder is not None}
         rows = []
         for kept in runs:
             run = by_folder.pop(kept.folder, None)
-            rows.append(Row(kept, run, "" if run is not None else kept.state))
+            rows.append(RunRow(kept, run, "" if run is not None else kept.state))
         left = [run for run in mine if run.active and (run.recorder is None or run.recorder.kept.folder in by_folder)]
         left += [run for run in mine if not run.active and run.recorder is None]
-        rows = [Row(None, run) for run in reversed(left)] + rows
+        rows = [RunRow(None, run) for run in reversed(left)] + rows
         self.beginResetModel()
         self.rows = rows
         self.endResetModel()
 
     def add(self, run: Run) -> None:
-        """A run of this window begins, or one of those that are listed goes on."""
+        """Add a run of this window that starts, or attach it to its row if it is resumed."""
         kept = run.recorder.kept if run.recorder is not None else None
         if kept is not None:
             for place, row in enumerate(self.rows):
@@ -150,17 +150,17 @@ class RunsModel(QAbstractTableModel):
                     self._changed(place)
                     return
         self.beginInsertRows(QModelIndex(), 0, 0)
-        self.rows.insert(0, Row(kept, run))
+        self.rows.insert(0, RunRow(kept, run))
         self.endInsertRows()
 
-    def row_at(self, row: int) -> Row:
+    def row_at(self, row: int) -> RunRow:
         return self.rows[row]
 
     def place_of(self, run: Run) -> int | None:
         return next((place for place, row in enumerate(self.rows) if row.run is run), None)
 
     def refresh(self, run: Run | None) -> None:
-        """A run has moved on."""
+        """Update the row of a run."""
         place = self.place_of(run) if run is not None else None
         if place is not None:
             self._changed(place)
@@ -206,7 +206,7 @@ class RunsModel(QAbstractTableModel):
             now = theme.current()
             return {"failed": now.error, "interrupted": now.warn}.get(row.state)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return row.words or (row.cells()[index.column()] if index.column() == 3 else None)
+            return row.outcome or (row.cells()[index.column()] if index.column() == 3 else None)
         return None
 
 

@@ -1,4 +1,4 @@
-"""The training deck of the toolbar: the transport keys and the tape counter, always in sight."""
+"""The training deck of the toolbar: transport keys and tape counter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.util import formatting
-from app.views.training.runs.session import ACTIVE, Progress, RunSession
+from app.views.training.runs.session import ACTIVE, RunProgress, RunSession
 from app.views.ui.widgets.counter import Counter
 from app.views.ui.widgets.transport import Transport
 
@@ -28,9 +28,9 @@ READABLE = 0.25  # seconds between two figures of the counter
 
 
 class RunDeck(QWidget):
-    """Keys and counter. It starts nothing itself: the signals say what was pressed.
+    """Keys and counter. It only emits signals for the pressed keys.
 
-    While a run goes on the transport belongs to it, whatever `set_blocked` says: the run has its own copy of the net.
+    While a run is under way the transport belongs to it, whatever `set_blocked` says: the run has a copy of the net.
     """
 
     run = Signal()
@@ -71,7 +71,7 @@ class RunDeck(QWidget):
 
     @Slot(str)
     def set_state(self, state: str, status: str = "") -> None:
-        """Show a state of a run (see `Run`), or "idle"; `status` is said instead of the state's own word.
+        """Show a state of a run (see `Run`), or "idle"; `status` replaces the state's own text.
 
         Raises:
             KeyError: there is no such state.
@@ -81,7 +81,7 @@ class RunDeck(QWidget):
         if state == "starting":
             self.show_progress(None)
         elif state not in ("running", "idle") and self._session is not None:
-            self.show_progress(self._session.progress())  # where it stands, to the batch
+            self.show_progress(self._session.progress())  # exact to the batch
         self._show()
 
     def set_blocked(self, reason: str, icon: str = "", color: str = "text2") -> None:
@@ -90,11 +90,11 @@ class RunDeck(QWidget):
         self._show()
 
     def set_ready(self) -> None:
-        """A run can be started."""
+        """Enable starting a run."""
         self.set_blocked("")
 
     def set_status(self, text: str, icon: str = "", color: str = "text2") -> None:
-        """A word at the counter's right until the state changes; an empty text gives it back to the state."""
+        """Show a message at the counter's right until the state changes; an empty text removes it."""
         self._status = (text, icon, color)
         self._show()
 
@@ -122,8 +122,8 @@ class RunDeck(QWidget):
             if words != self.counter.toolTip():
                 self.counter.setToolTip(words)
 
-    def show_progress(self, progress: Progress | None) -> None:
-        """The figures of the counter; None before there are any. The time left is an estimate, and says so."""
+    def show_progress(self, progress: RunProgress | None) -> None:
+        """Show the values of the counter; None before there are any. The remaining time is marked as an estimate."""
         if progress is None:
             self._step = 0
             captions = ("Epoch", "Batch", "Samples/s", "Loss", "ETA")
@@ -146,7 +146,7 @@ class RunDeck(QWidget):
 
 
 def telemetry_share(spent: float, seconds: float, steps: int) -> str:
-    """What measuring costs a run.
+    """Return the overhead of telemetry as text.
 
     >>> telemetry_share(0.02, 1.0, 1000)
     'Measuring takes 0.020 ms a step, 2.00 % of the time.'

@@ -1,4 +1,4 @@
-"""What came of a dry run: whether everything goes together, how long a step takes, how much memory it took."""
+"""The result of a dry run: whether it succeeded, time per step, memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.views.ui.widgets.painting import label
 
 
 def facts(tried: DryRun) -> list[tuple[str, str]]:
-    """The measured figures, each with its name."""
+    """Return the measured values with their names."""
     shape = shape_text((tried.batch_size, *tried.input_shape))
     first, *rest = tried.seconds
     rows = [

@@ -1,4 +1,4 @@
-"""The learning rate range test: how far it goes, the loss over the rate, and a rate to use."""
+"""The learning rate range test: progress, loss over rate, and a suggested rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.training.job import Job
 from app.training.trials.results import BATCHES, HIGHEST, LOWEST, RateTest
 from app.util.formatting import figure
 from app.views.engine_service import EngineService
-from app.views.training.charts.small_plot import Line, SmallPlot
+from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.ui.background import Failure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets import NumberField
@@ -28,7 +28,7 @@ GROUPS = (
 
 
 class FindRateDialog(Dialog):
-    """`chosen(rate)` asks to make a rate the optimizer's. Closing it ends a test that goes on."""
+    """`chosen(rate)` requests to set the optimizer's rate. Closing cancels a running test."""
 
     chosen = Signal(float)
 
@@ -98,10 +98,10 @@ class FindRateDialog(Dialog):
         self.going_on = True
         self._engine.ask(
             KEY, RangeTest(self._job, lowest, highest, batches),
-            on_answer=self._ended, on_error=self._ended, on_progress=self._look,
+            on_answer=self._ended, on_error=self._ended, on_progress=self._show_progress,
         )  # fmt: skip
 
-    def _look(self, done: int) -> None:
+    def _show_progress(self, done: int) -> None:
         self.bar.setValue(done)
         self._update_text(f"Batch {done} of {self.bar.maximum()}")
 
@@ -122,13 +122,13 @@ class FindRateDialog(Dialog):
         self.adjustSize()
 
     def show_test(self, test: RateTest) -> None:
-        """Show what came of it."""
+        """Show the result."""
         self.result_shown = test
         if len(test.rates) < 2:
             self._update_text(test.ended or "No batch had a finite loss.", "warn")
             return
         self.plot.show_lines(
-            test.rates, (Line(test.losses, 0.38, 1.0), Line(test.smoothed, 1.0, 2.0)), log_x=True,
+            test.rates, (PlotLine(test.losses, 0.38, 1.0), PlotLine(test.smoothed, 1.0, 2.0)), log_x=True,
             ends=(figure(test.rates[0]), figure(test.rates[-1])), unit=("lr", "loss"),
         )  # fmt: skip
         self.plot.show()
@@ -160,6 +160,6 @@ class FindRateDialog(Dialog):
             self.accept()
 
     def done(self, result: int) -> None:
-        """End a test that goes on; it hears of it at its next batch."""
+        """Cancel a running test, which stops at its next batch."""
         self._engine.forget(KEY)
         super().done(result)
