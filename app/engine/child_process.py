@@ -1,4 +1,4 @@
-"""A process of ours that lives no longer than we do: started, its stderr kept, its work measured, and how it ended."""
+"""Child processes: die-with-parent, stderr capture, CPU and memory usage, exit status as text."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process when the one that started it is gone; where it cannot, the pipe's end tells."""
+    """End this process with its parent, by the kernel where supported, else by the end of the pipe."""
     parent = os.environ.pop(PARENT, "")
     if parent:
         die_with(int(parent))
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel end this process when `parent` is gone, which started it."""
+    """Have the kernel kill this process when its parent `parent` ends."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before we asked
+    if os.getppid() != parent:  # the parent ended before prctl
         os._exit(1)
 
 
@@ -75,13 +75,13 @@ class Told:
                     sys.stderr.write(text)
 
     def text(self) -> str:
-        """All that is kept, once the process has ended. A grandchild that holds the stream is not waited for."""
+        """Return the captured text after the process has ended; ignores grandchildren that hold the stream."""
         self._thread.join(2.0)
         return "".join(self._lines)
 
 
 def work_of(pid: int) -> float | None:
-    """Seconds of CPU time that a process has taken so far; None where that cannot be read."""
+    """Return the CPU seconds of a process, None if they cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     except OSError:
@@ -90,7 +90,7 @@ def work_of(pid: int) -> float | None:
 
 
 def memory_of(pid: int) -> int | None:
-    """Bytes of memory that a process has in use; None where that cannot be read."""
+    """Return the resident memory of a process in bytes, None if it cannot be read."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
@@ -104,7 +104,7 @@ def end_group(leader: int) -> None:
 
 
 def memory_kills() -> int | None:
-    """How many processes the kernel has ended for want of memory since it started; None where that cannot be read."""
+    """Return the number of out-of-memory kills since the kernel started, None if it cannot be read."""
     try:
         lines = Path("/proc/vmstat").read_text("ascii").splitlines()
     except OSError:
@@ -113,7 +113,7 @@ def memory_kills() -> int | None:
 
 
 def ending_words(code: int, kills_before: int | None) -> str:
-    """How a process ended, as the second half of a sentence.
+    """Describe how a process ended, as the second half of a sentence.
 
     >>> ending_words(3, None)
     'ended with exit code 3'

@@ -1,4 +1,4 @@
-"""The JSON lines of a run that is carried out elsewhere, as events."""
+"""Parse the JSON lines of a run in another process into events."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class Reader:
-    """Makes events of lines. `now` gives the seconds since the run began, nan where nobody measured them; `batches`
-    gives how many an epoch has for a number of samples, where that is known better than that the last may be short.
+    """Parses lines to events. `now` returns seconds since the start of the run, nan if unknown; `batches` returns the
+    batches per epoch for a number of samples, where rounding up is not right.
 
-    Steps and samples that a line does not tell follow from those that "started" told.
+    Steps and samples missing from a line are derived from those of "started".
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Reader:
         self.epoch = self.step = 0
 
     def event(self, line: bytes | str) -> Event | None:
-        """The event of a line, None for one that tells nothing that is known here. Raises ValueError."""
+        """Parse a line; None for an unknown event. Raises ValueError."""
         try:
             fields = _decoder.decode(line)
             event = self._event(fields.pop("event", ""), fields)
@@ -94,7 +94,7 @@ class Reader:
         return None
 
     def _samples(self, epoch: int, step: int) -> int:
-        """How many samples a step took: the last batch of an epoch has what is left."""
+        """Return the samples of a step: the last batch of an epoch has the rest."""
         if self._started is None:
             return 0
         batches, size, count = (getattr(self._started, n) for n in ("steps_per_epoch", "batch_size", "train_count"))
@@ -111,7 +111,7 @@ class Reader:
 
 
 class Clock:
-    """Seconds since it was set going, less those for which it stood, and with those of the run `before` it goes on."""
+    """Seconds since the start without pauses, plus those of the run `before` that is resumed."""
 
     def __init__(self) -> None:
         self.before = 0.0
@@ -122,7 +122,7 @@ class Clock:
         return 0.0 if self._began is None else (self._stood or perf_counter()) - self._began
 
     def follow(self, event: Event) -> None:
-        """Go on and stand with a run."""
+        """Start, pause and resume with the events of a run."""
         now = perf_counter()
         if isinstance(event, Started):
             self._began, self._stood = now - self.before, None

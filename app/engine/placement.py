@@ -1,4 +1,4 @@
-"""Where a run is carried out."""
+"""The execution target of a run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Place:
-    """`processes` is 1 for a process of its own, and more for as many on this machine.
+    """`processes` is 1 for a single separate process, more for distributed training on this machine.
 
-    `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1: every kernel is waited for, so an error of
-    CUDA shows at the line that caused it, and everything is slower. A run that is `watched` is somewhere else, and its
-    lines go into that file.
+    `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1: kernels run synchronously, so an error of CUDA points at the line
+    that caused it, at the cost of speed. A `watched` run executes elsewhere and writes its lines to that file.
     """
 
     processes: int = 1

@@ -1,4 +1,4 @@
-"""The menus: every command of the window as one QAction, with its words and its shortcut."""
+"""The actions of the window: every command as one QAction with text, icon and shortcut."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Actions:
         icon: str = "",
         tip: str = "",
     ) -> QAction:
-        """A command; `slot` is called without arguments."""
+        """Add a command; `slot` is called without arguments."""
         action = QAction(text, self._window)
         action.setObjectName(key)
         if icon:
@@ -59,7 +59,7 @@ class Actions:
     def choices(
         self, menu: QMenu, key: str, options: tuple[tuple[str, str], ...], slot: Callable[[str], object]
     ) -> dict[str, QAction]:
-        """Actions of which one is on: (value, text) each."""
+        """Add a group of exclusive actions, as (value, text); return them by value."""
         group = QActionGroup(self._window)
         made = {}
         for value, text in options:
@@ -75,5 +75,5 @@ class Actions:
         menu.addAction(action)
 
     def all(self) -> list[QAction]:
-        """Every command, in menu order."""
+        """Return every command, in menu order."""
         return list(self.by_key.values())

@@ -1,4 +1,4 @@
-"""What is known of the open drawing at this moment: its analysis, and what stands between it and a run."""
+"""Background analysis of the open graph, and the problems that prevent a run."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from app.views.ui.background import Background, Failure
 Question = tuple[Graph, Catalog, Way]
 
 
-KNOWN = 8  # answers that are kept
-# Milliseconds in which the window shows the shapes before the rest is asked for: what a worker does slows painting.
+KNOWN = 8  # cached answers
+# Milliseconds for painting the shapes before the rest is requested: a busy worker slows painting.
 BREATH = 10
 # Turns of the event loop that another project, or an edit of a large one, has to be painted in before a worker begins
 # to look at it: the two would take the interpreter from each other.
 TURNS = 6
 LARGE = 300  # nodes
-RETRIES = 2  # times that a question is asked again of a new engine
+RETRIES = 2  # times a request is repeated in a new engine
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """What stands between a project and a run besides its net, by what was known of the data at `look`."""
+    """Problems between a project and a run besides its net, from the facts about the data as of `look`."""
 
     project: Project
     look: int
@@ -54,12 +54,11 @@ def _preflight(project: Project, analysis: Analysis, started: tuple[Problem, ...
 
 
 class AnalysisService(QObject):
-    """Asks for an analysis whenever the graph or what it is made of changes and tells when it is there.
+    """Requests an analysis whenever the graph or its ops change, and emits the result.
 
-    `shapes_ready(analysis)` comes first, with what the canvas shows while a person draws and nothing else.
-    `analysed(analysis)` comes for the graph that is open, seen from where the person stands, and again when its data or
-    training change: its problems are all that stand between the project and a run. Until torch is loaded there is no
-    analysis, and the window can draw, connect and name already.
+    `shapes_ready(analysis)` comes first, with only what the canvas shows during edits. `analysed(analysis)` follows for
+    the open graph, seen from the open block, and again when data or training settings change: its problems are all that
+    prevent a run. Until torch is loaded there is no analysis; the window can draw, connect and rename already.
     """
 
     torch_loaded = Signal(object)
@@ -86,15 +85,15 @@ class AnalysisService(QObject):
         self.analysis: Analysis | None = None
         self._shapes: Analysis | None = None
         self._bare: Analysis | None = None
-        self._found_later: tuple[Problem, ...] = ()  # problems of the last answer that its shapes alone did not tell
+        self._found_later: tuple[Problem, ...] = ()  # problems of the last full answer that shapes alone do not show
         self._answered_question: Question | None = None
-        # Answers of late: what undo and redo come back to is known already, and no worker slows the painting.
+        # Recent answers: undo and redo need no new analysis, and no worker slows the painting.
         self._known: deque[tuple[Question, StartWeights | None, Analysis, Preflight]] = deque(maxlen=KNOWN)
         self._recalled: tuple[Analysis, Preflight] | None = None
         self._preflight: Preflight | None = None
-        # What start weights have against a net, of both the last that were asked about.
+        # The latest start weights and analysis checked, and the problems found.
         self._started: tuple[StartWeights, Analysis, tuple[Problem, ...]] | None = None
-        self._look = 0  # how often something else was read of the data
+        self._look = 0  # incremented whenever facts about the data change
         self._recall = QTimer(self)
         self._recall.setSingleShot(True)
         self._recall.setInterval(0)
@@ -105,7 +104,7 @@ class AnalysisService(QObject):
         self._breath.timeout.connect(self._ask_rest)
         self._turns = 0
         self._held = False
-        self._waits = ""  # what is asked once it may be: "all" or the "rest"
+        self._waits = ""  # what to request after a pause: "all" or the "rest"
         self._first_look = QTimer(self, interval=0)
         self._first_look.timeout.connect(self._turn)
         document.replaced.connect(self._replaced)
@@ -119,7 +118,7 @@ class AnalysisService(QObject):
 
     @property
     def up_to_date(self) -> bool:
-        """Whether `analysis` is of the graph that is open, its blocks, and where the person stands."""
+        """Whether `analysis` is of the open graph, its blocks, and the open block."""
         return self.analysis is not None and self._answers(self._answered_question)
 
     @property
@@ -134,15 +133,15 @@ class AnalysisService(QObject):
 
     @property
     def in_front(self) -> Analysis | None:
-        """What is known of the sheet in front: the network, or the block that one stands in."""
+        """The analysis of the graph in view: the network, or the open block."""
         return self.front_of(self.analysis) if self.analysis is not None else None
 
     def front_of(self, analysis: Analysis) -> Analysis | None:
-        """What an analysis says of the sheet in front, None if it was not asked of that."""
+        """Return the part of an analysis about the graph in view, None if it was requested for another."""
         return analysis.inside if self._place.path else analysis
 
     def refresh(self) -> None:
-        """More is known of the data than before: ask again what stands between the project and a run."""
+        """Check again what prevents a run, after new facts about the data."""
         self._look += 1
         self._publish()
 
@@ -150,7 +149,7 @@ class AnalysisService(QObject):
         return self._document.project.graph, self._catalog.now, self._place.path
 
     def _answers(self, question: Question | None) -> bool:
-        """Whether a question is what would be asked now."""
+        """Whether a question is the current one."""
         if question is None:
             return False
         graph, ops, way = self._question()
@@ -172,13 +171,13 @@ class AnalysisService(QObject):
             self.torch_failed.emit(failure)
 
     def _should_retry(self, failure: Failure) -> bool:
-        """Whether a question goes to a new engine because the one that was asked has ended."""
+        """Whether to repeat a request because its engine has died."""
         self._retries += 1
         return isinstance(failure.error, EngineDied) and self._retries <= RETRIES
 
     def _not_answered(self, failure: Failure) -> None:
         if self._should_retry(failure):
-            self._shapes = None  # what it kept of before is gone
+            self._shapes = None  # the engine's earlier answer is gone
             self._request_analysis()
         else:
             self.analysis_failed.emit(failure)
@@ -193,7 +192,7 @@ class AnalysisService(QObject):
             self._publish()
 
     def pause(self, on: bool) -> None:
-        """Ask nothing while the window has much to draw, as of a large sheet that comes in turns."""
+        """Request nothing while the window has much to paint, such as a large graph drawn over several turns."""
         self._held = on
         waits, self._waits = self._waits, self._waits if on else ""
         if not on and waits == "all":
@@ -250,7 +249,7 @@ class AnalysisService(QObject):
 
     @property
     def _still_recalled(self) -> tuple[Analysis, Preflight] | None:
-        """What was recalled, if it is still what would be."""
+        """The recalled answer, if it is still the current one."""
         known = self._known_of(self._question()) if self._recalled is not None else None
         return known if known is not None and self._recalled is not None and known[0] is self._recalled[0] else None
 
@@ -263,14 +262,14 @@ class AnalysisService(QObject):
             self._breathe()
 
     def _breathe(self) -> None:
-        """Ask for the rest soon; while much is drawn, once it is."""
+        """Request the rest soon; after a pause if there is one."""
         if self._held:
             self._waits = "rest"
         else:
             self._breath.start()
 
     def _shaped(self, question: Question, shapes: Analysis) -> None:
-        """Show them, with what was found before and will likely be found again, so that no sign flickers."""
+        """Show the shapes with the earlier problems that probably remain, so that no marks flicker."""
         if self._answers(question):
             self._shapes = shapes
             later = () if shapes.errors else self._found_later
@@ -301,7 +300,7 @@ class AnalysisService(QObject):
             self._ask_start(start, analysis, partial(self._check_project, question, analysis))
 
     def _ask_start(self, start: StartWeights, analysis: Analysis, then: Callable[[tuple[Problem, ...]], None]) -> None:
-        """What start weights have against a net is asked of the engine, which makes the net for it."""
+        """Have the engine check the start weights against the net."""
 
         def learn(found: tuple[Problem, ...]) -> None:
             self._started = start, analysis, found

@@ -1,4 +1,4 @@
-"""The desktop program: one QApplication, one window, and what happens when something goes wrong in it."""
+"""The QApplication, and the handler of unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.views.ui import icons, theme
 
 
 class Unexpected(QObject):
-    """Catches what no code caught, on any thread, and tells the window instead of ending the program."""
+    """Catches unhandled exceptions on any thread and reports them to the window instead of ending the program."""
 
     happened = Signal(str, str)
 
@@ -38,7 +38,7 @@ SWITCH = 0.0005
 
 
 def make_application(arguments: list[str] | None = None) -> QApplication:
-    """The QApplication with the program's name, icon and look; the interpreter's lock changes hands every `SWITCH`."""
+    """Return the QApplication with the program's name, icon and theme; sets the interpreter's switch interval."""
     sys.setswitchinterval(SWITCH)
     existing = QApplication.instance()
     application = existing if isinstance(existing, QApplication) else QApplication(arguments or sys.argv[:1])

@@ -1,7 +1,7 @@
-"""What the pages of the window want and needs no window: imported by a worker while the window stands.
+"""Imports for the late pages that need no Qt, run by a worker after the window has started.
 
-Nothing here may import PySide6, not even pyqtgraph: PySide makes its classes when they are first asked for, and two
-threads that ask at once bring the program down.
+Nothing here may import PySide6, not even pyqtgraph: PySide creates its classes on first use, and doing so in two
+threads at once crashes the program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ask the engine from the window's thread: requests out, answers and failures back on the event loop."""
+"""Send requests to the engine from the window's thread; answers and failures arrive on its event loop."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ A = TypeVar("A")
 
 
 class EngineService(PendingRequests):
-    """Asks the engine; of several requests under one key only the newest is answered.
+    """Client of the engine; of several requests under one key only the newest is answered.
 
-    `ended(words)` says how an engine ended that was not closed; the next question starts another.
+    `ended(words)` is emitted with how an engine ended unexpectedly; the next request starts another.
     """
 
     ended = Signal(str)
@@ -46,9 +46,9 @@ class EngineService(PendingRequests):
         on_error: Callable[[Failure], None] | None = None,
         on_progress: Callable[[Any], None] | None = None,
     ) -> Question[A] | None:
-        """Send a request; answer, failure and progress come on this object's thread. None after `close`.
+        """Send a request; answer, failure and progress arrive on this object's thread. None after `close`.
 
-        Without `on_error` a failure is raised on this thread, but not that the engine ended: `ended` tells that once.
+        Without `on_error` a failure is raised on this thread, except the engine's end, which `ended` reports once.
         """
         number = self._register(key, on_answer, on_error or _raise)
         if number is None:
@@ -66,7 +66,7 @@ class EngineService(PendingRequests):
         return self._engine.pid
 
     def release(self, handle: Handle) -> None:
-        """Let go of what a handle names."""
+        """Release the object of a handle."""
         self._engine.release(handle)
 
     def _tell_end(self, words: str) -> None:
@@ -104,7 +104,7 @@ class EngineService(PendingRequests):
             question.stop()
 
     def close(self) -> None:
-        """Cancel what is asked; the engine itself is closed with the program."""
+        """Cancel all requests; the engine itself is closed with the program."""
         super().close()
         self._engine.unlisten(self._tell_end)
         for question in list(self._questions.values()):
@@ -120,7 +120,7 @@ def _raise(failure: Failure) -> None:
 class EngineTask(QObject):
     """One request to the engine with the interface of `ui.task.Task`.
 
-    `cancel` emits `ended(None)` at once; the handler is told, and its answer is dropped.
+    `cancel` emits `ended(None)` at once; the handler is cancelled, and its answer is dropped.
     """
 
     ended = Signal(object)

@@ -1,4 +1,4 @@
-"""Where in the network a person is, and the sheet that they see there, to be edited like a document of its own."""
+"""Navigation into nested blocks, and a Document interface to the graph in view."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NETWORK: Way = ()
 
 
 def block_at(project: Project, way: Way) -> str:
-    """The name of the block at the end of a way, "" for the network. Raises BlockError for a way that is none."""
+    """Return the name of the block at the end of a path, "" for the network. Raises BlockError for an invalid path."""
     sheet: Sheet = project
     name = ""
     for node, number in way:
@@ -36,7 +36,7 @@ def block_at(project: Project, way: Way) -> str:
 
 
 def reachable(project: Project, way: Way) -> Way:
-    """As much of a way as there still is."""
+    """Return the longest valid prefix of a path."""
     for end in range(len(way), 0, -1):
         try:
             block_at(project, way[:end])
@@ -47,7 +47,7 @@ def reachable(project: Project, way: Way) -> Way:
 
 
 def way_to(project: Project, block: str) -> Way | None:
-    """The shortest way to an instance of a block, None if none can be reached from the network."""
+    """Return the shortest path to an instance of a block, None if none is reachable from the network."""
     ways: list[tuple[Way, Sheet]] = [(NETWORK, project)]
     seen: set[str] = set()
     for way, sheet in ways:
@@ -55,7 +55,7 @@ def way_to(project: Project, block: str) -> Way | None:
             name = block_of(node.op)
             if name and name == block:
                 return (*way, (node.id, 0))
-            if name in project.blocks and name not in seen:  # another instance leads to the same, on no shorter way
+            if name in project.blocks and name not in seen:  # another instance cannot give a shorter path
                 seen.add(name)
                 ways.append(((*way, (node.id, 0)), project.blocks[name]))
     return None
@@ -75,9 +75,9 @@ def _beyond(after: Project, before: Project) -> str:
 
 
 class Navigation(QObject):
-    """A way from the network inwards: instances of blocks, each with which of its repetitions.
+    """The path from the network to the open block: instances, each with the number of the repetition.
 
-    `changed(before, after)` comes when the person went elsewhere, or when the instance that they stood in went.
+    `changed(before, after)` is emitted after navigation, or when the open instance was deleted.
     """
 
     changed = Signal(object, object)
@@ -114,15 +114,15 @@ class Navigation(QObject):
         return True
 
     def step_out(self) -> None:
-        """Go out of what is not there any more."""
+        """Leave blocks that no longer exist."""
         self.go_to(reachable(self._document.project, self._way))
 
 
 class SheetDocument(QObject):
-    """The sheet in front, with the face of the document: `project` is it, and `apply` puts it back into the whole.
+    """The graph in view with the interface of the document: `project` is the graph, `apply` puts it into the project.
 
-    An edit inside a block is one of its definition, so that all instances follow. `refused` says why an edit was not
-    made. `changed(before, after)` tells of edits and undo, and of another sheet in front.
+    An edit inside a block changes its definition, so all instances follow. `refused` carries why an edit was rejected.
+    `changed(before, after)` reports edits, undo, and navigation.
     """
 
     changed = Signal(object, object)

@@ -1,4 +1,4 @@
-"""The newest weights of the open project: of its run in this window, else of the newest run that is kept."""
+"""The newest weights of the open project: of its run in this window, else of the newest stored run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What can be put on the canvas at this moment: torch's ops, layers of the person's own, blocks of the open project,
-and blocks of the library that it has not got yet."""
+"""The catalog of the open project: torch's ops, the user's own layers, the project's blocks, and blocks of the library
+that it does not contain yet."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ class _Voice(QObject):
 
 
 class ProjectCatalog(Catalog):
-    """A catalog that follows the open project. Views keep it and ask it anew each time.
+    """A catalog that follows the open project. Views keep a reference and query it each time.
 
-    `changed` comes when ops have come, gone or changed, for another project once that is drawn. `now` is the immutable
-    catalog of this moment, for work that goes on elsewhere; it has no offers of the library, since no graph may use
-    one of them.
+    `changed` is emitted after ops were added, removed or changed; for another project, once that is drawn. `now` is the
+    current catalog as an immutable value for other threads, without offers of the library, which no graph may use.
     """
 
     def __init__(self, base: Catalog, document: Document) -> None:
@@ -38,7 +37,7 @@ class ProjectCatalog(Catalog):
         self._later = QTimer(self._voice, singleShot=True, interval=DRAWN)
         self._later.timeout.connect(self.changed.emit)
         self._refill()
-        # Who draws hears of another project before `changed` comes, and asks this catalog then.
+        # Views that draw another project query this catalog before `changed` is emitted.
         document.replaced.connect(self._replaced)
         document.changed.connect(lambda _before, after: self._follow(after))
 
@@ -51,13 +50,13 @@ class ProjectCatalog(Catalog):
         return self._library
 
     def set_custom(self, specs: Iterable[OpSpec]) -> None:
-        """Layers of the person's own files, all of them."""
+        """Set the layers of the user's own files."""
         specs = tuple(specs)
         self._own = self._base.plus(specs) if specs else self._base
         self._refresh()
 
     def set_library(self, library: Library) -> None:
-        """What the library offers."""
+        """Set the library."""
         if library != self._library:
             self._library = library
             self._refresh()

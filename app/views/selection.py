@@ -1,4 +1,4 @@
-"""One selection for all views: the ids of nodes. Inside a block there are two: of its nodes, and of the network's."""
+"""The selection of nodes shared by all views; inside a block there is one of its nodes and one of the network's."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Selection(QObject):
 
 
 class NetworkSelection(Selection):
-    """The selection as views of the whole network see it: the autograd graph, curves, costs, problems.
+    """The selection for views of the whole network: autograd graph, curves, costs, problems.
 
-    While the network is in front it is the selection `front`. Inside a block it is the instance that one stands in, and
-    to select something here is to go back out to it.
+    With the network in view it equals the selection `front`. Inside a block it is the open instance, and selecting here
+    navigates back to the network.
     """
 
     def __init__(self, front: Selection, place: Navigation, parent: QObject | None = None) -> None:

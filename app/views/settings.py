@@ -1,4 +1,4 @@
-"""What the program remembers of the person between two starts, typed."""
+"""Settings of the user that persist between starts, typed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MOST_PROCESSES = 64
 
 
 class Settings:
-    """Properties over a `QSettings`. Another organisation or application name gives settings of their own.
+    """Properties over a `QSettings`. Another organisation or application name has separate settings.
 
-    A value that the file does not have, or has in a form that nobody can read, is the default.
+    A missing or unreadable value is the default.
     """
 
     def __init__(self, organisation: str = "Tapedeck", application: str = "Tapedeck") -> None:
@@ -24,11 +24,11 @@ class Settings:
 
     @property
     def file(self) -> Path:
-        """Where the settings are kept."""
+        """The path of the settings file."""
         return Path(self._store.fileName())
 
     def sync(self) -> None:
-        """Write now what is waiting to be written."""
+        """Write pending changes now."""
         self._store.sync()
 
     @property
@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def reduced_motion(self) -> bool:
-        """Whether reels and dashes stand still."""
+        """Whether animations are off."""
         return str(self._store.value("look/reduced_motion", "false")).lower() == "true"
 
     @reduced_motion.setter
@@ -95,7 +95,7 @@ class Settings:
 
     @property
     def snippet(self) -> str:
-        """The lines of PyTorch that the person left in the Autograd tab; "" for none of their own."""
+        """The user's text in the Snippet page; "" for none."""
         return str(self._store.value("autograd/snippet", "") or "")
 
     @snippet.setter
@@ -104,7 +104,7 @@ class Settings:
 
     @property
     def data_folder(self) -> Path:
-        """Where downloaded data are kept; `tapedeck train` looks in the same default."""
+        """The folder of downloaded data; `tapedeck train` has the same default."""
         return self._path("files/data_folder") or default_root()
 
     @data_folder.setter
@@ -113,7 +113,7 @@ class Settings:
 
     @property
     def library_folder(self) -> Path:
-        """Where the person keeps blocks for other projects."""
+        """The folder of blocks shared between projects."""
         data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
         return self._path("files/library_folder") or Path(data) / "Tapedeck" / "blocks"
 
@@ -123,13 +123,13 @@ class Settings:
 
     @property
     def runs_folder(self) -> Path:
-        """Where runs are kept of projects that have no file, or whose folder cannot be written."""
+        """The folder of runs of projects that have no file, or whose folder is not writable."""
         data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
         return Path(data) / "Tapedeck" / "runs"
 
     @property
     def journal_folder(self) -> Path:
-        """Where unsaved work is kept while windows are open, to be restored after a crash."""
+        """The folder of journals of unsaved work, for recovery after a crash."""
         data = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericDataLocation)
         return Path(data) / "Tapedeck" / "journal"
 
@@ -153,7 +153,7 @@ class Settings:
 
     @property
     def processes(self) -> int:
-        """On how many processes a run is carried out, 1 unless somebody chose more."""
+        """The number of processes of a run, 1 by default."""
         kept = str(self._store.value("runs/processes", 1))
         return min(max(int(kept), 1), MOST_PROCESSES) if kept.isdecimal() else 1
 

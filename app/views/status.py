@@ -1,4 +1,4 @@
-"""The line at the bottom: problems at the left, what is measured at the right."""
+"""The status bar: problems at the left, measurements at the right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StatusLine(QStatusBar):
         theme.manager().changed.connect(self._restyle)
 
     def text(self, key: str) -> str:
-        """What stands at a place, for assistive tools and tests."""
+        """Return the text of a field, for assistive tools and tests."""
         return (self._left | self._right)[key].text()
 
     def set_problems(self, errors: int, warnings: int) -> None:
@@ -40,12 +40,12 @@ class StatusLine(QStatusBar):
         self._put("parameters", f"{count:,} parameters", "text3")
 
     def set_compute(self, text: str, note: str = "") -> None:
-        """What one sample takes, an estimate that `note` explains; "" while nothing is counted."""
+        """Show the estimated compute per sample, explained by `note`; "" while nothing is counted."""
         self._put("compute", text, "text3")
         self._right["compute"].setToolTip(note)
 
     def set_start(self, text: str, note: str = "") -> None:
-        """Which weights a run starts from, "" for random ones; `note` is the whole story."""
+        """Show which weights a run starts from, "" for random ones, with details in `note`."""
         self._put("start", text, "text3")
         self._right["start"].setToolTip(note)
 
@@ -53,20 +53,20 @@ class StatusLine(QStatusBar):
         self._put("torch", text, "text3")
 
     def set_autosave(self, text: str, color: str = "text3", note: str = "") -> None:
-        """When unsaved work was last kept, or why it is not, "" where nothing is unsaved; `note` is the whole story."""
+        """Show when unsaved work was last written to the journal, or why not; "" if nothing is unsaved."""
         self._put("autosave", text, color)
         self._right["autosave"].setToolTip(note)
 
     def set_state(self, text: str, color: str = "text2") -> None:
-        """What the run does now, "" when there is none."""
+        """Show the state of the run, "" if there is none."""
         self._put("state", text, color)
 
     def set_tape(self, text: str) -> None:
-        """Where a backward pass stands that is played, "" for none."""
+        """Show the position of a backward pass being played, "" for none."""
         self._put("tape", text, "back")
 
     def set_kept(self, text: str) -> None:
-        """What looking into the net keeps alive."""
+        """Show the memory held by captured graphs."""
         self._put("kept", text, "text3")
 
     def set_run(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The bar under the menus: the project, undo and redo, the deck, the device, export."""
+"""The toolbar: project, undo and redo, the deck, the device, export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DECK = 640
 
 
 class Toolbar(QFrame):
-    """`device_chosen(id)` says what a person picked; "auto" takes the fastest."""
+    """`device_chosen(id)` is emitted when the user picks a device; "auto" takes the fastest."""
 
     device_chosen = Signal(str)
     exported = Signal()
@@ -78,7 +78,7 @@ class Toolbar(QFrame):
         self.project.setMenu(menu)
 
     def set_devices(self, present: Sequence[Device], chosen: str) -> None:
-        """Fill the list; until torch is loaded nobody knows what there is."""
+        """Fill the list of devices, which are unknown until torch is loaded."""
         self.device.clear()
         fastest = f" ({present[0].id})" if present else ""
         self.device.addItem(icons.icon("chip", "run"), f"auto{fastest}", "auto")
@@ -89,7 +89,7 @@ class Toolbar(QFrame):
         self.show_device(chosen)
 
     def show_device(self, chosen: str) -> None:
-        """Select without telling anybody."""
+        """Select a device without emitting a signal."""
         index = self.device.findData(chosen)
         if index >= 0:
             self.device.setCurrentIndex(index)

@@ -114,7 +114,7 @@ class SharedWindow:
         window.session.runs.clear()
         window.session._count = 0
         window.document.new()
-        window.place.go(NETWORK)
+        window.place.go_to(NETWORK)
         window.selection.set(())
         window.console.log("")  # else the first run brings its list
         window.console.clear()

@@ -1,4 +1,4 @@
-"""What is asked for when one batch is captured: plain data, so that it can be asked of another process."""
+"""Request: capture one batch."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from app.util.frozen import FrozenMap
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """The weights that a run of the job would begin with."""
+    """The weights that a run of the job would start with."""
 
 
 @dataclass(frozen=True)
 class NewestWeights:
-    """Those of the newest run in a folder of kept runs that trained this very net; initial ones where none did."""
+    """Those of the newest stored run in a folder that trained this very net; initial ones if there is none."""
 
     folder: str
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A checkpoint, or else a state_dict, in a file of ours. `words` say where it comes from, and follow "weights"."""
+    """A checkpoint or state_dict in a file of the program. `words`, its origin, follow "weights" in texts."""
 
     path: str
     words: str
@@ -41,9 +41,9 @@ WeightsChoice = InitialWeights | NewestWeights | WeightsFile
 
 @dataclass(frozen=True)
 class Captured:
-    """`batch` is what was asked for with the weights that were found: asked again it has the same ones.
+    """`batch` is the request with the weights resolved to a file, so that repeating it uses the same ones.
 
-    `weights` says which they are, in words.
+    `weights` describes them.
     """
 
     tape: Tape
@@ -72,12 +72,12 @@ class CaptureRequest(Request[Captured]):
         return replace(self, options=self.options.diagnosed)
 
     def of_samples(self, batch: int) -> CaptureRequest:
-        """The same with so many samples."""
+        """Return the request with another batch size."""
         return replace(self, options=replace(self.options, batch=batch))
 
 
 def node_labels(graph: Graph, catalog: Catalog) -> FrozenMap[str, Label]:
-    """How the autograd graph calls and colours the nodes of the drawing."""
+    """Return names and categories of the nodes, for labels of the autograd graph."""
     found: Mapping[str, Label] = {
         node.id: Label(node.name, catalog.of(graph, node).category) for node in graph.nodes.values()
     }

@@ -1,4 +1,4 @@
-"""What is asked of losses, optimizers and schedules: their fields, whether torch takes a value, the rate over a run."""
+"""Requests about losses, optimizers and schedules: parameters, validation, preview of the learning rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of files of custom layers: whether they run to their end."""
+"""Request: run files of custom layers."""
 
 from __future__ import annotations
 

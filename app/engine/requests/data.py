@@ -1,4 +1,4 @@
-"""What is asked of data: to read them, to look at a batch, and where they can be downloaded."""
+"""Requests about data: read them with a preview batch, and their downloads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.engine.protocol import Request
 
 @dataclass(frozen=True)
 class Reading:
-    """How far a reading is: so many of `total`, and the name of what is read."""
+    """Progress of reading: `done` of `total`, and the name of the current item."""
 
     done: int
     total: int
@@ -24,7 +24,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Read:
-    """A batch, or why there is none, and what is known of a person's files from now on."""
+    """A batch, or the error, with the facts about a user's files."""
 
     preview: Preview | None
     error: DataError | None

@@ -1,4 +1,4 @@
-"""What is asked of torch's documentation."""
+"""Requests for torch's documentation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.util.frozen import FrozenMap
 
 @dataclass(frozen=True)
 class Document(Request[Documentation]):
-    """What torch says of an op of the catalog. Raises KeyError for another."""
+    """Return torch's documentation of an op of the catalog. Raises KeyError for another."""
 
     lane: ClassVar[str] = "documentation"
     key: str

@@ -1,4 +1,4 @@
-"""What is asked of a net with its weights and data: an evaluation, samples of it, and what it makes of an input."""
+"""Requests about a trained net: evaluate it, read samples, predict on an input, show activations."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from app.training.monitoring.looks import LayerInside
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Those that a run of the job begins with."""
+    """The weights that a run of the job starts with."""
 
 
 @dataclass(frozen=True)
 class NewestKept:
-    """Those of the newest run in a folder of kept runs; initial ones where there is none."""
+    """Those of the newest stored run in a folder; initial ones if there is none."""
 
     folder: Path
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A checkpoint, or a state_dict, and what it is called."""
+    """A checkpoint or state_dict, and its name."""
 
     path: Path
     name: str
@@ -39,7 +39,7 @@ Weights = InitialWeights | NewestKept | WeightsFile
 
 @dataclass(frozen=True)
 class Scope:
-    """Which samples a net is evaluated on, and over which changed copies of them its answers are averaged."""
+    """The samples to evaluate on, and the test-time augmentations to average over."""
 
     part: str
     augment: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A net that is ready under `net`, what its data are like, and what was found, if it was evaluated."""
+    """A prepared net, held under `net`, the survey of its data, and the evaluation if there was one."""
 
     net: Handle
     survey: Survey
@@ -56,9 +56,9 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Prepare(Request[Prepared]):
-    """Make a net ready, and evaluate it in a scope if there is one; says how far it is, in words.
+    """Prepare a net and, with a scope, evaluate it; progress is text.
 
-    Data of a net that is kept are taken again if they are the same.
+    Data of the previously prepared net are reused if they are the same.
     """
 
     lane: ClassVar[str] = "evaluation"
@@ -96,7 +96,7 @@ class TryInput(Request[Answer]):
 
 @dataclass(frozen=True)
 class LookInside(Request[LayerInside]):
-    """Activations and filters of a layer for a training sample, with the weights that are chosen."""
+    """Return activations and filters of a layer for a training sample."""
 
     lane: ClassVar[str] = "samples"
     job: Job

@@ -1,4 +1,4 @@
-"""What is asked of an export: its files, then other formats and the certificate, of the very same weights."""
+"""Requests: write an export, then other formats and the certificate with the same weights."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class ToProve:
-    """What is yet to be made, by `names` in words: the handle holds the weights that were written."""
+    """Further files to write, by `names`; the engine holds the exported weights under the handle."""
 
     handle: Handle
     names: tuple[str, ...]
@@ -66,7 +66,7 @@ class ToProve:
 
 @dataclass(frozen=True)
 class Exported:
-    """Where it lies, which files, in words which weights were taken, "" if none, and what is yet to be made."""
+    """Folder and files of an export, the origin of the weights ("" if none), and what is left to prove."""
 
     folder: Path
     names: tuple[str, ...]
@@ -76,7 +76,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class Export(Request[Exported]):
-    """Write what was chosen of the net of a project; files that were written before an error stay."""
+    """Write the chosen files of a project's net; files written before an error stay."""
 
     lane: ClassVar[str] = "export"
     choice: ExportChoice
@@ -98,7 +98,7 @@ class NameWeights(Request[str]):
 
 @dataclass(frozen=True)
 class Proofs:
-    """What was found. `refused` has a sentence for each file that could not be made."""
+    """The results. `refused` has a sentence for each file that could not be written."""
 
     certificate: Certificate | None = None
     path: Path | None = None

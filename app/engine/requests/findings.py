@@ -1,4 +1,4 @@
-"""What the diagnostics are asked about a captured batch, as plain data."""
+"""Requests: diagnostics of a captured batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.engine.requests.capture import CaptureRequest
 
 @dataclass(frozen=True)
 class StopEarly:
-    """Answer with what was found until now. Sent to a question under way."""
+    """Answer a request under way with the findings so far; sent to its inbox."""
 
 
 @dataclass(frozen=True)

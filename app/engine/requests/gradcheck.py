@@ -1,4 +1,4 @@
-"""What is checked with finite differences, as plain data."""
+"""Request: compare gradients with finite differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done where a model cannot be imported: by the words of the refusal, and at which entry."""
+"""Cures for failed imports, by the text of the error, with the form entry concerned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPTIONS = {"arguments": """--args '{"name": value}'""", "inputs": "--input 1x3x
 
 
 def cure_of(words: str) -> tuple[str, str]:
-    """The entry that a refusal is about and what can be done; both may be empty.
+    """Return the entry that an error is about, and the cure; both may be empty.
 
     >>> cure_of("net.py: ModuleNotFoundError: No module named 'einops'")[1]
     'Install what brings it where Tapedeck is installed, or put it beside the file.'
@@ -36,7 +36,7 @@ def cure_of(words: str) -> tuple[str, str]:
 
 
 def told(words: str) -> str:
-    """A refusal and its cure as a command tells them, with the option that it is about."""
+    """Format an error with its cure and the command line option concerned."""
     entry, cure = cure_of(words)
     ended = words if words.endswith(".") or not cure else f"{words}."
     option = f" ({_OPTIONS[entry]})" if cure and entry in _OPTIONS else ""

@@ -1,4 +1,4 @@
-"""Where a model to be imported comes from, as a person says it, and what an import says of itself."""
+"""The source of a model to import, and errors and remarks of an import."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ImportFailed(ValueError):
 
 
 class WrongWords(ImportFailed):
-    """What was asked for cannot be meant: no source, no input, no such file."""
+    """Invalid arguments: no source, no input, no such file."""
 
 
 class Late(ImportFailed):
@@ -87,7 +87,7 @@ def parse_input(text: str) -> ModelInput:
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """The arguments of a constructor as JSON: `{"num_classes": 10}`. Raises ImportFailed."""
+    """Parse the constructor's arguments from JSON: `{"num_classes": 10}`. Raises ImportFailed."""
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
@@ -98,7 +98,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """What a file offers: its classes, and its functions that want no argument, read off its text; nothing runs."""
+    """Return the classes of a file, and its functions without required arguments, from its source; nothing runs."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
@@ -113,5 +113,5 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def remarks(project: Project) -> tuple[str, ...]:
-    """What the notes of an imported project say of parts that were not followed call by call, a sentence each."""
+    """Return the remarks of an imported project about parts that were not traced call by call."""
     return tuple(project.notes.splitlines()[1:])

@@ -1,4 +1,4 @@
-"""What is asked of one layer while its form is filled in."""
+"""Requests about one layer, for its form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements: how an engine itself fares, and the memory that a run would take."""
+"""Requests: the state of an engine, and an estimate of a run's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.training.monitoring.memory_report import MemoryReport
 
 @dataclass(frozen=True)
 class Vitals:
-    """`memory` is resident memory in bytes, `kept` how many things are alive under handles."""
+    """`memory` is resident memory in bytes, `kept` the number of objects held under handles."""
 
     pid: int
     memory: int | None

@@ -1,4 +1,4 @@
-"""A kept graph and its backward pass, played elsewhere: what is asked for, and what comes back, as plain data."""
+"""Request: hold an autograd graph and play its backward pass; commands and events of the playback."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Seek:
 
 @dataclass(frozen=True)
 class Play:
-    """Go on to the end or to a break, from the start where `again`."""
+    """Play to the end or to a breakpoint; from the start if `again`."""
 
     breaks: Breaks
     again: bool = False
@@ -82,7 +82,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Look:
-    """Describe what has arrived before an output of a node; `at` chooses the sample. Answered by a `Looked`."""
+    """Describe the gradient that arrived before an output of a node; `at` selects the sample. Sends `Looked`."""
 
     node: int
     output_nr: int
@@ -120,7 +120,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Leave:
-    """Free the graph and end; what is under way ends after its step."""
+    """Free the graph and end, after the step under way."""
 
 
 Command = Seek | Play | Look | Edit | UndoEdit | SetSpeed | Pause | Leave
@@ -130,8 +130,8 @@ Command = Seek | Play | Look | Edit | UndoEdit | SetSpeed | Pause | Leave
 
 @dataclass(frozen=True)
 class Kept:
-    """The graph is kept. `same` says whether it is drawn as the one that was expected; `tape` describes it, None where
-    it is that very one."""
+    """The graph is held. `same` says whether it is drawn as expected; `tape` describes it, None if it equals the
+    expected one."""
 
     tape: Tape | None
     same: bool
@@ -146,10 +146,10 @@ class Back:
 
 @dataclass(frozen=True)
 class Stood:
-    """A movement has ended; `kept` are about the bytes that playing keeps alive, `edits` as a Playback has them.
+    """A movement has ended; `kept` is about the memory that playback holds, `edits` as in Playback.
 
-    `arriving` and `fan_ins` are of the node that runs next. `turn` is the number of the movement, which counts every
-    Seek, Play and Pause; -1 for an edit.
+    `arriving` and `fan_ins` are of the node that runs next. `turn` is the number of the movement, counting every Seek,
+    Play and Pause; -1 for an edit.
     """
 
     stop: Stop
@@ -162,7 +162,7 @@ class Stood:
 
 @dataclass(frozen=True)
 class Looked:
-    """The answer to a `Look`; `look` is None where no gradient has arrived or it is no longer kept."""
+    """The answer to a `Look`; `look` is None if no gradient has arrived or it is no longer held."""
 
     asked: Look
     look: GradientLook | None

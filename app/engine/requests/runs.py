@@ -1,4 +1,4 @@
-"""What is asked of kept runs: to go on, to start from a checkpoint, to be written for TensorBoard."""
+"""Requests about stored runs: resume, start from a checkpoint, TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.training.job import Job
 
 @dataclass(frozen=True)
 class Resumable:
-    """What a run needs to go on. `passed_over` says what is wrong with newer checkpoints."""
+    """What a run needs to resume. `passed_over` lists newer checkpoints that are unusable."""
 
     project: Project
     job: Job
@@ -39,7 +39,7 @@ class FindResumable(Request[Resumable]):
 
 @dataclass(frozen=True)
 class GoOnFrom(Request[GoingOn]):
-    """Where a checkpoint of a run stands; later ones are let go. Raises RunError."""
+    """Return the state of a run at a checkpoint and drop later checkpoints. Raises RunError."""
 
     lane: ClassVar[str] = "runs"
     run: Path
@@ -67,7 +67,7 @@ class ExportEventFiles(Request[Path]):
 
 @dataclass(frozen=True)
 class BeginEventFiles(Request[Handle]):
-    """Begin event files of a run in its folder; it is told more under the handle. Raises RunError, DataError."""
+    """Begin event files of a run in its folder; the handle receives its events. Raises RunError, DataError."""
 
     lane: ClassVar[str] = "event files"
     run: Path
@@ -76,7 +76,7 @@ class BeginEventFiles(Request[Handle]):
 
 @dataclass(frozen=True)
 class WriteEvents(Request[None]):
-    """What a run has told since."""
+    """Append events of the run."""
 
     lane: ClassVar[str] = "event files"
     files: Handle
@@ -85,7 +85,7 @@ class WriteEvents(Request[None]):
 
 @dataclass(frozen=True)
 class EndEventFiles(Request[None]):
-    """Nothing more is told."""
+    """Close the event files."""
 
     lane: ClassVar[str] = "event files"
     files: Handle

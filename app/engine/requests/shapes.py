@@ -1,4 +1,4 @@
-"""What is asked of a drawing: the types on its wires, its source, its problems and its cost."""
+"""Requests about a graph: types of the wires, source, problems, cost."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ class LoadTorch(Request[Torch]):
 
 @dataclass(frozen=True)
 class Shapes(Request[Analysis]):
-    """What every wire carries, seen from `path`; `earlier` is an answer of before, of which what did not change is
-    taken."""
+    """Infer the types of all wires, seen from `path`; unchanged parts are taken from the answer `earlier`."""
 
     lane: ClassVar[str] = "shapes"
     graph: Graph

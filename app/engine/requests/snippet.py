@@ -1,4 +1,4 @@
-"""A snippet: what is asked of the process that is started for it."""
+"""Request: run a snippet in an engine of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SnippetBegan:
 
 @dataclass(frozen=True)
 class RunSnippet(Request[SnippetAnswer]):
-    """Run a snippet, which a person wants; only an engine of its own is asked. Says SnippetBegan."""
+    """Run a user's snippet, in an engine started for it. Its progress is SnippetBegan."""
 
     lane: ClassVar[str] = MAIN
     snippet: Snippet

@@ -1,4 +1,4 @@
-"""A run as one long question: its events are told as lists of them, and what is sent to its inbox are hands on it."""
+"""Request: a whole run. Its progress are lists of events; commands arrive in its inbox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.training.monitoring.watch_points import WatchPoints
 
 
 class Hand(Enum):
-    """What a run can be told in one word."""
+    """Commands without arguments."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -24,7 +24,7 @@ class Hand(Enum):
 
 @dataclass(frozen=True)
 class Watch:
-    """Pause by itself at these points."""
+    """Set the watch points at which the run pauses."""
 
     points: WatchPoints
 
@@ -46,7 +46,7 @@ class WriteWeights:
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of an order, or why nothing did; told among the lists of events."""
+    """Result or error of an order, sent as progress among the lists of events."""
 
     number: int
     value: Any
@@ -65,8 +65,8 @@ class Trained:
 
 @dataclass(frozen=True)
 class Train(Request[Trained]):
-    """Carry out a run, from the checkpoint `resume` on, with checkpoints in `folder`. What was `said` before there was
-    anybody to hear it holds from the first batch on. `scratch` gets the mark of where it stands, and the weights.
+    """Run training, from the checkpoint `resume` if given, with checkpoints in `folder`. Commands in `said` were given
+    before the engine was ready and apply from the first batch. `scratch` receives the progress mark and the weights.
     """
 
     lane: ClassVar[str] = MAIN

@@ -1,4 +1,4 @@
-"""What is asked before a run: a dry run on made data, and a learning rate range test."""
+"""Requests before a run: a dry run on synthetic data, and a learning rate range test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.training.trials.results import DryRun, RateTest
 
 @dataclass(frozen=True)
 class TryOnMadeData(Request[DryRun | Failed]):
-    """Two steps and a batch of validation on made data; `fact` is what is known of the job's files."""
+    """Run two steps and a validation batch on synthetic data; `fact` is what is known of the job's files."""
 
     lane: ClassVar[str] = "trials"
     job: Job

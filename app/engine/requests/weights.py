@@ -1,4 +1,4 @@
-"""What is asked of files of weights: what one holds beside a net, to keep some of it, to write those of a net."""
+"""Requests about weight files: compare with a net, import some keys, save those of a net."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run one batch of a project's data through its net: where drawing, data, loss and autograd graph meet."""
+"""Run one batch of a project's data through its net: source, data, loss and autograd graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def capture(request: CaptureRequest, _context: Context) -> Captured:
 
 
 def with_weights_found(request: CaptureRequest) -> CaptureRequest:
-    """The request with the file of the newest run in place of "the newest run". Raises OSError."""
+    """Return the request with "the newest run" replaced by its file. Raises OSError."""
     from app.runs.newest import newest_checkpoint
 
     if not isinstance(request.weights, NewestWeights):
@@ -52,9 +52,9 @@ def with_weights_found(request: CaptureRequest) -> CaptureRequest:
 
 
 def batch_of(request: CaptureRequest, state_dict: Mapping[str, Tensor] | None = None) -> TrainingBatch:
-    """The net with its batch and its loss, ready to be run. `state_dict` is taken in place of the request's weights.
+    """Return the net with its batch and loss. `state_dict` overrides the request's weights.
 
-    Raises CaptureError, DataError, OSError, and StartError for start weights that cannot be used.
+    Raises CaptureError, DataError, OSError, and StartError for unusable start weights.
     """
     from app.autograd.batch import compile_batch
     from app.autograd.forward_modes import Special
@@ -69,7 +69,7 @@ def batch_of(request: CaptureRequest, state_dict: Mapping[str, Tensor] | None = 
 
 
 def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
-    """The state_dict that is asked for; None for weights that are drawn with the seed alone."""
+    """Return the requested state_dict; None for weights that the seed alone determines."""
     from app.autograd.errors import CaptureError
     from app.runs.newest import weights_in
     from app.training.setup.initial_weights import initial_weights

@@ -1,4 +1,4 @@
-"""Answer what is asked of losses, optimizers and schedules: see `app.engine.requests.choices`."""
+"""Handlers of `app.engine.requests.choices`: losses, optimizers and schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tensors of weights that a window names by value: those of a run, or those that a run begins with."""
+"""Load the weights that a request names: of a run, or those that a run starts with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.util import tensor_files
 
 
 def chosen(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> ExportWeights:
-    """Return the weights that were chosen. Raises WeightsError, StartError, CheckpointError and OSError."""
+    """Return the named weights. Raises WeightsError, StartError, CheckpointError and OSError."""
     return weights_to_export(source, seed, partial(_of_a_run, weights, source), start)
 
 
@@ -32,7 +32,7 @@ def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
 
 
 def words_of(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> str:
-    """Return which weights these are, in words that follow "weights". Raises StartError, OSError."""
+    """Describe the named weights, for after the word "weights". Raises StartError, OSError."""
     if isinstance(weights, WeightsFile):
         return weights.words
     found = newest_checkpoint(Path(weights.folder), source) if isinstance(weights, NewestWeights) else None

@@ -1,4 +1,4 @@
-"""Answer what is asked of torch's documentation: see `app.engine.requests.documentation`."""
+"""Handlers of `app.engine.requests.documentation`."""
 
 from __future__ import annotations
 

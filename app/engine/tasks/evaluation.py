@@ -1,4 +1,4 @@
-"""Hold a net against its data, and try it: see `app.engine.requests.evaluation`."""
+"""Evaluate a net and predict with it: handlers of `app.engine.requests.evaluation`."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Net:
-    """What is kept under a handle."""
+    """The object held under a handle."""
 
     evaluator: Evaluator
     found: Evaluation | None
 
 
-_newest: weakref.ref[Evaluator] | None = None  # whose data may be taken again while somebody keeps it
+_newest: weakref.ref[Evaluator] | None = None  # its data are reused while it is alive
 
 
 @handles(Prepare)
@@ -84,7 +84,7 @@ def prepare(request: Prepare, context: Context) -> Prepared:
 
 
 def _weights(wanted: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
-    """The weights and what they are called. Raises CheckpointError, WeightsError, OSError."""
+    """Return the weights and their name. Raises CheckpointError, WeightsError, OSError."""
     if isinstance(wanted, InitialWeights):
         return None, "start weights"
     if isinstance(wanted, WeightsFile):
@@ -129,7 +129,7 @@ def try_input(request: TryInput, context: Context) -> Answer:
 
 @handles(LookInside)
 def look_inside(request: LookInside, _context: Context) -> LayerInside:
-    """Raises what `chosen` and `activations.of_weights` raise."""
+    """Return activations and filters. Raises what `load_chosen` and `activations.of_weights` raise."""
     job = request.job
     found = chosen(request.weights, job.source, job.training.seed, job.training.start)
     return activations.of_weights(job, found.state_dict, request.layer, request.sample, f"weights {found.words}")

@@ -1,4 +1,4 @@
-"""Write an export and prove it: see `app.engine.requests.export`."""
+"""Write an export and prove it: handlers of `app.engine.requests.export`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @handles(NameWeights)
 def name_weights(request: NameWeights, _context: Context) -> str:
-    """Raises OSError."""
+    """Describe the weights that an export would take. Raises OSError."""
     try:
         return words_of(request.weights, request.source, request.seed, request.start)
     except StartError as error:
@@ -43,7 +43,7 @@ def name_weights(request: NameWeights, _context: Context) -> str:
 
 @handles(Export)
 def export(request: Export, context: Context) -> Exported:
-    """Raises OSError, WeightsError, StartError."""
+    """Write the files of an export. Raises OSError, WeightsError, StartError."""
     done, rest = write_export(request.choice, request.job, request.project, request.weights)
     if rest is None or context.cancelled():
         return done
@@ -52,15 +52,15 @@ def export(request: Export, context: Context) -> Exported:
 
 @handles(Prove)
 def prove_export(request: Prove, context: Context) -> Proofs:
-    """Raises Stopped, OSError, WeightsError."""
+    """Write further formats and the certificate. Raises Stopped, OSError, WeightsError."""
     return prove(context.kept(request.handle), context.progress, context.cancelled)
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What is made of a net after its files are written; a path is None for what is not wanted.
+    """What to write after the files of a net; a path is None if it was not chosen.
 
-    `model` and `weights` are the files that a certificate is about; without `weights` a copy of `state` is looked at.
+    `model` and `weights` are the files that a certificate covers; without `weights` it takes a copy of `state`.
     """
 
     source: Source
@@ -75,7 +75,7 @@ class Rest:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is wanted, in words."""
+        """The names of the files to write."""
         files = [path.name for path in (self.pt2, self.onnx) if path is not None]
         return (*files, "the certificate") if self.model is not None else tuple(files)
 
@@ -83,13 +83,13 @@ class Rest:
 def write_export(
     choice: ExportChoice, job: Job, project: Project, weights: WeightsChoice | None = None
 ) -> tuple[Exported, Rest | None]:
-    """Write what was chosen of the net of a project, and return what is yet to be made of it.
+    """Write the chosen files of a project's net, and return what is left to write.
 
-    Raises OSError, StartError or WeightsError; files that were written before stay.
+    Raises OSError, StartError or WeightsError; files written before stay.
     """
     choice.folder.mkdir(parents=True, exist_ok=True)
     code, names, found = [], [], None
-    if choice.takes_weights:  # first: they cannot be made again
+    if choice.takes_weights:  # first: they cannot be reproduced
         training = job.training
         found = chosen(weights or InitialWeights(), job.source, training.seed, training.start)
         for wanted, name, save in (
@@ -127,7 +127,7 @@ def _rest(choice: ExportChoice, job: Job, found: ExportWeights, project: Project
 
 
 def prove(wanted: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
-    """Write and compare what is wanted. Raises Stopped, OSError, WeightsError."""
+    """Write and compare the chosen formats. Raises Stopped, OSError, WeightsError."""
     files: list[tuple[Kind, Path | None]] = [("PT2", wanted.pt2), ("ONNX", wanted.onnx)]
     written, refused = [], []
     for kind, path in files:

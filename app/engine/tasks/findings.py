@@ -1,4 +1,4 @@
-"""Run the diagnostics on a batch that is captured anew."""
+"""Run the diagnostics on a newly captured batch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.engine.tasks.capture import batch_of
 
 
 def stopped(context: Context) -> bool:
-    """Whether nobody waits for more: `StopEarly` has arrived, or the question was cancelled."""
+    """Whether to stop: `StopEarly` has arrived, or the request was cancelled."""
     return context.cancelled() or not context.inbox.empty()
 
 
 @handles(FindingsRequest)
 def find(request: FindingsRequest, context: Context) -> Findings:
-    """Every diagnostic, of one batch. Raises as `batch_of`."""
+    """Run all diagnostics on one batch. Raises as `batch_of`."""
     return find_all(batch_of(request.batch), context.progress, lambda: stopped(context))
 
 

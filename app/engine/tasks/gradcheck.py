@@ -15,10 +15,10 @@ from app.engine.tasks.findings import stopped
 
 @handles(GradcheckRequest)
 def check(request: GradcheckRequest, context: Context) -> GradcheckReport:
-    """Check what is asked for. Raises as `batch_of`, and CaptureError where a node is not one of this graph."""
+    """Run the requested check. Raises as `batch_of`, and CaptureError if a node is not in this graph."""
     context.progress(f"Checking {request.title} with finite differences…")
     batch, what, cancelled = batch_of(request.batch), request.what, partial(stopped, context)
-    tape = batch.capture()  # where the forward pass fails, it says so with its place
+    tape = batch.capture()  # raises with the source location if the forward pass fails
     if isinstance(what, LayerCall):
         return check_layer(batch, what.path, call=what.call, cancelled=cancelled)
     if not isinstance(what, NodeOperation):

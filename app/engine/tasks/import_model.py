@@ -1,6 +1,6 @@
-"""Where a model to be imported comes from, and the project that it becomes.
+"""Load a model to import, and convert it to a project.
 
-A person's own file runs only in a child process (`import_child`), with a time limit, and only if they said so.
+A user's own file runs only in a child process (`import_child`), with a time limit, and only with their consent.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ BACKBONE = "backbone"  # what computes with tensors in a model that detects
 def make_torchvision(
     name: str, arguments: Mapping[str, Any], pretrained: bool = False, empty: bool = False
 ) -> nn.Module:
-    """One of torchvision's models, or a part of one, its weights random, or those that lie on the disk already. With
-    `empty` nobody wants them, and what would be random is zero, which is much faster. Raises ImportFailed."""
+    """Construct one of torchvision's models, or a submodule of one, with random weights or those cached on disk. With
+    `empty` random weights are zeros instead, which is much faster. Raises ImportFailed."""
     from app.util.torchvision_import import import_torchvision
 
     models = import_torchvision("models")
@@ -77,7 +77,7 @@ def make_torchvision(
 
 @contextlib.contextmanager
 def blank() -> Iterator[None]:
-    """What is drawn at random into a new tensor, in this thread, is left at zero, without a page of it touched."""
+    """Skip random initialisation in this thread: new tensors stay zero, without touching their pages."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -115,14 +115,14 @@ def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) ->
 
 
 def known_names(models: Any) -> list[str]:
-    """What of torchvision's models can be imported: of those that detect, the net in them."""
+    """Return the names of torchvision's models that can be imported: of detection models, the backbone."""
     detecting = models.list_models(module=models.detection)
     return [f"{name}.{BACKBONE}" if name in detecting else name for name in models.list_models()]
 
 
 def usual_input(name: str) -> ModelInput:
-    """What one of torchvision's models is made for: the crop that its weights want. Of a part it is that of the
-    whole model, which is right for what stands first in it."""
+    """Return the input that a torchvision model's weights are made for. For a submodule it is that of the whole model,
+    which is right for its first part."""
     from app.util.torchvision_import import import_torchvision
 
     models = import_torchvision("models")
@@ -140,14 +140,14 @@ def usual_input(name: str) -> ModelInput:
 
 
 class _Loader(SourceFileLoader):
-    """Runs the text itself: what is cached beside it may have been made of another text than a person trusts."""
+    """Executes the reviewed source itself: a cached .pyc may be of another text than the one trusted."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Module:
-    """Run a person's file and make its model. Only a child process calls this. Raises ImportFailed."""
+    """Run a user's file and construct its model. Only a child process calls this. Raises ImportFailed."""
     from torch import nn
 
     path = Path(source.file).resolve()
@@ -184,11 +184,11 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
 
 
 def fitting(called: Callable[..., Any], name: str, *args: Any, **named: Any) -> None:
-    """Raise ImportFailed for arguments that a class or a function does not take, with those that it does."""
+    """Raise ImportFailed for arguments that do not match the signature, with the signature."""
     try:
         signature = inspect.signature(called)
     except (TypeError, ValueError):
-        return  # it tells when it is called
+        return  # calling it raises
     try:
         signature.bind(*args, **named)
     except TypeError as error:
@@ -229,11 +229,10 @@ def project_of(
     model: nn.Module, inputs: tuple[ModelInput, ...], name: str, cancelled: Callable[[], bool] = lambda: False,
     own: OwnClasses | None = None, apart: Mapping[str, str] | None = None,
 ) -> Project:  # fmt: skip
-    """The project that a live model becomes. `own` are the classes of the file that it is made in, and say that its
-    batch may be anywhere; the submodules in `apart` are one node each. Raises ImportFailed.
+    """Convert a live model to a project. `own` are the classes of its file, and allow the batch at any dimension; each
+    submodule in `apart` becomes one node. Raises ImportFailed.
 
-    The first line of its notes says where it comes from, and each further one what became of a part that was not
-    followed call by call.
+    The first line of the notes gives the origin, each further one describes a part that was not traced call by call.
     """
     import torch
 
@@ -262,9 +261,9 @@ def project_of(
 
 
 def with_batch(project: Project, inputs: tuple[ModelInput, ...], ops: Catalog) -> Project:
-    """The project with its inputs' batch where the shapes fit: in front, behind the first dimension, or nowhere.
+    """Return the project with the batch dimension of its inputs where the shapes fit: first, second, or none.
 
-    As it is where nothing fits, or where it has no problem.
+    Unchanged if nothing fits, or if it has no problem.
     """
     from app.builder.analysis import analyse
 

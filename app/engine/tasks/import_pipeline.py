@@ -1,4 +1,4 @@
-"""A live model as a project: its drawing, and beside it its weights and buffers."""
+"""Convert a live model to a project: graph, weights and buffers."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ LARGE = 4_000_000  # parameters of a model whose comparison takes long enough to
 
 @dataclass(frozen=True)
 class Wish:
-    """What is imported, and how. `name` is the model's, `source` what a person calls it by. Without `keep_weights` a
-    project has the buffers of its model alone."""
+    """What to import. `name` is the model's, `source` the text that the user knows it by. Without `keep_weights` the
+    project has only the model's buffers."""
 
     name: str
     source: str
@@ -53,12 +53,12 @@ def imported(
     model: nn.Module, wish: Wish, folder: Path, inits: Callable[[], Inits], own: OwnClasses | None = None,
     tell: Tell = lambda _words: None, drawn: Callable[[Project], None] | None = None,
 ) -> Project:  # fmt: skip
-    """Draw a model and hold the drawing against it; its values lie in `folder`. Raises ImportFailed, OSError,
+    """Import a model and compare the result with it; tensors are written to `folder`. Raises ImportFailed, OSError,
     WeightsError.
 
-    `inits` says how the model initialises its parameters, as far as that is known. A part that is drawn as something
-    else is kept as one node of its own code, where its class allows that; else nothing is imported. `drawn` gets the
-    drawing of a large model before it is compared, with a note that says so, and before its initialisation is told.
+    `inits` returns the known initialisations of the parameters. A part that differs after import is kept as one node of
+    its own code, if its class allows that; otherwise the import fails. `drawn` receives the project of a large model
+    before the comparison, with a note that says so, and without initialisations.
     """
     from app.engine.tasks.parity import held
     from app.engine.tasks.parity.resources import parameter_count
@@ -148,7 +148,7 @@ def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> P
 
 
 def _told(project: Project, found: Found) -> Project:
-    """The project whose notes say how it was compared."""
+    """Return the project with the result of the comparison in its notes."""
     first, *rest = project.notes.splitlines()
     return replace(project, notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)))
 

@@ -1,4 +1,4 @@
-"""Answer what is asked of one layer: see `app.engine.requests.layer`."""
+"""Handlers of `app.engine.requests.layer`."""
 
 from __future__ import annotations
 

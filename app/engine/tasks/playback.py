@@ -1,6 +1,6 @@
-"""Play the backward pass of a kept graph on one thread: commands in, events out.
+"""Play the backward pass of a held graph on one thread: commands in, events out.
 
-What is played never leaves the thread. Events come out in the order in which they happened, steps many at a time.
+The graph never leaves the thread. Events are sent in order, steps in batches.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ EVERY = 0.03  # seconds between two messages of steps while a pass is played
 
 @handles(PlaybackRequest)
 def play(request: PlaybackRequest, context: Context) -> None:
-    """Play a batch until nobody wants more of it."""
+    """Play a batch until the client leaves."""
     session = PlaybackSession(request, context.progress)
     threading.Thread(target=_commands, args=(session, context), name="commands of a playback", daemon=True).start()
     session.run()
-    context.inbox.put(None)  # who waits for commands waits no more
+    context.inbox.put(None)  # ends the thread that waits for commands
 
 
 def _commands(session: PlaybackSession, context: Context) -> None:
     while (command := context.inbox.get()) is not None:
         session.ask(command)
-    session.ask(Leave())  # nobody waits for the answer any more, or it has ended
+    session.ask(Leave())  # the request was cancelled, or has ended
 
 
 @handles(RecordRequest)
@@ -134,9 +134,9 @@ class Outbox:
 
 
 class PlaybackSession:
-    """Runs a batch and plays it. `send` gets Kept, Steps, Back, Stood, Looked, Trouble and at last LetGo.
+    """Runs a batch and plays it. `send` receives Kept, Steps, Back, Stood, Looked, Trouble and finally LetGo.
 
-    Of movements (Seek, Play) the newest ends the others; everything else is done in turn, between two steps if need be.
+    A newer movement (Seek, Play) ends the current one; everything else is done in order, between two steps if need be.
     """
 
     def __init__(self, request: PlaybackRequest, send: Callable[[Event], None]) -> None:
@@ -151,7 +151,7 @@ class PlaybackSession:
     # -- from any thread -----------------------------------------------------------------------------------------------
 
     def ask(self, command: Command) -> None:
-        """Have something done; returns at once."""
+        """Queue a command; returns at once."""
         with self._wake:
             if isinstance(command, SetSpeed):
                 self.speed = command.speed
@@ -183,7 +183,7 @@ class PlaybackSession:
     def _run(self) -> None:
         try:
             graph = batch_of(self._request.batch).hold()
-        except Exception as error:  # whatever it is, the person who asked is told
+        except Exception as error:  # any error is reported to the client
             self._outbox.put(Trouble("Forward pass failed", f"{error}"))
             return
         watched = [(weakref.ref(tensor), tensor.nbytes) for tensor in _tensors(graph)]
@@ -207,7 +207,7 @@ class PlaybackSession:
             while (waiting := self._next()) is not None:
                 request, turn = waiting
                 self._do(playback, request, turn)
-        except Exception as error:  # nobody foresaw it: what torch and the net may raise is told by `_do`
+        except Exception as error:  # unexpected: errors of torch and the net are handled in `_do`
             reason, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
             self._outbox.put(Trouble("The backward pass cannot be played", reason, traceback=trace))
         finally:
@@ -216,7 +216,7 @@ class PlaybackSession:
             graph.release()
 
     def _next(self) -> tuple[Any, int] | None:
-        openmp.let_go()  # a run that goes on meanwhile would pay for it
+        openmp.let_go()  # idle OpenMP threads would slow a concurrent run
         with self._wake:
             self._wake.wait_for(lambda: self._waiting or self._leaving)
             return None if self._leaving else self._waiting.popleft()
@@ -251,7 +251,7 @@ class PlaybackSession:
         self._stood(playback, stop, turn)
 
     def _played(self, playback: Playback, record: StepRecord, turn: int) -> bool:
-        """After a step: wait as the speed asks for, and do meanwhile what else is asked. False ends the movement."""
+        """Wait after a step as the speed requires, handling commands meanwhile. False ends the movement."""
         self._outbox.step(record)
         return self._turn == turn and self._rest(playback, turn)
 
@@ -287,7 +287,7 @@ class PlaybackSession:
         self._outbox.put(Stood(stop, turn, playback.kept, playback.edits, arriving, fan_ins))
 
     def _aside(self, playback: Playback, request: Any) -> None:
-        """What is done without moving."""
+        """Handle a command that does not move the position."""
         if isinstance(request, Look):
             self._outbox.put(Looked(request, playback.look(request.node, request.output_nr, request.at)))
             return

@@ -1,4 +1,4 @@
-"""Deal with kept runs: see `app.engine.requests.runs`."""
+"""Handlers of `app.engine.requests.runs`: stored runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer what is asked of a drawing: see `app.engine.requests.shapes`."""
+"""Handlers of `app.engine.requests.shapes`."""
 
 from __future__ import annotations
 

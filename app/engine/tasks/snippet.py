@@ -1,4 +1,4 @@
-"""Run a snippet in the engine that was started for it: see `app.engine.requests.snippet`."""
+"""Run a snippet in the engine started for it: handler of `app.engine.requests.snippet`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def run_snippet(request: RunSnippet, context: Context) -> SnippetAnswer:
 
 
 def execute(tree: ast.Module, filename: str, scope: dict[str, Any]) -> None:
-    """Compile what a person typed, and run it."""
+    """Compile and run the user's code."""
     exec(compile(tree, filename, "exec", dont_inherit=True), scope)
 
 
 @contextlib.contextmanager
 def _limited(limits: Limits) -> Iterator[None]:
-    """No more memory than that while it runs, where the system can keep to it: then torch says which line wanted it.
+    """Limit the address space while it runs, where supported: torch then raises at the line that allocates too much.
 
-    A GPU's driver takes addresses by the terabyte, so beside one only who asked watches.
+    A GPU driver reserves terabytes of addresses, so with a GPU only the parent process limits memory.
     """
     if sys.platform != "linux" or torch.cuda.is_available():
         yield

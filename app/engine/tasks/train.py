@@ -1,4 +1,4 @@
-"""Carry out a run: see `app.engine.requests.train`."""
+"""Run training: handler of `app.engine.requests.train`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def train(request: Train, context: Context) -> Trained:
 
 
 def _listen(control: Control, context: Context) -> None:
-    """Do what is said, until there is nobody who could say something."""
+    """Execute commands from the inbox until it is closed."""
     while (said := context.inbox.get()) is not None:
         _do(said, control, context)
     control.stop()
@@ -76,12 +76,12 @@ def _answer(context: Context, number: int, done: Future[Any]) -> None:
         return
     try:
         context.progress(Answered(number, done.result()))
-    except NotAValue as refused:  # who asked would wait for ever
+    except NotAValue as refused:  # otherwise the caller would wait forever
         context.progress(Answered(number, None, refused))
 
 
 class _Outbox:
-    """Tells what the loop tells, in lists, on a thread of its own: the loop appends to a queue and goes on."""
+    """Sends events in batches from a thread of its own, so that the training loop only appends to a queue."""
 
     def __init__(self, tell: Callable[[list[Event]], None]) -> None:
         self._tell = tell
@@ -102,6 +102,6 @@ class _Outbox:
             self._tell(events)  # a list, so that neither end remembers it
 
     def close(self) -> None:
-        """Tell the rest."""
+        """Send the remaining events."""
         self._closing.set()
         self._thread.join()

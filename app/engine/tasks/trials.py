@@ -1,4 +1,4 @@
-"""Try things before a run: see `app.engine.requests.trials`."""
+"""Handlers of `app.engine.requests.trials`: dry run and range test."""
 
 from __future__ import annotations
 

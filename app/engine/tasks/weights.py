@@ -1,4 +1,4 @@
-"""Read, keep and write files of weights: see `app.engine.requests.weights`."""
+"""Handlers of `app.engine.requests.weights`: read, import and save weight files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.training.config import StartWeights
 
 @handles(ReadWeights)
 def read_weights(request: ReadWeights, context: Context) -> WeightsBeside:
-    """Raises WeightsError."""
+    """Compare a file with the net. Raises WeightsError."""
     state = state_dicts.read(request.path, context.progress)
     if request.source is None or context.cancelled():
         return WeightsBeside(state.infos, state.notes)
@@ -24,7 +24,7 @@ def read_weights(request: ReadWeights, context: Context) -> WeightsBeside:
 
 @handles(KeepWeights)
 def keep_weights(request: KeepWeights, context: Context) -> StartWeights:
-    """The file is read again: meanwhile it may be another, which is refused where it does not fit.
+    """Store the chosen tensors as start weights; the file is read again, and refused if it no longer fits.
 
     Raises WeightsError, OSError.
     """
@@ -36,7 +36,7 @@ def keep_weights(request: KeepWeights, context: Context) -> StartWeights:
 
 @handles(SaveWeights)
 def save_weights(request: SaveWeights, _context: Context) -> str:
-    """Raises WeightsError, StartError, OSError."""
+    """Write the weights to a file and describe them. Raises WeightsError, StartError, OSError."""
     found = chosen(request.weights, request.source, request.seed, request.start)
     (save_safetensors if request.path.suffix == ".safetensors" else save_pt)(found.state_dict, request.path)
     return found.words
@@ -44,5 +44,5 @@ def save_weights(request: SaveWeights, _context: Context) -> str:
 
 @handles(CountStart)
 def count_start(request: CountStart, _context: Context) -> tuple[int, int]:
-    """Raises StartError."""
+    """Count the tensors of the start weights. Raises StartError."""
     return start_weights.counted(request.start, request.source)

@@ -1,7 +1,7 @@
-"""Hold an imported net against the live model: outputs, gradients, buffers, in eval and train mode, of two batches.
+"""Parity of an imported net with the live model: outputs, gradients, buffers, in eval and train mode, for two batches.
 
-Only what both give is looked at, so whatever the import overlooks is seen here. In double precision nothing but
-rounding may differ; the model's own precision is run too, for what only happens there (autocast).
+Only results are compared, so anything that the import missed shows. In float64 nothing but rounding may differ; the
+model's own precision runs too, for what only happens there (autocast).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from app.engine.tasks.parity.subject import SECOND, Seen, Subject, seen
 from app.export.certify import measure
 from app.util.rng import borrowed
 
-SECONDS = 150.0  # that a comparison may take, as far as that can be told before
-BRISK = 1.0  # seconds; a comparison that takes longer is made with smaller pictures, if the model takes them
-SLOW = 4.0  # seconds; of one that takes longer still, what is dear is done once
+SECONDS = 150.0  # limit of a comparison, as far as it can be estimated
+BRISK = 1.0  # seconds; a longer comparison uses smaller images, if the model accepts them
+SLOW = 4.0  # seconds; above this, expensive stages run once
 SEED = 20_260
 
 Tell = Callable[[str], None]
@@ -36,7 +36,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """One stage that the model was seen in: its inputs, mode and seed, and what it gave in the first call."""
+    """A compared stage: inputs, mode and seed, and the model's results of the first call."""
 
     inputs: Tensors
     train: bool
@@ -44,7 +44,7 @@ class Case:
     theirs: Seen
 
     def record(self, keys: Container[str]) -> dict[str, Any]:
-        """As a reference keeps it; of buffers those in `keys`."""
+        """Return the case as a reference stores it; of buffers only those in `keys`."""
         theirs = self.theirs
         outputs = {name: value for name, value in theirs.outputs.items() if not name.endswith(SECOND)}
         record = {
@@ -58,9 +58,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a comparison. `said` is the sentence on what is equal, "" if nothing was compared; `notes` are what
-    else is to be known. `dtype` is the precision of the cases. A difference was seen with `inputs`, in train
-    mode if `train`."""
+    """The result of a comparison. `said` describes what is equal, "" if nothing was compared; `notes` are further
+    remarks. `dtype` is the precision of the cases. A difference occurred with `inputs`, in train mode if `train`."""
 
     differences: tuple[Difference, ...] = ()
     said: str = ""
@@ -73,7 +72,7 @@ class Found:
 
 @dataclass
 class _State:
-    """What is known so far."""
+    """The state of the comparison so far."""
 
     modes: list[str] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
@@ -86,7 +85,7 @@ class _State:
 
 @dataclass(frozen=True)
 class Stage:
-    """One comparison: the mode, the shapes, the precision, whether it goes backward and calls a second time."""
+    """One comparison: mode, shapes, precision, with backward or not, with a second call or not."""
 
     train: bool
     shapes: Shapes
@@ -166,8 +165,8 @@ class Check:
         return False
 
     def _side(self, shapes: Shapes) -> int:
-        """The side of smaller pictures that both nets take, 0 if there is none or nothing is gained by it. What is
-        compared with them in the model's own precision is done."""
+        """Return the side of smaller images that both nets accept, 0 if there is none or no need. Completes the
+        comparison of them in the model's own precision."""
         for side in self._inputs.smaller() if self._takes(BRISK) else ():
             small = self._inputs.shapes(self._inputs.batches()[-1], side)
             stages = [Stage(train, small, double=False) for train in (True, False)]
@@ -190,14 +189,14 @@ class Check:
         return 0
 
     def _long(self, side: int) -> None:
-        """The stages with gradients, then those of the other batch of each mode, as time allows."""
+        """Run the stages with gradients, then those of the other batch in each mode, while time remains."""
         batches = self._inputs.batches()
         first, other = (self._inputs.shapes(batch, side) for batch in (batches[0], batches[-1]))
         self._state.double = self._double_fits()
         plan = [Stage(False, first, True, True), Stage(True, other, True, True), Stage(True, first, False)]
         if len(batches) > 1:
             plan += [Stage(False, other, True), Stage(True, first, True)]
-        if self._takes(SLOW):  # what is dear is done once, what is cheap in the model's own precision
+        if self._takes(SLOW):  # expensive stages run once, cheap ones in the model's own precision
             plan = [Stage(False, first, True, True, False), Stage(True, first, True, True, False),
                     Stage(True, other, False), Stage(False, other, False)]  # fmt: skip
         for stage in plan:
@@ -306,7 +305,7 @@ class Check:
     # --- Bounds
 
     def _takes(self, seconds: float) -> bool:
-        """Whether everything at once would take longer."""
+        """Whether running everything would take longer."""
         return 80 * self._forward > seconds
 
     def _double_fits(self) -> bool:
@@ -355,7 +354,7 @@ class Check:
 
 
 def precision(model: nn.Module) -> torch.dtype:
-    """The dtype that a model computes with."""
+    """Return the dtype that a model computes in."""
     floats = (p.dtype for p in (*model.parameters(), *model.buffers()) if p.is_floating_point())
     return next(floats, torch.get_default_dtype())
 

@@ -1,4 +1,4 @@
-"""What differs between a live model and an imported net, found in what both gave."""
+"""Differences between a live model and an imported net, from their results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Difference:
 
 
 def standing(ours: nn.Module, theirs: nn.Module) -> Iterator[Difference]:
-    """What differs before anything is run: names of parameters, which of them learn, and which are one tensor."""
+    """Yield static differences: names of parameters, which of them are trainable, and which are shared."""
     mine, others = dict(ours.named_parameters()), dict(theirs.named_parameters())
     for name in others.keys() - mine.keys():
         yield Difference("parameters", name, "is not in the drawing")
@@ -51,7 +51,7 @@ def standing(ours: nn.Module, theirs: nn.Module) -> Iterator[Difference]:
 
 
 def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:
-    """The names of parameters that are one tensor, in groups of several."""
+    """Return groups of names of shared parameters."""
     groups: dict[int, list[str]] = {}
     for name, parameter in net.named_parameters(remove_duplicate=False):
         groups.setdefault(id(parameter), []).append(name)
@@ -59,8 +59,8 @@ def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:
 
 
 def in_what_was_seen(ours: Seen, theirs: Seen, stage: str, allowed: float) -> Difference | None:
-    """The first difference between what two nets gave in one stage; outputs are compared in their order. `allowed` is
-    how much of the largest number of a tensor may be lost to rounding."""
+    """Return the first difference between the results of two nets in one stage; outputs are compared by order.
+    `allowed` is the tolerance for rounding, relative to the largest number of a tensor."""
     if ours.refused != theirs.refused and not (ours.refused and theirs.refused):
         return Difference("gradients", "backward", _refused(ours, theirs), stage)
     if len(ours.outputs) != len(theirs.outputs):

@@ -1,4 +1,4 @@
-"""Hold an imported net against its live model, and choose which part of it is kept as one node where they differ."""
+"""Compare an imported net with its live model, and choose the part to keep as one node where they differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.engine.tasks.parity.locate import loaded, place_of, smallest
 from app.engine.tasks.parity.subject import Subject, detached_copy
 from app.export.certify.against_source import Probe, change
 
-MOST_PARTS = 8  # that are kept as nodes of their own before an import is refused
+MOST_PARTS = 8  # limit of parts kept as single nodes before the import fails
 Tell = Callable[[str], None]
 
 
@@ -43,11 +43,11 @@ def against(model: nn.Module, analysis: Analysis, inputs: tuple[ModelInput, ...]
 
 
 def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
-    """Which values are changed in both for a comparison, by their keys in the state_dict.
+    """Return the values to replace in both nets for a comparison, by their keys in the state_dict.
 
-    Parameters and running statistics that are equal throughout (zeros of a head, ones of a norm) are made different: a
-    net that starts with zeros gives zeros whatever it does. Where weights are not kept all parameters are made anew, so
-    that the same can be made again.
+    Constant parameters and running statistics (zeros of a head, ones of a norm) are randomised: a net that starts with
+    zeros returns zeros whatever it computes. If weights are not kept, all parameters are redrawn, so that the same ones
+    can be reproduced.
     """
     found: dict[str, tuple[float, float]] = {}
     tensors: dict[str, torch.Tensor] = dict(model.named_parameters())
@@ -70,10 +70,10 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
 def part_to_keep(
     model: nn.Module, found: Found, apart: Mapping[str, str], own: OwnClasses | None, tell: Tell
 ) -> tuple[str, str]:
-    """The path of the part that is to be one node, and why. Raises ImportFailed where nothing helps."""
+    """Return the path of the part to keep as one node, and why. Raises ImportFailed if that does not help."""
     path = smallest(model, found, catalog(), own, tell)
     covering = next((known for known in apart if inside(path, known)), None)
-    if covering is not None:  # one node already, and the drawing differs still
+    if covering is not None:  # already one node, and still different
         path = parent(covering)
     if own is None:
         words = "only a class of a file of your own, or of an installed package that such a file uses, can be one node"
@@ -84,6 +84,6 @@ def part_to_keep(
 
 
 def refusal(model: nn.Module, path: str, found: Found, why: str) -> ImportFailed:
-    """What is said where a part is drawn as something else and cannot be one node either."""
+    """Return the error for a part that differs and cannot be one node either."""
     place = place_of(model, path)
     return ImportFailed(f"The drawing would be another net: {found.differences[0]}. What differs is {place}; {why}")

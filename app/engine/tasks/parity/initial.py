@@ -1,7 +1,7 @@
-"""How the parameters of a model are initialised: what was written into them while the model was made.
+"""Record how a model's parameters are initialised while it is constructed.
 
-Functions of `torch.nn.init` are noted with their arguments, and so are the methods and factories that draw or fill.
-What is computed otherwise is not known, and is not guessed: constants alone are read off the values.
+Calls of `torch.nn.init` are recorded with their arguments, and so are random and filling methods and factories. Other
+computations are unknown, not guessed; only constants are read off the values.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from app.builder.graph import Init
 from app.util.frozen import FrozenMap
 
 MANY = 100_000  # numbers that are looked at for it, spread over the whole tensor
-ENOUGH = 64  # numbers whose spread tells whether a noted distribution can be that of the values
-OTHER = None  # written in a way that torch.nn.init does not say
+ENOUGH = 64  # values needed to check a recorded distribution by its spread
+OTHER = None  # not expressible by torch.nn.init
 
 
 class Notes(TorchFunctionMode):
-    """What was written last into each piece of memory, while this mode is on."""
+    """Records the latest initialisation of each piece of memory while this mode is active."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Notes(TorchFunctionMode):
         self._held: list[Any] = []  # memory is not given to another tensor while it is noted
 
     def of(self, model: nn.Module) -> dict[str, Init | None]:
-        """How each parameter is initialised, by its name; None where that is not known."""
+        """Return the initialisation of each parameter by name; None if unknown."""
         found: dict[str, Init | None] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
             values = parameter.detach()
@@ -76,7 +76,7 @@ class Notes(TorchFunctionMode):
         return self._last.get(_memory(tensor)) if _is_whole(tensor) else OTHER
 
     def _scaled(self, name: str, args: Any, result: Any) -> None:
-        """A tensor times a number: what was drawn with a spread has another."""
+        """Record the changed spread of a drawn tensor that is multiplied by a number."""
         numbers = [arg for arg in args[:2] if type(arg) in (int, float)]
         tensors = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
         known = self._known(tensors[0]) if len(numbers) == 1 and len(tensors) == 1 else OTHER
@@ -93,13 +93,13 @@ class Notes(TorchFunctionMode):
 
 @contextmanager
 def noting() -> Iterator[Notes]:
-    """Note what is written into tensors in here, in this thread."""
+    """Record initialisations of tensors in this thread."""
     notes, changed = Notes(), list[tuple[Any, str, Any]]()
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(("torch.nn.", "torchvision."))]
     for name in FUNCTIONS:
         plain = getattr(nn.init, name)
         noted = _noted(plain, name, notes)
-        for module in modules:  # also where it was imported by its name
+        for module in modules:  # also where it was imported by name
             if vars(module).get(name) is plain:
                 changed.append((module, name, plain))
                 setattr(module, name, noted)
@@ -128,7 +128,7 @@ def _noted(plain: Callable[..., Any], name: str, notes: Notes) -> Callable[..., 
 
 
 def constant(values: torch.Tensor) -> Init | None:
-    """The function that fills with these values, None if they are not equal throughout."""
+    """Return the fill function of a constant tensor, else None."""
     if not values.numel() or values.is_complex() or values.device.type == "meta":
         return None
     first = fill_value(values)
@@ -136,7 +136,7 @@ def constant(values: torch.Tensor) -> Init | None:
 
 
 def fill_value(values: torch.Tensor) -> float | None:
-    """The number that all numbers of a tensor are, None if they are not equal. A few tell of most that they are not."""
+    """Return the value of a constant tensor, else None. Checks a few elements first."""
     flat = values.flatten()
     if not flat.numel() or bool((flat[:ENOUGH] != flat[0]).any()) or not bool((flat == flat[0]).all()):
         return None
@@ -150,7 +150,7 @@ def _filled(value: float) -> Init:
 
 
 def _tidy(init: Init) -> Init:
-    """One form for what is the same."""
+    """Return the canonical form of an initialisation."""
     return _filled(init.params["val"]) if init.name == "constant_" else init
 
 
@@ -203,7 +203,7 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _possible(init: Init, values: torch.Tensor) -> bool:
-    """Whether values can be of a noted distribution: a last check on what was noted."""
+    """Whether values can be drawn from a recorded distribution: a plausibility check."""
     if not values.is_floating_point() or values.numel() < ENOUGH:
         return True
     some = values.flatten()

@@ -1,4 +1,4 @@
-"""Tensors to run a model with: for its declared inputs, of several batches and of smaller pictures."""
+"""Tensors for a model's declared inputs, for several batches and smaller images."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SPREADS = ("signed", "positive")
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shapes of all inputs in one stage. `batch` is None where an input has none; `side` is that of pictures that
-    were made smaller, 0 for the declared sizes."""
+    """The shapes of all inputs in a stage. `batch` is None for an input without one; `side` is that of smaller images,
+    0 for the declared sizes."""
 
     sizes: tuple[tuple[int, ...], ...]
     batch: int | None
@@ -48,34 +48,34 @@ class Inputs:
         return next(found, None)
 
     def batches(self) -> tuple[int | None, ...]:
-        """The batch to begin with, and another one."""
+        """Return the first batch size and another one."""
         batch = self.batch
         if batch is None:
             return (None,)
         return (batch, batch + 1) if batch <= FEW else (2, 3)
 
     def shapes(self, batch: int | None, side: int = 0) -> Shapes:
-        """The shapes for a batch, with pictures of `side` in the place of larger ones."""
+        """Return the shapes for a batch, with larger images replaced by ones of `side`."""
         sizes = [given if batch is None else spec.sizes(batch)
                  for spec, given in zip(self._specs, self._given, strict=True)]  # fmt: skip
         return Shapes(tuple(_with_side(shape, side) for shape in sizes), batch, side)
 
     def smaller(self) -> Iterator[int]:
-        """Sides that pictures can have in the place of larger ones."""
+        """Yield smaller sides for images."""
         for side in SMALLER:
             if any(_with_side(shape, side) != shape for shape in self._given):
                 yield side
 
     def choices(self) -> Iterator[tuple[int, str]]:
-        """Values to try until the model takes them: a bound of whole numbers, and how others are spread."""
+        """Yield value ranges to try until the model accepts them: a bound for integers, a spread for floats."""
         whole = any(not getattr(torch, spec.dtype).is_floating_point for spec in self._specs)
         for high in dict.fromkeys((self.high, 16, 4, 2) if whole else (self.high,)):
             for spread in SPREADS:
                 yield high, spread
 
     def tensors(self, shapes: Shapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
-        """The inputs for a stage; the same key gives the same numbers. Most are above zero, or `below`: with both, a
-        branch on their values goes both ways."""
+        """Return the inputs of a stage, deterministic by `key`. Most are positive or, with `below`, negative: with
+        both, a branch on values is taken both ways."""
         lean = -LEAN if below else LEAN
         return tuple(self._tensor(spec, size, f"{key} {number}", double, lean)
                      for number, (spec, size) in enumerate(zip(self._specs, shapes.sizes, strict=True)))  # fmt: skip

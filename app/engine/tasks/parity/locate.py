@@ -1,4 +1,4 @@
-"""Find the smallest module of a model that is drawn as something else: each is imported and checked by itself."""
+"""Find the smallest module that differs after import: each is imported and compared by itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Called = tuple[tuple[Any, ...], dict[str, Any]]
 def smallest(
     model: nn.Module, found: Found, catalog: Catalog, own: OwnClasses | None, tell: Callable[[str], None]
 ) -> str:
-    """The path of the smallest module that differs from its drawing; "" is the whole model."""
+    """Return the path of the smallest module that differs from its import; "" is the whole model."""
     path, end = "", time.monotonic() + SECONDS
     while time.monotonic() < end:
         for child, called in _calls(model, path, found).items():
@@ -65,7 +65,7 @@ def place_of(model: nn.Module, path: str) -> str:
 
 
 def loaded(source: Source, theirs: nn.Module) -> nn.Module:
-    """The net of a source with the values of a model, as far as it has places for them."""
+    """Return the net of a source with the matching values of a model."""
     with blank():
         ours = make_module(source)
     own = ours.state_dict()
@@ -76,13 +76,13 @@ def loaded(source: Source, theirs: nn.Module) -> nn.Module:
 
 
 def _calls(model: nn.Module, path: str, found: Found) -> dict[str, Called]:
-    """What the modules right inside one are first called with, as the model runs."""
+    """Return the arguments of the first call of each direct submodule of a module during a forward pass."""
     net, dtype = detached_copy(model), precision(model)
     inputs = (tensor.to(dtype) if tensor.is_floating_point() else tensor.clone() for tensor in found.inputs)
     net.train(found.train)
     calls: dict[str, Called] = {}
     measure.seed_everything(SEED)
-    with suppress(Exception), _watching(net, path, calls):  # what was called before it stops is known
+    with suppress(Exception), _watching(net, path, calls):  # calls before an exception are recorded
         net(*inputs)
     return calls
 
@@ -140,7 +140,7 @@ def _differs(module: nn.Module, called: Called, catalog: Catalog, own: OwnClasse
 
 
 def _again(net: nn.Module, given: tuple[torch.Tensor, ...], leaves: list[Any], structure: TreeSpec) -> Any:
-    """The same call with other tensors."""
+    """Repeat a call with other tensors."""
     left = iter(given)
     values = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     args, kwargs = tree_unflatten(values, structure)

@@ -1,4 +1,4 @@
-"""How much time and memory a comparison may take, and takes."""
+"""Time and memory limits of a comparison, and its usage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 SHARE = 0.6  # of the free memory
-TRIED = 20  # operations that tell how many threads pay
-UNKNOWN = 4 * 2**30  # bytes, where the system does not say what is free
+TRIED = 20  # operations to measure the best number of threads
+UNKNOWN = 4 * 2**30  # bytes, if the free memory is unknown
 
 
 def free_bytes() -> int:
-    """The memory that may be used."""
+    """Return the memory that a comparison may use."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
@@ -57,7 +57,7 @@ def _seconds_with(threads: int) -> float:
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Numbers in parameters and buffers."""
+    """Count the numbers in parameters and buffers."""
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 

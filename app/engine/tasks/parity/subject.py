@@ -1,4 +1,4 @@
-"""A module that is run for a comparison: fresh copies of it, and what it gives in two calls."""
+"""A module under comparison: fresh copies, and the results of two calls."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Subject:
         self._base: tuple[bool, nn.Module] | None = None
 
     def fresh(self, double: bool, anew: bool = True) -> nn.Module:
-        """A copy, in double precision if asked; not `anew`, it shares the values of parameters with the last copies of
-        that precision, which a net that changes them in its forward is seen to do. Raises what copying raises."""
+        """Return a copy, in float64 if `double`. Unless `anew`, it shares parameter values with the previous copies of
+        that precision; a net that changes them in forward is detected. Raises what copying raises."""
         if not anew and self._base is not None and self._base[0] == double:
             base = self._base[1]
         else:
@@ -43,8 +43,8 @@ class Subject:
 
 @dataclass
 class Seen:
-    """What a module gave. `moving` are plain attributes (counters) that the second call changed once more; `drew` says
-    that it drew random numbers. Large tensors are sketches of themselves."""
+    """The results of a module. `moving` are plain attributes (counters) that the second call changed again; `drew` says
+    that it drew random numbers. Large tensors are stored as sketches."""
 
     outputs: dict[str, torch.Tensor]
     gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Seen:
 
 
 def detached_copy(module: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
-    """A deep copy, also of a module that keeps computed tensors in attributes. `known` has what stands for what."""
+    """Return a deep copy, also of a module with non-leaf tensors in attributes. `known` maps ids to replacements."""
     computed = (value for one in module.modules() for value in one.__dict__.values()
                 if isinstance(value, torch.Tensor) and not value.is_leaf)  # fmt: skip
     return copy.deepcopy(module, {**{id(value): value.detach().clone() for value in computed}, **(known or {})})
@@ -67,7 +67,7 @@ def seen(
     net: nn.Module, inputs: tuple[torch.Tensor, ...], seed: int, *, train: bool, backward: bool, twice: bool = True,
     call: Call | None = None,
 ) -> Seen:  # fmt: skip
-    """Run a net once or twice, the first time backward too if asked. Raises what its forward raises."""
+    """Run a net once or twice, the first time with backward if asked. Raises what its forward raises."""
     given = {f"input {number}": value for number, value in enumerate(inputs, 1)}
     bound = (lambda *tensors: call(net, tensors)) if call is not None else None
 
@@ -91,7 +91,7 @@ def seen(
 
 
 def _held(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Buffers, and parameters unless there are too many, as they are after the calls."""
+    """Yield buffers, and parameters unless there are too many, after the calls."""
     for name, buffer in net.named_buffers():
         yield name, buffer.detach().clone()
     parameters = list(net.named_parameters())
