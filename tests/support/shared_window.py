@@ -44,7 +44,7 @@ ANEW = {
     "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "Head", "CostTable", "CodeView",
     "TapePage", "HistogramChart",
 }  # fmt: skip
-ALONE = {"AutogradRoom", "FindingsPage"}
+ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
 COUNTS = {"memory_control.estimates", "run_control._drawn", "export_control._copies", "live._look"}
 
