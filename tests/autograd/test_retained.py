@@ -107,7 +107,7 @@ def test_the_room_holds_no_tensor_and_lets_go_of_a_tape(qtbot, qapp) -> None:
     assert ref() is None, "a tape that is replaced is let go of"
     room.view.viewport().repaint()
     scene = room.scene
-    items = [*scene.boxes.values(), *scene.groups.values(), scene.arrow(0)]
+    items = [*scene.boxes.values(), *scene.groups.values(), scene.far]
     parts = [weakref.ref(item) for item in items]
     assert len(parts) > 10
     del items

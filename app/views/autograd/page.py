@@ -250,7 +250,7 @@ class AutogradPage(QWidget):
 
     def _corner(self, key: str) -> QPoint | None:
         part = self.scene.part(key)
-        return None if part is None else self.view.mapFromScene(part.pos())
+        return None if part is None else self.view.mapFromScene(part.extent.topLeft())
 
     def _fold_all(self) -> None:
         everything = frozenset(self._by_key)

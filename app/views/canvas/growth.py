@@ -22,7 +22,7 @@ MANY_WIRES = 1000  # new ones; fewer come with their nodes
 FIRST = 60  # nodes of the first turn
 LEAST = 10  # of any turn,
 LEAST_OF_WIRES = 40  # and as soon as only wires come, which few nodes have in common
-SLICE = 0.012  # seconds that a turn may take about
+SLICE = 0.01  # seconds that a turn may take about
 TURN = 1  # millisecond: a timer of none comes before the window answers
 
 
@@ -43,7 +43,9 @@ class Growth(QObject):
         self._scene, self._view = scene, view
         self._target: Sheet | None = None
         self._part: Part | None = None  # of the target
-        self._learnt: set[str] = set()  # of these something is known that they do not show yet
+        # Of these something is known that they do not show yet, those of the lowest rank last: neighbours are painted
+        # together, so that taking them together paints least.
+        self._learnt: list[str] = []
         self._chunk = FIRST
         self._turn = QTimer(self, singleShot=True, interval=TURN)
         self._turn.timeout.connect(self._go_on)
@@ -60,7 +62,9 @@ class Growth(QObject):
 
     def learn(self, analysis: Analysis) -> None:
         """Show shapes, counts and problems, at once or in turns."""
-        self._learnt |= self._scene.learn(analysis)
+        nodes = self._scene.nodes
+        learnt = (self._scene.learn(analysis) | set(self._learnt)) & nodes.keys()
+        self._learnt = sorted(learnt, key=lambda node: -nodes[node].rank)
         if self._target is None and len(self._learnt) <= MANY:
             self._show_learnt(len(self._learnt))
         elif not self._turn.isActive():
@@ -107,7 +111,7 @@ class Growth(QObject):
             self.busy.emit(False)
 
     def _show_learnt(self, count: int) -> None:
-        chunk = {self._learnt.pop() for _ in range(min(count, len(self._learnt)))}
+        self._learnt, chunk = self._learnt[: max(len(self._learnt) - count, 0)], set(self._learnt[-count:])
         self._scene.show_known(chunk & self._scene.nodes.keys(), last=not self._learnt)
         if not self._learnt:
             self._release()

@@ -283,7 +283,7 @@ def test_f_frames_what_is_selected(room) -> None:
     room.scene.choose("node:n5")
     QTest.keyClick(room.view, Qt.Key.Key_F)
     seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
-    assert seen.contains(room.scene.part("node:n5").sceneBoundingRect())
+    assert seen.contains(room.scene.part("node:n5").extent)
     assert room.view.zoom > 0.6
 
 
@@ -372,12 +372,10 @@ def test_an_arrow_stands_out_while_its_box_is_selected_and_is_one_of_many_else(r
     room.view.viewport().repaint()
     scene = room.scene
     arrow = scene.drawing.arrows[0]
-    assert 0 in scene.plain
     plain = room.view.grab().toImage()
     scene.choose(arrow.source)
-    assert 0 not in scene.plain and room.view.grab().toImage() != plain
+    assert room.view.grab().toImage() != plain
     scene.choose("")
-    assert 0 not in scene.plain, "what has had an item of its own keeps it"
     assert room.view.grab().toImage() == plain
 
 
@@ -389,7 +387,6 @@ def test_on_a_marked_way_the_other_arrows_step_back_together(room) -> None:
     plain = room.view.grab().toImage()
     arrow = scene.drawing.arrows[0]
     scene.set_way(frozenset({arrow.source, arrow.target}))
-    assert 0 not in scene.plain and len(scene.plain.numbers()) > 2
     assert room.view.grab().toImage() != plain
     scene.set_way(frozenset())
     assert room.view.grab().toImage() == plain

@@ -219,12 +219,12 @@ def test_what_is_far_is_painted_without_items(room, qtbot) -> None:
     room.set_tape(nested())
     room.view.zoom_to(0.1)
     room.view.viewport().repaint()
-    assert not room.scene.boxes.made or not room.scene._sheet.isVisible()
+    assert not room.scene.boxes.made or not room.scene.near.isVisible()
     room.view.zoom_to(1.0)
     room.view.viewport().repaint()
-    assert room.scene.boxes.made and room.scene._sheet.isVisible()
+    assert room.scene.boxes.made and room.scene.near.isVisible()
     part = next(iter(room.scene.boxes.values()))
-    assert room.view._part_at(room.view.mapFromScene(part.pos() + QPoint(5, 5))) is part
+    assert room.view._part_at(room.view.mapFromScene(part.extent.topLeft() + QPoint(9, 9))) is part
 
 
 def test_a_group_stays_selected_while_levels_open_and_close(room) -> None:

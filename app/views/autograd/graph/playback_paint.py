@@ -15,7 +15,6 @@ from app.views.ui import icons
 from app.views.ui.theme import Theme, mix
 
 if TYPE_CHECKING:
-    from app.views.autograd.graph.items import ArrowItem, BoxItem, GroupItem, LabelItem
     from app.views.autograd.graph.scene import TapeScene
 
 FADED = 0.62  # opacity of what has run
@@ -77,37 +76,19 @@ def width_of(norm: float) -> float:
 
 
 class PlayedParts:
-    """The states of a scene's boxes, groups and arrows, given to items that are there and to those made later."""
+    """The states of a scene's boxes, groups and arrows in a backward pass that is played."""
 
     def __init__(self, scene: TapeScene) -> None:
         self._scene = scene
-        self._arrows: dict[int, ArrowItem] = {}
-        self._labels: dict[int, LabelItem] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Another drawing."""
         self.boxes: dict[str, Played] = {}
         self.flows: dict[int, Flow] = {}
         # Where boxes stand that have run, and the key of the one that is next, for the graph from afar.
         self._ran: dict[str, QRectF] = {}
         self._next = ""
-
-    def forget(self) -> None:
-        """Another drawing: its items are others."""
-        self._arrows, self._labels, self.boxes, self.flows = {}, {}, {}, {}
-        self._ran, self._next = {}, ""
-
-    def dress(self, item: BoxItem | GroupItem) -> None:
-        """A box or a group was made."""
-        if (played := self.boxes.get(item.key)) is not None:
-            item.set_played(played)
-
-    def dress_arrow(self, number: int, item: ArrowItem) -> None:
-        self._arrows[number] = item
-        if (flow := self.flows.get(number)) is not None:
-            item.set_flow(flow)
-
-    def dress_label(self, number: int, item: LabelItem) -> None:
-        self._labels[number] = item
-        if (flow := self.flows.get(number)) is not None:
-            item.set_flow(flow)
 
     def show(self, boxes: Mapping[str, Played], flows: Mapping[int, Flow]) -> None:
         """Change these; the rest stays."""
@@ -115,31 +96,23 @@ class PlayedParts:
         self.flows.update(flows)
         made, frames = self._scene.boxes.made, self._scene.groups.made
         for key, played in boxes.items():
-            item = made.get(key) or frames.get(key)
-            if item is not None:
-                item.set_played(played)
+            part = made.get(key) or frames.get(key)
+            if part is not None:
+                part.set_played(played)
+                self._scene.touch(part)
             self._note(key, played)
-        plain = self._scene.plain
-        for number, flow in flows.items():
-            if number in plain:
-                self._scene.arrow(number)
-            for line in (self._arrows.get(number), self._labels.get(number)):
-                if line is not None:
-                    line.set_flow(flow)
+        if flows:
+            self._scene.touch(None, flows)
         self._tell_marks()
 
     def end(self) -> None:
         """Nothing is played any more."""
-        keys, numbers = list(self.boxes), list(self.flows)
-        self.boxes, self.flows, self._ran, self._next = {}, {}, {}, ""
-        made, frames = self._scene.boxes.made, self._scene.groups.made
-        for key in keys:
-            if (part := made.get(key) or frames.get(key)) is not None:
-                part.set_played(None)
-        for number in numbers:
-            for item in (self._arrows.get(number), self._labels.get(number)):
-                if item is not None:
-                    item.set_flow(None)
+        numbers = list(self.flows)
+        self.forget()
+        for part in (*self._scene.boxes.made.values(), *self._scene.groups.made.values()):
+            part.set_played(None)
+        self._scene.touch(None, numbers)
+        self._scene.touch()
         self._tell_marks()
 
     def _tell_marks(self) -> None:

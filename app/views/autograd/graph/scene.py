@@ -9,28 +9,27 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
+from typing import Any, TypeVar
 
-from PySide6.QtCore import QObject, QPointF, QRectF, Signal
+from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.diagram.diagram import Box, Drawing
 from app.diagram.layout import HEADER, Layout, Rect, arrange
+from app.util.formatting import figure
 from app.views.autograd.graph.faces import PLAIN, BoxFaces, GroupFace, State, label_of, measure
-from app.views.autograd.graph.items import ArrowItem, BoxItem, GroupItem, LabelItem, Sheet
 from app.views.autograd.graph.key_navigation import next_box
-from app.views.autograd.graph.lazy_items import Parts, Place, places
-from app.views.autograd.graph.overview_item import DIMMED, Marks, TapeOverview, rectangle
-from app.views.autograd.graph.plain_arrows import PlainArrows
+from app.views.autograd.graph.near_item import NearGraph
+from app.views.autograd.graph.overview_item import Marks, TapeOverview, rectangle
+from app.views.autograd.graph.parts import ArrowWay, BoxPart, GroupPart, Part, Parts, Place, places
 from app.views.autograd.graph.playback_paint import PlayedParts
 from app.views.ui.graphview.minimap import MapShapes
 from app.views.ui.graphview.spatial import RectIndex
-from app.views.ui.theme import manager
+from app.views.ui.theme import current, manager
 
 MARGIN = 40.0
-# How far around what is in sight items are made, so that they are not made at every step of a pan.
-AHEAD = 150.0
 
-Part = BoxItem | GroupItem
+P = TypeVar("P", bound=Part)
 
 
 class TapeScene(QGraphicsScene):
@@ -48,6 +47,10 @@ class TapeScene(QGraphicsScene):
         self._current = ""
         self._hover: str | None = None
         self.played = PlayedParts(self)
+        self.near = NearGraph(self, QTimer(self))
+        self.addItem(self.near)
+        self.far = TapeOverview(Drawing(()), self.layout_)
+        self._marks = Marks(QRectF())
         self._start(Drawing(()), self.layout_, BoxFaces(()), {})
         # Everything is inside the scene's rectangle from the start, and few items move.
         self.setItemIndexMethod(QGraphicsScene.ItemIndexMethod.BspTreeIndex)
@@ -74,37 +77,34 @@ class TapeScene(QGraphicsScene):
     def empty(self) -> None:
         """Show nothing, and let go of what was shown."""
         self.drawing = None
+        self.near.forget()
         self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
 
     def _start(self, drawing: Drawing, layout: Layout, box_faces: BoxFaces, group_faces: dict[str, GroupFace]) -> None:
-        self.clear()
+        for old in (self.far, self._marks):
+            if old.scene() is self:
+                self.removeItem(old)
+        self.near.set_area(QRectF(0, 0, layout.width, layout.height))
         self.layout_ = layout
         self._drawing, self._faces, self._group_faces = drawing, box_faces, group_faces
         self._hover, self._current = None, ""
         self._states: dict[str, State] = {}
         self._way: frozenset[str] = frozenset()
         self._on_way: frozenset[str] = frozenset()  # with the groups around it
-        self._arrow_items: dict[int, ArrowItem] = {}
-        self._label_items: dict[int, LabelItem] = {}
-        self._shown: set[Place] = set()
-        self._seen = QRectF()
+        self._ways: dict[int, ArrowWay] = {}
         self.played.forget()
-        for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of"):
+        for known in ("_index", "_touching", "_by_link", "_box_of", "_frame_of", "_frames"):
             self.__dict__.pop(known, None)
-        self.boxes: Parts[BoxItem] = Parts(layout.boxes, self._make_box)
-        self.groups: Parts[GroupItem] = Parts(layout.groups, self._make_group)
-        self._sheet = Sheet()
-        self._sheet.setZValue(2)
-        self._sheet.setVisible(not self._far)
+        self.boxes: Parts[BoxPart] = Parts(layout.boxes, self._make_box)
+        self.groups: Parts[GroupPart] = Parts(layout.groups, self._make_group)
         self.far, self._marks = TapeOverview(drawing, layout), Marks(QRectF(0, 0, layout.width, layout.height))
         for item in (self.far, self._marks):
             item.setVisible(self._far)
             self.addItem(item)
-        self.addItem(self._sheet)
-        self.plain = PlainArrows(self._sheet)
 
     def _repaint(self) -> None:
         self.far.forget()
+        self.near.forget()
         self.update()
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -146,70 +146,69 @@ class TapeScene(QGraphicsScene):
     def _index(self) -> RectIndex[Place]:
         return places(self._drawing, self.layout_)
 
-    def see(self, area: QRectF) -> None:
-        """An area comes into sight: make what is in it, unless it is seen from afar."""
-        if self._far or self._seen.contains(area):
-            return
-        self._seen = area.adjusted(-AHEAD, -AHEAD, AHEAD, AHEAD)
-        fresh = [place for place in self._index.inside(self._seen) if place not in self._shown]
-        self._shown.update(fresh)
-        arrows: list[int] = []
-        for kind, key in fresh:
-            if kind == "box":
-                self.boxes[key]
-            elif kind == "group":
-                self.groups[key]
-            elif kind == "arrow":
-                arrows.append(key)
-            else:
-                self._make_label(key)
-        self._show_arrows(arrows)
+    def seen_in(self, area: QRectF) -> tuple[list[GroupPart], list[int], list[BoxPart], list[int]]:
+        """The open groups, arrows, boxes and labels that touch an area, each kind in the drawing's order."""
+        found: dict[str, list[Any]] = {"group": [], "arrow": [], "box": [], "label": []}
+        for kind, key in self._index.inside(area):
+            found[kind].append(key)
+        groups = [self.groups[key] for key in sorted(found["group"], key=self._frames.__getitem__)]
+        boxes = [self.boxes[key] for key in sorted(found["box"], key=self.boxes.order.__getitem__)]
+        return groups, found["arrow"], boxes, sorted(found["label"])
 
-    def _show_arrows(self, numbers: list[int]) -> None:
-        """Those of which there is nothing to tell go without an item of their own."""
-        made, flows, routes = self._arrow_items, self.played.flows, self.layout_.routes
-        told = [number for number in numbers if number not in made and (number in flows or self._marked(number))]
-        apart = {*made, *told}
-        told += self.plain.add((number, routes[number]) for number in numbers if number not in apart)
-        for number in told:
-            self.arrow(number)
+    @cached_property
+    def _frames(self) -> dict[str, int]:
+        """Groups in their order: a parent comes before what is in it."""
+        return {group.id: number for number, group in enumerate(self._drawing.groups)}
 
-    def _make_box(self, key: str) -> BoxItem:
-        item = BoxItem(self._faces[key], self.layout_.boxes[key])
-        item.setParentItem(self._sheet)
-        item.set_state(self._states.get(key, self._plain(key)))
-        self.played.dress(item)
-        return item
+    def _make_box(self, key: str) -> BoxPart:
+        return self._dressed(BoxPart(self._faces[key], self.layout_.boxes[key]))
 
-    def _make_group(self, key: str) -> GroupItem:
-        item = GroupItem(self._group_faces[key], self.layout_.groups[key])
-        item.setParentItem(self._sheet)
-        item.set_state(self._states.get(key, self._plain(key)))
-        self.played.dress(item)
-        return item
+    def _make_group(self, key: str) -> GroupPart:
+        return self._dressed(GroupPart(self._group_faces[key], self.layout_.groups[key]))
 
-    def arrow(self, number: int) -> ArrowItem:
-        """The item of the drawing's arrow of this number."""
-        item = self._arrow_items.get(number)
-        if item is None:
-            self.plain.take_out(number)
-            arrow = self._drawing.arrows[number]
-            item = self._arrow_items[number] = ArrowItem(arrow, self.layout_.routes[number])
-            item.setParentItem(self._sheet)
-            item.set_marked(self._marked(number))
-            item.set_dimmed(self._off_way(number))
-            self.played.dress_arrow(number, item)
-        return item
+    def _dressed(self, part: P) -> P:
+        part.set_state(self._states.get(part.key, self._plain(part.key)))
+        part.set_played(self.played.boxes.get(part.key))
+        return part
 
-    def _make_label(self, number: int) -> None:
-        at = self.layout_.labels[number]
-        assert at is not None
-        item = self._label_items[number] = LabelItem(label_of(self._drawing.arrows[number]), at)
-        item.setParentItem(self._sheet)
-        item.setOpacity(DIMMED if self._off_way(number) else 1.0)
-        self.played.dress_label(number, item)
+    def way_of(self, number: int) -> ArrowWay:
+        """Where the drawing's arrow of this number runs."""
+        way = self._ways.get(number)
+        if way is None:
+            way = self._ways[number] = ArrowWay.of(self.layout_.routes[number], self.played.flows.get(number))
+        return way
 
-    def part(self, key: str) -> Part | None:
+    def label_at(self, number: int) -> tuple[str, int]:
+        """What stands on an arrow now, a shape or the norm of what came, and its colour if it has one of its own."""
+        flow = self.played.flows.get(number)
+        if flow is not None and flow.norm is not None:
+            return figure(flow.norm), flow.color(current()).rgba()
+        return label_of(self._drawing.arrows[number]), 0
+
+    def tip_at(self, at: QPointF) -> str:
+        """What the pointer is told at a point of the scene; nothing from afar."""
+        here = [] if self._far else self._index.inside(QRectF(at.x() - 3, at.y() - 3, 6, 6))
+        part = self.part_at(at)
+        flows = self.played.flows
+        for kind, key in here:
+            if kind == "label" and key in flows:
+                return f"{label_of(self._drawing.arrows[key])}\n{flows[key].words}"
+        if here and isinstance(part, BoxPart):
+            return part.words
+        over = (key for kind, key in here if kind == "arrow" and key in flows and self.way_of(key).near(at))
+        return next((flows[number].words for number in over), "")
+
+    def touch(self, part: Part | None = None, arrows: Iterable[int] = ()) -> None:
+        """A part or some arrows with their labels look different; all if none is named."""
+        areas = [part.extent] if part is not None else []
+        for number in arrows:
+            self._ways.pop(number, None)
+            areas += [self._index[place].adjusted(-4, -4, 4, 4) for place in (("arrow", number), ("label", number))
+                      if place in self._index]  # fmt: skip
+        for area in areas or [self.near.boundingRect()]:
+            self.near.update(area)
+
+    def part(self, key: str) -> BoxPart | GroupPart | None:
         """The box or the open group of this key; a closed group is found by its group's key too."""
         for name, among in ((key, self.boxes), (key, self.groups), (f"fold:{key}", self.boxes)):
             if name in among:
@@ -249,14 +248,15 @@ class TapeScene(QGraphicsScene):
             part = self.part(old) if old else None
             if part is not None:
                 self._change(part.key, selected=on)
-                for number in self._touching.get(part.key, ()):
-                    self.arrow(number).set_marked(self._marked(number))
+                if numbers := self._touching.get(part.key):
+                    self.touch(None, numbers)
         self.chosen.emit(key)
 
-    def _marked(self, number: int) -> bool:
+    def is_marked(self, number: int) -> bool:
+        """Whether an arrow stands out: it touches what is selected, or lies on the marked way."""
         arrow = self._drawing.arrows[number]
         touched = bool(self._current) and self._current in (arrow.source, arrow.target)
-        return touched or (bool(self._way) and not self._off_way(number))
+        return touched or (bool(self._way) and not self.is_off_way(number))
 
     def _plain(self, key: str) -> State:
         """The state of a box or a group that is nothing in particular."""
@@ -268,6 +268,7 @@ class TapeScene(QGraphicsScene):
         part = self.boxes.made.get(key) or self.groups.made.get(key)
         if part is not None:
             part.set_state(state)
+            self.touch(part)
         self._tell_marks()
 
     def _tell_marks(self) -> None:
@@ -301,14 +302,7 @@ class TapeScene(QGraphicsScene):
         for key, item in (*self.boxes.made.items(), *self.groups.made.items()):
             self._states[key] = state = replace(item.state(), dimmed=bool(boxes) and key not in self._on_way)
             item.set_state(state)
-        self.plain.set_opacity(DIMMED if boxes else 1.0)
-        for number in filter(self._marked, self.plain.numbers()):
-            self.arrow(number)
-        for number, arrow in self._arrow_items.items():
-            arrow.set_dimmed(self._off_way(number))
-            arrow.set_marked(self._marked(number))
-        for number, label in self._label_items.items():
-            label.setOpacity(DIMMED if self._off_way(number) else 1.0)
+        self.touch()
         self._tell_marks()
 
     def _frames_of(self, boxes: frozenset[str]) -> frozenset[str]:
@@ -326,7 +320,8 @@ class TapeScene(QGraphicsScene):
         """The boxes that stand out."""
         return self._way
 
-    def _off_way(self, number: int) -> bool:
+    def is_off_way(self, number: int) -> bool:
+        """Whether a way is marked on which an arrow does not lie."""
         arrow = self._drawing.arrows[number]
         return bool(self._way) and not (arrow.source in self._way and arrow.target in self._way)
 
@@ -335,7 +330,7 @@ class TapeScene(QGraphicsScene):
         if far == self._far:
             return
         self._far = far
-        self._sheet.setVisible(not far)
+        self.near.setVisible(not far)
         self.far.setVisible(far)
         self._marks.setVisible(far)
         self._tell_marks()
@@ -361,7 +356,7 @@ class TapeScene(QGraphicsScene):
 
     # -- places --------------------------------------------------------------------------------------------------------
 
-    def part_at(self, at: QPointF) -> Part | None:
+    def part_at(self, at: QPointF) -> BoxPart | GroupPart | None:
         """The box at a point of the scene, or the group in whose header it lies."""
         here = self._index.inside(QRectF(at.x() - 0.5, at.y() - 0.5, 1, 1))
         for kind, key in here:
@@ -390,7 +385,7 @@ class TapeScene(QGraphicsScene):
         """The rectangle around some boxes and groups."""
         area = QRectF()
         for part in parts:
-            area = area.united(part.sceneBoundingRect())
+            area = area.united(part.extent)
         return area
 
     def area_of_boxes(self, keys: Iterable[str]) -> QRectF:

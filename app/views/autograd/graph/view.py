@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.views.autograd.graph.items import SIMPLE_BELOW, BoxItem, GroupItem
+from app.views.autograd.graph.near_item import SIMPLE_BELOW
+from app.views.autograd.graph.parts import BoxPart, GroupPart
 from app.views.autograd.graph.scene import TapeScene
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.theme import manager
@@ -99,9 +100,13 @@ class TapeView(PanZoomView):
         if fits and hidden > HIDDEN:
             self.ensure_seen(area)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        self._scene.see(self.visible_area())
-        super().paintEvent(event)
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip:
+            assert isinstance(event, QHelpEvent)
+            words = self._scene.tip_at(self.mapToScene(event.pos()))
+            QToolTip.showText(event.globalPos(), words, self.viewport())
+            return True
+        return super().viewportEvent(event)
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -161,13 +166,13 @@ class TapeView(PanZoomView):
         else:
             self._scene.choose(part.key)
 
-    def _on_chevron(self, part: BoxItem | GroupItem, at: QPoint) -> bool:
+    def _on_chevron(self, part: BoxPart | GroupPart, at: QPoint) -> bool:
         point = self.mapToScene(at)
-        if isinstance(part, GroupItem):
+        if isinstance(part, GroupPart):
             return part.on_chevron(point)
         return part.foldable and point.x() - part.place.x <= 20 and point.y() - part.place.y <= 22
 
-    def _part_at(self, at: QPoint) -> BoxItem | GroupItem | None:
+    def _part_at(self, at: QPoint) -> BoxPart | GroupPart | None:
         return self._scene.part_at(self.mapToScene(at))
 
     def fold_at(self, key: str) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
-from PySide6.QtGui import QPaintEngine, QPainter, QTransform
+from PySide6.QtCore import QRectF, Qt, QTimer
+from PySide6.QtGui import QPainter, QTransform
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.views.canvas.items.geometry import OUTLINE
@@ -19,15 +19,13 @@ from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import LEGIBLE
 from app.views.canvas.wires.wire_item import LABEL_HEIGHT, WireItem, paint_chip
 from app.views.ui.graphview.spatial import EVERYWHERE, RectIndex
-from app.views.ui.graphview.sprites import SpriteRequest, Sprites
+from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
 
 if TYPE_CHECKING:
     from app.builder.graph import Edge
     from app.views.canvas.items.unfolded_blocks import InnerLook
 
 LABELS = 1.0  # the layer of labels and nodes; bends lie between it and the wires
-REST = 90  # milliseconds
-PICTURES = 200  # that one painting of a window makes anew; what lies at the bottom gets its own in the next
 
 
 class Layer(QGraphicsItem):
@@ -70,7 +68,7 @@ class WiresItem(QGraphicsItem):
                 wire.paint(painter)
 
 
-class NodesItem(QGraphicsItem):
+class NodesItem(SpriteItem):
     """Paints the labels of wires and over them the nodes that are in sight, selected ones last."""
 
     def __init__(
@@ -82,26 +80,10 @@ class NodesItem(QGraphicsItem):
         layer: QGraphicsItem,
         rest: QTimer,
     ) -> None:
-        """`rest` is the scene's own: it runs until the zoom rests and what was stretched is made sharp."""
-        super().__init__(layer)
+        super().__init__(layer, rest)
         self._nodes, self._index = nodes, index
         self._wires, self._wire_index = wires, wire_index
-        self._sprites = Sprites()
-        self._zoom = 0.0
-        self._rest = rest
-        rest.setSingleShot(True)
-        rest.timeout.connect(self.update)
         self.setZValue(LABELS)
-        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
-        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
-
-    def forget(self) -> None:
-        """Fonts or colours are others: every picture is out of date."""
-        self._sprites.clear()
-        self.update()
-
-    def boundingRect(self) -> QRectF:
-        return EVERYWHERE
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
         area = _exposed(option)
@@ -111,11 +93,9 @@ class NodesItem(QGraphicsItem):
         for item in nodes:
             if item.inner is not None:
                 _paint_frame(painter, item, area, zoom)
-        if _takes_pictures(painter):
-            self._put_down(painter, wires, nodes, area, None if widget is None else PICTURES)
-        else:
-            for thing in _things(wires, nodes, area, QTransform(), zoom):
-                _at(painter, thing.at, thing.paint)
+        self.put_down(
+            painter, lambda view: _things(wires, nodes, area, view, zoom), None if widget is None else PICTURES
+        )
 
     def prepare(self, view: QTransform, ratio: float, area: QRectF, seconds: float) -> bool:
         """Make pictures of what a view is going to show of an area, for so long; tells whether all are there."""
@@ -127,23 +107,6 @@ class NodesItem(QGraphicsItem):
         wires = [wire for edge in self._wire_index.inside(area) if (wire := self._wires[edge]).chip.visible]
         nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
         return sorted(wires, key=_order), sorted(nodes, key=_level)
-
-    def _put_down(
-        self, painter: QPainter, wires: list[WireItem], nodes: list[NodeItem], area: QRectF, most: int | None
-    ) -> None:
-        """Labels and nodes as pictures, of which `most` are made."""
-        view = painter.worldTransform()
-        scale = (view.m11(), painter.device().devicePixelRatio())
-        wanted = list(_things(wires, nodes, area, view, view.m11()))
-        painter.setWorldTransform(QTransform())
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # their edges are clear, and it takes long
-        hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
-        sharp = self._sprites.draw(painter, wanted, scale, hurry, most)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setWorldTransform(view)
-        if not sharp:
-            self._rest.start(REST if hurry else 0)
 
 
 def _things(
@@ -209,22 +172,9 @@ def _level(item: NodeItem) -> tuple[bool, bool, int]:
     return item.level
 
 
-def _takes_pictures(painter: QPainter) -> bool:
-    """Not where the painter turns or shears, nor where lines and letters are to stay what they are."""
-    view = painter.worldTransform()
-    return view.m12() == view.m21() == 0.0 and painter.paintEngine().type() == QPaintEngine.Type.Raster
-
-
 def _paint_chip(look: tuple[str, str, bool], width: float, painter: QPainter) -> None:
     paint_chip(painter, look, width)
 
 
 def _paint_node(item: NodeItem, zoom: float, painter: QPainter) -> None:
     item.paint(painter, zoom >= LEGIBLE)
-
-
-def _at(painter: QPainter, place: QPointF, paint: Callable[[QPainter], None]) -> None:
-    painter.save()
-    painter.translate(place)
-    paint(painter)
-    painter.restore()

@@ -32,7 +32,7 @@ MANY = 64  # more changed places than this, and every wire is routed anew withou
 LATE = 16  # more wires than this, and those that nobody sees get their ways after the painting
 LABELS = 200  # of the wires of one output
 WHICH, FAR = 400, 8000.0  # of more wires in a wider area than this, some are taken as they come
-PAINTING = 0.008  # seconds of a painting for the ways of wires in sight
+PAINTING = 0.004  # seconds of a painting for the ways of wires in sight
 SLICE = 0.004  # seconds at a time for the ways of wires that nobody has looked at yet
 
 
@@ -56,7 +56,7 @@ class Wiring:
         turn: QTimer,
     ) -> None:
         self._nodes, self._places, self._bends, self._ground = nodes, places, bends, ground
-        self._late: set[Edge] = set()  # without their ways yet,
+        self._late: dict[Edge, None] = {}  # without their ways yet, the next one last,
         self._late_back: set[Edge] = set()  # and those of them that are known to run back
         self._turn = turn
         turn.timeout.connect(self._go_on)
@@ -79,7 +79,7 @@ class Wiring:
     def release(self) -> None:
         """Give every wire its way among all that is there now."""
         self.held = False
-        self._late |= self.items.keys()
+        self._late = dict.fromkeys(self.items)
         self._late_back.clear()
         self._turn.start(0)
 
@@ -110,7 +110,8 @@ class Wiring:
     def _remove(self, edge: Edge) -> None:
         item = self.items.pop(edge)
         self._leave_lane(edge)
-        for known in (self._back, self._late, self._late_back):
+        self._late.pop(edge, None)
+        for known in (self._back, self._late_back):
             known.discard(edge)
         self._unsettled.add((edge.source, edge.output))
         item.remove()
@@ -135,8 +136,8 @@ class Wiring:
         """Route anew the wires of moved nodes, and those near whose way something came or went (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
-        if len(touched) > LATE or len(self._late) + len(self._late_back) > MANY:
-            self._late |= touched
+        if len(touched) > LATE or len(self._late) + len(self._late_back) > LATE:
+            self._late.update(dict.fromkeys(sorted(touched, key=lambda edge: self.items[edge].rank)))
             self._late_back -= touched
             self._turn.start(0)
             return
@@ -166,11 +167,11 @@ class Wiring:
         if self._late:
             end = perf_counter() + PAINTING
             if len(self._late) > WHICH and area.width() > FAR:  # to look for those that are seen takes too long
-                seen = set(islice(self._late, WHICH))
+                seen = list(islice(reversed(self._late), WHICH))
             else:
-                seen = self._late.intersection(self.of(self._places.inside(area)))
+                seen = [edge for edge in self.of(self._places.inside(area)) if edge in self._late]
             for edge in seen:
-                self._late.discard(edge)
+                self._late.pop(edge, None)
                 self._late_back |= self._routed_but_for_back((edge,), plain=True)
                 if perf_counter() > end:
                     break
@@ -194,7 +195,7 @@ class Wiring:
     def _follow_late(self, end: float) -> bool:
         """Go on with ways that are late until a time; tells whether all are done."""
         while self._late:
-            self._late_back |= self._routed_but_for_back((self._late.pop(),), plain=True)
+            self._late_back |= self._routed_but_for_back((self._late.popitem()[0],), plain=True)
             if perf_counter() > end:
                 return False
         return self._follow_back(end)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar
+from weakref import ref
 
 import numpy as np
 from PySide6.QtCore import QRectF, Qt, QTimer
@@ -92,7 +93,9 @@ class Overview(QGraphicsItem):
         self._area = area
         self._margin = 0.0  # that outlines reach beyond what they are of, on the scene
         self._rest = QTimer(singleShot=True, interval=1)
-        self._rest.timeout.connect(lambda: self.update())
+        # Not bound to the item: what a signal holds is not found by the garbage collector.
+        me = ref(self)
+        self._rest.timeout.connect(lambda: (item := me()) and item.update())
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
 

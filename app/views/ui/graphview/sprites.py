@@ -7,17 +7,22 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPixmap
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
+from PySide6.QtGui import QPaintEngine, QPainter, QPixmap, QTransform
+from PySide6.QtWidgets import QGraphicsItem
 
 from app.util.lru import LruCache
+from app.views.ui.graphview.spatial import EVERYWHERE
 
 KEPT = 48 * 1024 * 1024  # bytes
 AT_ONCE = 0.003  # seconds of a frame that may go into making sharp what is there at another zoom
 SMALLER, LARGER = 0.55, 1.8  # by how much a picture made at another zoom is stretched at most
 FIRST_GUESS = 0.0002  # seconds that a picture takes
 DEEP = 4  # of more things in one place than this, those at the bottom are not drawn: the others cover them
+REST = 90  # milliseconds
+PICTURES = 200  # that one painting of a window makes anew; what lies at the bottom gets its own in the next
 MANY = 100  # missing pictures; only then it is looked what covers what
 
 Scale = tuple[float, float]  # zoom, pixels of the screen for one of the view
@@ -39,8 +44,7 @@ class Hashed:
         return self is other or (isinstance(other, Hashed) and self._value == other._value)
 
 
-@dataclass(frozen=True)
-class SpriteRequest:
+class SpriteRequest(NamedTuple):
     """Something to draw with its origin at `at`, a point of the view: `paint` paints it about its origin in `extent`.
 
     Its picture is kept under `key` for as long as `version` is the same.
@@ -51,6 +55,7 @@ class SpriteRequest:
     version: int
     extent: QRectF
     paint: Callable[[QPainter], None]
+    opacity: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -114,11 +119,13 @@ class Sprites:
             if sprite.scale != scale and left > 0:
                 sprite = self._make(thing, scale)
                 left -= self._cost
+            painter.setOpacity(thing.opacity)
             if sprite.scale == scale:
                 painter.drawPixmap(_whole(thing.at, scale[1]) + sprite.corner, sprite.pixmap)
             else:
                 sharp = False
                 _stretch(painter, thing.at, sprite, scale[0] / sprite.scale[0])
+        painter.setOpacity(1.0)
         return sharp
 
     def prepare(self, things: Iterable[SpriteRequest], scale: Scale, seconds: float) -> bool:
@@ -158,6 +165,55 @@ class Sprites:
         self._kept.put(thing.key, sprite)
         self._cost += 0.1 * (min(perf_counter() - began, 10 * FIRST_GUESS) - self._cost)
         return sprite
+
+
+class SpriteItem(QGraphicsItem):
+    """Paints a graph from near, things as pictures. Thousands of items of Qt's own would be asked for their bounds in
+    every frame; here an index tells what is in sight."""
+
+    def __init__(self, parent: QGraphicsItem | None, rest: QTimer) -> None:
+        """`rest` is the scene's own: it runs until the zoom rests and what was stretched is made sharp."""
+        super().__init__(parent)
+        self._sprites = Sprites()
+        self._zoom = 0.0
+        self._rest = rest
+        rest.setSingleShot(True)
+        rest.timeout.connect(self.update)
+        self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemUsesExtendedStyleOption)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def boundingRect(self) -> QRectF:
+        return EVERYWHERE
+
+    def forget(self) -> None:
+        """Fonts or colours are others: every picture is out of date."""
+        self._sprites.clear()
+        self.update()
+
+    def put_down(
+        self, painter: QPainter, things: Callable[[QTransform], Iterable[SpriteRequest]], most: int | None
+    ) -> None:
+        """Draw `things(view)`, of which `most` pictures are made anew; as lines and letters where these are to stay
+        what they are, or where the painter turns or shears."""
+        view = painter.worldTransform()
+        if view.m12() or view.m21() or painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            for thing in things(QTransform()):
+                painter.save()
+                painter.translate(thing.at)
+                painter.setOpacity(thing.opacity)
+                thing.paint(painter)
+                painter.restore()
+            return
+        scale = (view.m11(), painter.device().devicePixelRatio())
+        painter.setWorldTransform(QTransform())
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # their edges are clear, and it takes long
+        hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
+        sharp = self._sprites.draw(painter, list(things(view)), scale, hurry, most)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setWorldTransform(view)
+        if not sharp:
+            self._rest.start(REST if hurry else 0)
 
 
 def _whole(at: QPointF, ratio: float) -> QPointF:

@@ -1,0 +1,140 @@
+"""The graph from near: frames, arrows, and boxes and labels as pictures, of what is in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
+from PySide6.QtGui import QBrush, QColor, QPainter, QPainterPath, QPen, QTransform
+from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
+
+from app.views.autograd.graph.faces import Text, paint_label
+from app.views.autograd.graph.overview_item import DIMMED
+from app.views.autograd.graph.parts import RING, ArrowWay, BoxPart, GroupPart
+from app.views.autograd.graph.playback_paint import Flow
+from app.views.ui.graphview.sprites import PICTURES, SpriteItem, SpriteRequest
+from app.views.ui.theme import Theme, current, mix
+
+if TYPE_CHECKING:
+    from app.views.autograd.graph.scene import TapeScene
+
+# Below this scale texts cannot be read and are left out: the overview is shown.
+SIMPLE_BELOW = 0.38
+
+
+class NearGraph(SpriteItem):
+    """Paints what a scene says of its parts."""
+
+    def __init__(self, scene: TapeScene, rest: QTimer) -> None:
+        super().__init__(None, rest)
+        self._scene = scene
+        self._area = QRectF()
+        self.setZValue(2)
+
+    def set_area(self, area: QRectF) -> None:
+        """Another graph covers this area."""
+        self.prepareGeometryChange()
+        self._area = area.adjusted(-8, -8, 8, 8)
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return self._area
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
+        area = option.exposedRect
+        groups, numbers, boxes, labels = self._scene.seen_in(area.adjusted(-RING, -RING, RING, RING))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        now = current()
+        for group in groups:
+            _paint_group(painter, group, now)
+        self._paint_arrows(painter, numbers)
+        painter.setOpacity(1.0)
+        self.put_down(painter, partial(self._things, boxes, labels), None if widget is None else PICTURES)
+
+    def _paint_arrows(self, painter: QPainter, numbers: list[int]) -> None:
+        """Those of which there is nothing to tell in a few calls, then the others one by one."""
+        scene, flows = self._scene, self._scene.played.flows
+        apart = [number for number in numbers if number in flows or scene.is_marked(number)]
+        lines, bends, heads = [], QPainterPath(), QPainterPath()
+        heads.setFillRule(Qt.FillRule.WindingFill)
+        for number in sorted(set(numbers).difference(apart)):
+            way = scene.way_of(number)
+            heads.addPath(way.head)
+            if way.line is not None:
+                lines.append(way.line)
+            else:
+                bends.addPath(way.path)
+        painter.setOpacity(DIMMED if scene.way else 1.0)
+        pen, fill = arrow_ink(current(), False)
+        painter.setPen(pen)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawLines(lines)
+        painter.drawPath(bends)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(fill)
+        painter.drawPath(heads)
+        for number in sorted(apart, key=lambda number: (scene.is_marked(number), number)):
+            painter.setOpacity(DIMMED if scene.is_off_way(number) else 1.0)
+            _paint_arrow(painter, scene.way_of(number), scene.is_marked(number), flows.get(number))
+
+    def _things(self, boxes: Iterable[BoxPart], labels: Iterable[int], view: QTransform) -> Iterator[SpriteRequest]:
+        for part in boxes:
+            extent = QRectF(0, 0, part.place.width, part.place.height).adjusted(-RING, -RING, RING, RING)
+            at = view.map(QPointF(part.place.x, part.place.y))
+            yield SpriteRequest(at, part.picture, 0, extent, partial(_paint_box, part), part.opacity())
+        for number in labels:
+            place = self._scene.layout_.labels[number]
+            assert place is not None
+            words, color = self._scene.label_at(number)
+            label = Text(words, "axis", 0, 0, "text2")
+            extent = QRectF(-label.width / 2 - 9, -10, label.width + 18, 20)
+            opacity = DIMMED if self._scene.is_off_way(number) else 1.0
+            paint = partial(_paint_label, label, color)
+            yield SpriteRequest(view.map(QPointF(*place)), (words, color), 0, extent, paint, opacity)
+
+
+@lru_cache(maxsize=8)
+def arrow_ink(theme: Theme, marked: bool) -> tuple[QPen, QBrush]:
+    """What an arrow and its head are painted with."""
+    color = theme.back if marked else mix(theme.canvas, theme.back, 0.72)
+    return QPen(color, 2.4 if marked else 1.6), QBrush(color)
+
+
+def _paint_group(painter: QPainter, part: GroupPart, now: Theme) -> None:
+    painter.save()
+    painter.translate(part.place.x, part.place.y)
+    painter.setOpacity(part.opacity())
+    size = part.place.width, part.place.height
+    part.face.paint(painter, now, size, part.state(), played=part.played())
+    painter.restore()
+
+
+def _paint_arrow(painter: QPainter, way: ArrowWay, marked: bool, flow: Flow | None) -> None:
+    pen, fill = arrow_ink(current(), marked) if flow is None else _flow_ink(way.path, flow)
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    if way.line is not None:
+        painter.drawLine(way.line)
+    else:
+        painter.drawPath(way.path)
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(fill)
+    painter.drawPath(way.head)
+
+
+def _flow_ink(path: QPainterPath, flow: Flow) -> tuple[QPen, QBrush]:
+    """As wide as the norm asks for; a thick line ends within its head."""
+    color, width = flow.color(current()), flow.width
+    pen = QPen(color, width, Qt.PenStyle.CustomDashLine, Qt.PenCapStyle.FlatCap)
+    pen.setDashPattern([3, 3] if flow.dashed else [max(path.length() - 5 - width / 2, 1) / width, 1e4])
+    return pen, QBrush(color)
+
+
+def _paint_box(part: BoxPart, painter: QPainter) -> None:
+    part.face.paint(painter, current(), part.state(), played=part.played())
+
+
+def _paint_label(label: Text, color: int, painter: QPainter) -> None:
+    paint_label(painter, label, QPointF(0, 0), current(), color=QColor.fromRgba(color) if color else None)

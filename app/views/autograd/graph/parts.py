@@ -1,0 +1,170 @@
+"""Boxes, open groups and arrows of the graph: where each is, how it looks at the moment, and what is in an area."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from PySide6.QtCore import QLineF, QPointF, QRectF
+from PySide6.QtGui import QPainterPath, QPainterPathStroker
+
+from app.diagram.diagram import Drawing
+from app.diagram.layout import HEADER, Layout, Rect
+from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
+from app.views.autograd.graph.faces import BoxFace, GroupFace, State
+from app.views.autograd.graph.overview_item import DIMMED, Route
+from app.views.autograd.graph.playback_paint import FADED, Flow, Played
+from app.views.ui.graphview.spatial import RectIndex
+from app.views.ui.graphview.sprites import Hashed
+
+RING = 4.0  # around a box
+
+T = TypeVar("T")
+# ("box", id), ("group", id), ("arrow", number) or ("label", number)
+Place = tuple[str, Any]
+
+
+class Part:
+    """A box or an open group: something with a place that can be hovered, selected and linked."""
+
+    def __init__(self, key: str, link: str | None, rect: Rect) -> None:
+        self.key, self.link, self.place = key, link, rect
+        self._state = State()
+        self._played: Played | None = None
+        self._looks_like: Hashed | None = None
+
+    @property
+    def extent(self) -> QRectF:
+        """All that is painted of it, on the scene."""
+        return QRectF(*self.place).adjusted(-RING, -RING, RING, RING)
+
+    def opacity(self) -> float:
+        """How much is seen of what is off a marked way, and of what has run."""
+        return DIMMED if self._state.dimmed else FADED if self._played is not None and self._played.finished else 1.0
+
+    def state(self) -> State:
+        return self._state
+
+    def set_state(self, state: State) -> None:
+        self._state, self._looks_like = state, None
+
+    def played(self) -> Played | None:
+        """How far a backward pass is here that is played."""
+        return self._played
+
+    def set_played(self, played: Played | None) -> None:
+        self._played, self._looks_like = played, None
+
+
+class BoxPart(Part):
+    """A backward operation, a leaf or a folded group."""
+
+    def __init__(self, face: BoxFace, rect: Rect) -> None:
+        super().__init__(face.box.id, face.box.link, rect)
+        self.face = face
+
+    @property
+    def foldable(self) -> bool:
+        return self.face.box.shape == "folded"
+
+    @property
+    def picture(self) -> Hashable:
+        """Under which key a picture of it may be kept: boxes that look alike have the same."""
+        if self._looks_like is None:
+            box, state = self.face.box, self._state
+            ringed = state.hovered, state.selected, state.linked
+            look = (box.shape, box.title, box.subtitle, box.lines, box.chips, box.category, ringed, self._played)
+            self._looks_like = Hashed(look)
+        return self._looks_like
+
+    @property
+    def words(self) -> str:
+        """All that it says, for the pointer."""
+        box = self.face.box
+        return "\n".join(filter(None, (box.title, box.subtitle, *box.lines, *(chip.text for chip in box.chips))))
+
+
+class GroupPart(Part):
+    """The frame of an open group; its header folds it."""
+
+    def __init__(self, face: GroupFace, rect: Rect) -> None:
+        super().__init__(face.group.id, face.group.link, rect)
+        self.face = face
+
+    def in_header(self, at: QPointF) -> bool:
+        """Whether a point of the scene lies in the header."""
+        return 0 <= at.y() - self.place.y <= HEADER and 0 <= at.x() - self.place.x <= self.place.width
+
+    def on_chevron(self, at: QPointF) -> bool:
+        return self.in_header(at) and at.x() - self.place.x <= 20
+
+
+class ArrowWay(NamedTuple):
+    """Where an arrow runs, on the scene; `line` where it is straight."""
+
+    path: QPainterPath
+    head: QPainterPath
+    line: QLineF | None
+
+    @classmethod
+    def of(cls, route: Route, flow: Flow | None = None) -> ArrowWay:
+        """What is painted of an arrow that has this route, and over which this came."""
+        path = arrow_path(route)
+        (ax, ay), (bx, by) = route[0], route[-1]
+        straight = len(route) == 2 and (abs(ay - by) < 0.5 or abs(ax - bx) < 0.5)
+        head = arrow_head(path, 7.0 if flow is None else 6.0 + flow.width)
+        return cls(path, head, QLineF(ax, ay, bx, by) if straight else None)
+
+    def near(self, at: QPointF) -> bool:
+        """Whether a point of the scene lies on it."""
+        stroker = QPainterPathStroker()
+        stroker.setWidth(6)
+        return stroker.createStroke(self.path).contains(at)
+
+
+def places(drawing: Drawing, layout: Layout) -> RectIndex[Place]:
+    """Where everything of a picture is, so that what is in sight is found."""
+    index: RectIndex[Place] = RectIndex()
+    for kind, rects in (("box", layout.boxes), ("group", layout.groups)):
+        for key, rect in rects.items():
+            index.put((kind, key), QRectF(*rect))
+    for number, route in enumerate(layout.routes):
+        xs, ys = [x for x, _ in route], [y for _, y in route]
+        left, top = min(xs), min(ys)
+        index.put(("arrow", number), QRectF(left - 8, top - 8, max(xs) - left + 16, max(ys) - top + 16))
+    for number, at in enumerate(layout.labels):
+        if at is not None and drawing.arrows[number].label:
+            index.put(("label", number), QRectF(at[0] - 60, at[1] - 10, 120, 20))
+    return index
+
+
+class Parts(Mapping[str, T], Generic[T]):
+    """Parts by key; one that is asked for and not there yet is made. `made` are those that are."""
+
+    def __init__(self, rects: Mapping[str, Rect], make: Callable[[str], T]) -> None:
+        self.rects = rects
+        self.made: dict[str, T] = {}
+        self._make = make
+
+    def __getitem__(self, key: str) -> T:
+        item = self.made.get(key)
+        if item is None:
+            if key not in self.rects:
+                raise KeyError(key)
+            item = self.made[key] = self._make(key)
+        return item
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.rects
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rects)
+
+    def __len__(self) -> int:
+        return len(self.rects)
+
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """Which comes first."""
+        return {key: number for number, key in enumerate(self.rects)}
