@@ -235,3 +235,32 @@ def test_a_group_stays_selected_while_levels_open_and_close(room) -> None:
     assert room.scene.current_key() == "layer:stage"
     QTest.keyClick(room.view, Qt.Key.Key_BracketLeft)
     assert room.scene.current_key() == "fold:layer:stage"
+
+
+def test_open_groups_within_an_open_group_are_seen(room) -> None:
+    room.set_tape(nested())
+    QTest.mouseClick(room.head.fold_all, LEFT)
+    while any(box.shape == "folded" for box in room.scene.drawing.boxes):
+        QTest.keyClick(room.view, Qt.Key.Key_BracketRight)
+    room.view.zoom_to(1.0)
+    inner = [group for group in room.scene.drawing.groups if group.parent is not None]
+    assert inner
+    for group in inner:
+        rect, now = room.scene.layout_.groups[group.id], theme.current()
+        room.view.show_point(QPointF(rect.x + rect.width / 2, rect.y))
+        spot = room.view.mapFromScene(QPointF(rect.x + rect.width - 2.5, rect.y + 12))
+        seen = room.view.viewport().grab().toImage().pixelColor(spot)
+        wanted = theme.mix(now.raised, now.categories[group.category], now.header)
+        assert abs(seen.lightness() - wanted.lightness()) <= 2 and abs(seen.hue() - wanted.hue()) <= 12
+
+
+def test_the_pointer_is_told_what_a_box_says_and_nothing_from_afar(room) -> None:
+    room.set_tape(nested())
+    room.view.zoom_to(1.0)
+    box = next(box for box in room.scene.drawing.boxes if box.chips)
+    middle = QPointF(*room.scene.layout_.boxes[box.id].center)
+    assert room.scene.tip_at(middle).split("\n") == [
+        line for line in (box.title, box.subtitle, *box.lines, *(chip.text for chip in box.chips)) if line
+    ]
+    room.view.zoom_to(0.1)
+    assert room.scene.tip_at(middle) == ""

@@ -57,33 +57,26 @@ class NearGraph(SpriteItem):
         """Those of which there is nothing to tell in a few calls, then the others one by one."""
         scene, flows = self._scene, self._scene.played.flows
         apart = [number for number in numbers if number in flows or scene.is_marked(number)]
-        lines, bends, heads = [], QPainterPath(), QPainterPath()
-        heads.setFillRule(Qt.FillRule.WindingFill)
-        for number in sorted(set(numbers).difference(apart)):
-            way = scene.way_of(number)
-            heads.addPath(way.head)
-            if way.line is not None:
-                lines.append(way.line)
-            else:
-                bends.addPath(way.path)
+        plain = [scene.way_of(number) for number in sorted(set(numbers).difference(apart))]
         painter.setOpacity(DIMMED if scene.way else 1.0)
         pen, fill = arrow_ink(current(), False)
         painter.setPen(pen)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawLines(lines)
-        painter.drawPath(bends)
+        painter.drawLines([way.line for way in plain if way.line is not None])
+        for way in plain:
+            if way.line is None:
+                painter.drawPath(way.path)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(fill)
-        painter.drawPath(heads)
+        for way in plain:
+            painter.drawPath(way.head)
         for number in sorted(apart, key=lambda number: (scene.is_marked(number), number)):
             painter.setOpacity(DIMMED if scene.is_off_way(number) else 1.0)
             _paint_arrow(painter, scene.way_of(number), scene.is_marked(number), flows.get(number))
 
     def _things(self, boxes: Iterable[BoxPart], labels: Iterable[int], view: QTransform) -> Iterator[SpriteRequest]:
         for part in boxes:
-            extent = QRectF(0, 0, part.place.width, part.place.height).adjusted(-RING, -RING, RING, RING)
-            at = view.map(QPointF(part.place.x, part.place.y))
-            yield SpriteRequest(at, part.picture, 0, extent, partial(_paint_box, part), part.opacity())
+            yield SpriteRequest(view.map(part.corner), part.picture, 0, part.own_extent, part.paint, part.opacity())
         for number in labels:
             place = self._scene.layout_.labels[number]
             assert place is not None
@@ -130,10 +123,6 @@ def _flow_ink(path: QPainterPath, flow: Flow) -> tuple[QPen, QBrush]:
     pen = QPen(color, width, Qt.PenStyle.CustomDashLine, Qt.PenCapStyle.FlatCap)
     pen.setDashPattern([3, 3] if flow.dashed else [max(path.length() - 5 - width / 2, 1) / width, 1e4])
     return pen, QBrush(color)
-
-
-def _paint_box(part: BoxPart, painter: QPainter) -> None:
-    part.face.paint(painter, current(), part.state(), played=part.played())
 
 
 def _paint_label(label: Text, color: int, painter: QPainter) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from PySide6.QtCore import QLineF, QPointF, QRectF
-from PySide6.QtGui import QPainterPath, QPainterPathStroker
+from PySide6.QtGui import QPainter, QPainterPath, QPainterPathStroker
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout import HEADER, Layout, Rect
@@ -17,6 +17,7 @@ from app.views.autograd.graph.overview_item import DIMMED, Route
 from app.views.autograd.graph.playback_paint import FADED, Flow, Played
 from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.graphview.sprites import Hashed
+from app.views.ui.theme import current
 
 RING = 4.0  # around a box
 
@@ -63,6 +64,12 @@ class BoxPart(Part):
     def __init__(self, face: BoxFace, rect: Rect) -> None:
         super().__init__(face.box.id, face.box.link, rect)
         self.face = face
+        self.corner = QPointF(rect.x, rect.y)
+        self.own_extent = QRectF(-RING, -RING, rect.width + 2 * RING, rect.height + 2 * RING)
+
+    def paint(self, painter: QPainter) -> None:
+        """Paint it with its top left corner at the origin."""
+        self.face.paint(painter, current(), self._state, played=self._played)
 
     @property
     def foldable(self) -> bool:
