@@ -27,9 +27,8 @@ from torch import Tensor, nn
 
 from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
-from app.engine.import_process import Question
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.tasks import import_model as task
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import Files, certify
 from app.export.imported import Imported
@@ -125,7 +124,7 @@ def nets(folder: Path) -> list[Net]:
     found = []
     for name, shape in INPUTS.items():
         torch.manual_seed(3)
-        project = program.answer(Question(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
+        project = task.answer(ImportModel(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder)
         origin = project.origin
         assert origin is not None and origin.weights is not None and origin.reference is not None
         source = analyse(project.graph, custom_layers.ops_of(project)).source

@@ -24,9 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from app.builder.analysis import analyse
-from app.engine.import_process import Question
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
+from app.engine.tasks import import_model as task
 from app.project import custom_layers
 from app.project import file as project_file
 from app.source.compiled import make_module
@@ -98,8 +97,8 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     theirs: nn.Module = namespace[NAME]()
     dtype = _runs_in(theirs, inputs)
     try:
-        project = program.answer(Question(ModelSource(str(file), NAME), {}, inputs), folder)
-    except ImportFailed as error:
+        project = task.answer(ImportModel(ModelSource(str(file), NAME), {}, inputs), folder)
+    except ModelImportError as error:
         words = str(error)
         return Verdict(line, REFUSED if _is_sentence(words) else DIFFERENT, words)
     project = project_file.loads(project_file.dumps(project))

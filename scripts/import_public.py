@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.engine import import_process
-from app.engine.programs import import_model as program
 from app.engine.requests import import_model
+from app.engine.tasks import import_model as task
 from app.project import file as project_file
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
@@ -162,7 +161,7 @@ MODELS: list[Public] = [
 
 
 def imported(public: Public, file: Path) -> Path:
-    """The project of a file's model, made in a child of this process; where it is. Raises ImportFailed."""
+    """The project of a file's model, made in a child of this process; where it is. Raises ModelImportError."""
     left = file.with_suffix(".tape")
     child = os.fork()
     if not child:
@@ -170,7 +169,7 @@ def imported(public: Public, file: Path) -> Path:
         try:
             source = import_model.ModelSource(str(file), "make", True)
             inputs = tuple(map(import_model.parse_input, public.inputs.split()))
-            project_file.write(program.answer(import_process.Question(source, {}, inputs), file.parent), left)
+            project_file.write(task.answer(import_model.ImportModel(source, {}, inputs), file.parent), left)
             code = 0
         except Exception as error:  # its words are for the parent
             left.with_suffix(".why").write_text(f"{type(error).__name__}: {error}")
@@ -178,7 +177,7 @@ def imported(public: Public, file: Path) -> Path:
     _, status = os.waitpid(child, 0)
     if status:
         why = left.with_suffix(".why")
-        raise import_model.ImportFailed(why.read_text() if why.is_file() else f"the import ended with {status}")
+        raise import_model.ModelImportError(why.read_text() if why.is_file() else f"the import ended with {status}")
     return left
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from app.engine.import_process import Question
-from app.engine.programs import import_model as program
 from app.engine.requests import import_model
+from app.engine.requests.import_model import ImportModel
+from app.engine.tasks import import_model as task
 from app.project import file
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
@@ -79,8 +79,8 @@ def checked(name: str, group: str, clean: Clean) -> dict[str, Any]:
         torch.manual_seed(0)
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            question = Question(import_model.ModelSource("", name), arguments, (given,))
-            project = program.answer(question, Path(folder))
+            question = ImportModel(import_model.ModelSource("", name), arguments, (given,))
+            project = task.answer(question, Path(folder))
             file.write(project, Path(folder) / "p.tape")
             row["import s"] = f"{time.perf_counter() - began:.2f}"
             gc.collect()

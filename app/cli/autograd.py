@@ -122,7 +122,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     text = _trusted(options, file)
     try:
         inputs = tuple((one.shape, one.dtype) for one in map(import_model.parse_input, options.input))
-    except import_model.ImportFailed as error:
+    except import_model.ModelImportError as error:
         raise cli.Refused(str(error)) from error
     if not (options.timeout > 0 and options.memory > 0):
         raise cli.Refused("--timeout and --memory must be above 0")

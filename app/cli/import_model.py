@@ -85,8 +85,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     from app.builder.analysis import analyse
     from app.builder.catalog.custom import read_text
     from app.engine import import_process
-    from app.engine.programs import import_model as program
     from app.engine.requests import import_advice, import_model
+    from app.engine.tasks import import_model as task
     from app.export.errors import WeightsError
     from app.project import custom_layers, file
     from app.source import layer_files
@@ -101,23 +101,23 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             raise cli.Refused(f"{source.file} was not run; review it, then pass --trust", 1)
         seen = layer_files.digest(read_text(Path(source.file))) if Path(source.file).is_file() else ""
         chosen = (options.pretrained, not options.no_weights, options.take_inits)
-        question = import_process.Question(source, arguments, inputs, *chosen)
+        request = import_model.ImportModel(source, arguments, inputs, *chosen)
         if source.file:
-            project = import_process.import_file(question, folder, options.timeout)
+            project = import_process.import_file(request, folder, options.timeout)
         else:
-            project = program.answer(question, folder)
+            project = task.answer(request, folder)
         custom_layers.trust(project, seen)
         custom_layers.admit(project, options.trust)  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, custom_layers.ops_of(project))
         if options.synthetic_data:
             project = _on_synthetic_data(project, analysis)
         backup = file.write(project, out, known)
-    except import_model.WrongWords as error:
+    except import_model.ImportRequestError as error:
         raise cli.Refused(str(error)) from error
-    except import_model.Late as error:
+    except import_model.ImportTimeoutError as error:
         raise cli.Refused(f"{error}; increase the limit with --timeout SECONDS", 1) from error
-    except import_model.ImportFailed as error:
-        raise cli.Refused(import_advice.told(str(error)), 1) from error
+    except import_model.ModelImportError as error:
+        raise cli.Refused(import_advice.told(error), 1) from error
     except (WeightsError, OSError, file.ProjectFileError) as error:
         raise cli.Refused(str(error)) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())

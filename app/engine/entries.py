@@ -17,7 +17,6 @@ READY = b"R"
 LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<i")
 
 ENTRIES = {
-    "import": "app.engine.programs.import_model",
     "engine": "app.engine.server",
     "rank": "app.engine.programs.rank",
 }

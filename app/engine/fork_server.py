@@ -31,7 +31,7 @@ from app.engine.entries import LENGTH, PID, READY, STATUS
 MODULES = """
     torch torch._dynamo torch.profiler._cupti_monitor torch.utils.data torch.fx.experimental.proxy_tensor
     sklearn.datasets app.engine.tasks.train app.engine.programs.rank
-    app.engine.programs.import_model app.engine.tasks.import_pipeline app.engine.tasks.parity.initial
+    app.engine.tasks.import_model app.engine.tasks.import_pipeline app.engine.tasks.parity.initial
     app.engine.tasks.parity.resources app.builder.importer.building app.builder.importer.lowering.opaque
     app.engine.tasks.snippet app.autograd.snippets.run app.engine.server app.engine.tasks.capture
     app.engine.tasks.playback app.engine.tasks.findings app.engine.tasks.shapes

@@ -16,7 +16,7 @@ from torch import nn
 
 from app.builder.blocks import Block
 from app.builder.graph import Node
-from app.engine.requests.import_model import ImportFailed, ModelInput
+from app.engine.requests.import_model import ModelImportError, ModelInput
 from app.engine.tasks.import_model import project_of
 from app.project import file
 from app.project.project import Project
@@ -96,7 +96,7 @@ def test_functions_that_take_a_number_first_do_not_end_the_process(tmp_path: Pat
     model = model_in(tmp_path / "model.py", Source(f"{head}        return {call}\n"))
     try:
         project = project_of(model, (ModelInput((2, 6)),), "Net")
-    except ImportFailed as error:
+    except ModelImportError as error:
         assert "Net" in str(error)
     else:
         assert len(project.graph.nodes) >= 3

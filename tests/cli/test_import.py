@@ -13,8 +13,8 @@ from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.cli import run
-from app.engine.import_process import Question, import_file
-from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.import_process import import_file
+from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
 from app.engine.tasks.import_model import project_of
 from app.export.errors import WeightsError
 from app.project.file import read
@@ -107,9 +107,9 @@ def test_a_file_that_asks_is_answered_by_nobody_and_its_line_is_told(tmp_path: P
     file = tmp_path / "net.py"
     file.write_text(FILE)
     inputs = (ModelInput((1, 3)),)
-    with pytest.raises(ImportFailed, match="net.py, line 15: EOFError"):
-        import_file(Question(ModelSource(str(file), "asks", True), {}, inputs), tmp_path)
-    project = import_file(Question(ModelSource(str(file), "net"), {}, inputs), tmp_path)  # one made already
+    with pytest.raises(ModelImportError, match="net.py, line 15: EOFError"):
+        import_file(ImportModel(ModelSource(str(file), "asks", True), {}, inputs), tmp_path)
+    project = import_file(ImportModel(ModelSource(str(file), "net"), {}, inputs), tmp_path)  # one made already
     assert made(project)(torch.zeros(2, 3)).shape == (2, 4)
 
 
@@ -129,7 +129,7 @@ def test_nested_outputs_have_the_names_on_the_way_to_them_and_lazy_layers_their_
 
 
 def test_a_forward_that_wants_another_number_of_inputs_says_which(tmp_path: Path) -> None:
-    with pytest.raises(ImportFailed, match=r"Linear.forward\(input\): too many"):
+    with pytest.raises(ModelImportError, match=r"Linear.forward\(input\): too many"):
         project_of(nn.Linear(3, 4), (ModelInput((2, 3)), ModelInput((2, 3))), "Linear")
 
 

@@ -15,10 +15,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from app.builder.importer.tracing import grad_regions, refused_calls
-from app.engine.import_process import Question
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
 from app.engine.tasks import import_model
+from app.engine.tasks import import_model as task
 from app.engine.tasks.import_pipeline import Wish, imported
 from app.engine.tasks.parity import held, resources
 from app.engine.tasks.parity.check import Check, Found
@@ -203,8 +202,8 @@ def overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text(INNER)
-    question = Question(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
-    project = program.answer(question, tmp_path)
+    question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
+    project = task.answer(question, tmp_path)
     assert project.origin is not None and "equal in eval and train mode" in project.origin.checked
     custom = [node.op for node in project.graph.nodes.values() if node.op.startswith("custom.")]
     assert custom == ["custom.late:Late"] and "part (Late) is one node" in project.notes
@@ -222,7 +221,7 @@ def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, mon
     monkeypatch.setattr(import_model, "project_of", wrong)
     wish = Wish("it", "it", (ModelInput((2, 4)),))
     model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
-    with pytest.raises(ImportFailed, match=r"the drawing cannot run: .*expects 5.*What differs is Sequential"):
+    with pytest.raises(ModelImportError, match=r"the drawing cannot run: .*expects 5.*What differs is Sequential"):
         imported(model, wish, tmp_path, dict)
 
 
@@ -230,15 +229,15 @@ def test_a_drawing_that_cannot_run_is_refused_with_its_place(tmp_path: Path, mon
 def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text(INNER.replace("Late", "_Late").replace("Net", "_Net"))
-    question = Question(ModelSource(str(file), "_Net"), {}, (ModelInput((2, 4)),))
-    with pytest.raises(ImportFailed, match=r"would be another net: .*part \(_Late, late.py line 10\)"):
-        program.answer(question, tmp_path)
+    question = ImportModel(ModelSource(str(file), "_Net"), {}, (ModelInput((2, 4)),))
+    with pytest.raises(ModelImportError, match=r"would be another net: .*part \(_Late, late.py line 10\)"):
+        task.answer(question, tmp_path)
 
 
 def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "smallest", lambda *_all: "0")
     found = Found(differences=(Difference("outputs", "output", "is another"),))
-    with pytest.raises(ImportFailed, match=r"What differs is 0 \(Linear.*of your own, or of an installed package that"):
+    with pytest.raises(ModelImportError, match=r"What differs is 0 \(Linear.*of your own, or of an installed"):
         held.part_to_keep(nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None)
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from app import cli
 from app.builder.analysis import analyse
-from app.engine.import_process import Question
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.tasks import import_model as task
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import certify_export
 from app.project import custom_layers, drawing_digest
@@ -52,8 +51,8 @@ def test_every_kind_of_planted_difference_fails(nets: list[planted.Net], tmp_pat
 
 def imported(tmp_path: Path, text: str) -> project_file.Project:
     (tmp_path / "own.py").write_text(f"import torch\nfrom torch import nn\n{text}")
-    question = Question(ModelSource(str(tmp_path / "own.py"), "Own"), {}, (ModelInput((2, 4)),))
-    return program.answer(question, tmp_path)
+    question = ImportModel(ModelSource(str(tmp_path / "own.py"), "Own"), {}, (ModelInput((2, 4)),))
+    return task.answer(question, tmp_path)
 
 
 def certified(project: project_file.Project, tmp_path: Path) -> Certificate:
@@ -104,8 +103,8 @@ def test_values_that_are_not_finite_in_the_model_itself_are_said(tmp_path: Path)
 def test_without_weights_the_class_is_compared_with_the_model_too(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(planted.NETS)
     source = ModelSource(str(tmp_path / "own.py"), "Masked")
-    question = Question(source, {}, (ModelInput((2, 6, 8)),), keep_weights=False)
-    project = program.answer(question, tmp_path)
+    question = ImportModel(source, {}, (ModelInput((2, 6, 8)),), keep_weights=False)
+    project = task.answer(question, tmp_path)
     found = certified(project, tmp_path)
     words = "outputs, gradients and buffers in eval and train mode are those of the source model"
     assert found.passed and words in found.message

@@ -13,9 +13,8 @@ from torch import nn
 from app import cli
 from app.builder.analysis import analyse
 from app.builder.graph import Init
-from app.engine.import_process import Question
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.tasks import import_model as task
 from app.engine.tasks.parity.initial import noting
 from app.project import custom_layers, drawing_digest, file, model_inits
 from app.source.compiled import make_module
@@ -59,7 +58,7 @@ class Net(nn.Module):
 def imported(tmp_path: Path, **options: bool) -> file.Project:
     (tmp_path / "nets.py").write_text(TEXT)
     source = ModelSource(str(tmp_path / "nets.py"), "Net")
-    return program.answer(Question(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path)
+    return task.answer(ImportModel(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path)
 
 
 def source_of(project: file.Project):

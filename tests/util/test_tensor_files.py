@@ -16,7 +16,7 @@ from app.data.config import DataConfig
 from app.data.loaders import look
 from app.data.own_files.survey import SURVEYS
 from app.data.sources import DataError
-from app.engine.requests.import_model import ImportFailed
+from app.engine.requests.import_model import ModelImportError
 from app.engine.run_process import loaded
 from app.engine.tasks import import_model
 from app.export.errors import WeightsError
@@ -79,7 +79,7 @@ PLACES: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "what a run hands over": (loaded, OSError),
     "data": (lambda path: look(DataConfig("file.tensors", path=str(path))), DataError),
     "a look at data": (lambda path: SURVEYS["file.tensors"](path, {"inputs": "", "labels": ""}), DataError),
-    "weights of torchvision": (_torchvision, ImportFailed),
+    "weights of torchvision": (_torchvision, ModelImportError),
 }
 KINDS = ("empty", "text", "bytes", "half", "module", "asks", "pipe", "folder")
 

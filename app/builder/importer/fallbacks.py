@@ -18,7 +18,14 @@ from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.torch_export import PATIENCE, NotExported, Replay, exported
 from app.builder.importer.tracing import source_lines
-from app.builder.importer.tracing.frames import VALUES, Apart, CalledOtherwise, TraceError, words_of
+from app.builder.importer.tracing.frames import (
+    Apart,
+    DataDependentError,
+    InputNotAcceptedError,
+    TraceError,
+    VaryingCallsError,
+    words_of,
+)
 from app.builder.importer.tracing.real_evaluation import run_alone
 from app.builder.importer.tracing.source_lines import SourceLine
 
@@ -69,7 +76,7 @@ class GivingWay:
         first = self._fallbacks.get(path)
         forward = type(self._model.get_submodule(path))
         place = error.place or source_lines.of_error(error) or source_lines.of_forward(forward)
-        part = isinstance(error, CalledOtherwise) or (isinstance(error, ReadPast) and error.layer)
+        part = isinstance(error, VaryingCallsError) or (isinstance(error, ReadPast) and error.layer)
         if part and path and path not in self.loose:
             self.loose.add(path)
             return
@@ -115,9 +122,9 @@ class GivingWay:
         try:
             run_alone(self._model, *self._examples)
         except Exception as wrong:
-            if error.why == VALUES:  # tracing stopped before the model's own error
+            if error.code == DataDependentError.code:  # tracing stopped before the model's own error
                 name = type(self._model).__name__
-                raise TraceError(f"{name} does not accept its input: {words_of(wrong)}", "") from wrong
+                raise InputNotAcceptedError(f"{name} does not accept its input: {words_of(wrong)}", "") from wrong
             raise error from None  # the trace error names the source line
         self._runs = True
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from app.builder.literals import DTYPES
+from app.engine.protocol import MAIN, Request
 from app.project.project import Project
 
 _INPUT = re.compile(r"(?P<sizes>\d+(?:x\d+)*)(?::(?P<dtype>[a-z]+\d*))?")
@@ -16,16 +18,27 @@ CHECKING = "Checking against the model"  # how the words on a comparison with th
 UNCHECKED = "The drawing was not checked against the model."  # while, or since, the comparison has not ended
 
 
-class ImportFailed(ValueError):
-    """A model that cannot be imported; the text says why and what to do."""
+class ModelImportError(ValueError):
+    """A model that cannot be imported; the text says why, and `code` which kind of failure it is: `import_advice` knows
+    by it what can be done."""
+
+    def __init__(self, message: str, code: str = "failed") -> None:
+        super().__init__(message)
+        self.code = code
 
 
-class WrongWords(ImportFailed):
+class ImportRequestError(ModelImportError):
     """Invalid arguments: no source, no input, no such file."""
 
+    def __init__(self, message: str, code: str = "request") -> None:
+        super().__init__(message, code)
 
-class Late(ImportFailed):
+
+class ImportTimeoutError(ModelImportError):
     """It took longer than it may."""
+
+    def __init__(self, message: str, code: str = "timeout") -> None:
+        super().__init__(message, code)
 
 
 @dataclass(frozen=True)
@@ -48,9 +61,59 @@ class ModelSource:
         return f"{self.file or 'torchvision'}:{self.name}{'()' if self.call else ''}"
 
 
+@dataclass(frozen=True)
+class KnownModel:
+    """One of torchvision's models: its name, what it is for, and what it usually takes."""
+
+    name: str
+    kind: str
+    input: ModelInput
+
+
+@dataclass(frozen=True)
+class ListModels(Request[tuple[KnownModel, ...]]):
+    """Which models torchvision has. Raises ModelImportError if there is none; only an engine of its own is asked."""
+
+    lane: ClassVar[str] = MAIN
+
+
+@dataclass(frozen=True)
+class ImportModel(Request[Project]):
+    """The project of a model, its files in `folder`; a person's own file runs only in an engine of its own.
+
+    Without `keep_weights` the project gets the buffers of the model alone; with `take_inits` its layers are initialised
+    as those of the model. Says ImportStep, and EarlyDrawing of a large model if `early`. Raises ModelImportError.
+    """
+
+    lane: ClassVar[str] = MAIN
+    source: ModelSource
+    arguments: Mapping[str, Any]
+    inputs: tuple[ModelInput, ...] = ()
+    pretrained: bool = False
+    keep_weights: bool = True
+    take_inits: bool = False
+    early: bool = False
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class ImportStep:
+    """What an import is at; `checking` once the drawing is compared with the model."""
+
+    words: str
+    checking: bool = False
+
+
+@dataclass(frozen=True)
+class EarlyDrawing:
+    """The drawing of a model that it is not compared with yet."""
+
+    project: Project
+
+
 def parse_source(text: str) -> ModelSource:
     """`torchvision:resnet18`, a part of it as `torchvision:resnet18.layer1`, `file.py:Class` or `file.py:make_model()`.
-    Raises ImportFailed.
+    Raises ModelImportError.
 
     >>> str(parse_source("nets/mine.py:make()")), parse_source("torchvision:resnet18.layer1").name
     ('nets/mine.py:make()', 'resnet18.layer1')
@@ -60,40 +123,46 @@ def parse_source(text: str) -> ModelSource:
     name = name.removesuffix("()")
     whole, *parts = name.split(".") if file == "torchvision" else [name]
     if not colon or not whole.isidentifier() or not all(part.replace("_", "a").isalnum() for part in parts):
-        raise WrongWords(f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()")
+        raise ImportRequestError(
+            f"{text!r} is no model; write torchvision:resnet18, file.py:Class or file.py:make_model()"
+        )
     if file == "torchvision":
         return ModelSource("", name)
     if not file.endswith(".py"):
-        raise WrongWords(f"{file} is neither torchvision nor a Python file")
+        raise ImportRequestError(f"{file} is neither torchvision nor a Python file")
     return ModelSource(file, name, call)
 
 
 def parse_input(text: str) -> ModelInput:
-    """`1x3x32x32`, or `1x16:int64`. Raises ImportFailed.
+    """`1x3x32x32`, or `1x16:int64`. Raises ModelImportError.
 
     >>> parse_input("1x3x32x32"), parse_input("2x16:int64").dtype
     (ModelInput(shape=(1, 3, 32, 32), dtype='float32'), 'int64')
     """
     found = _INPUT.fullmatch(text.strip().replace("×", "x"))
     if not found:
-        raise WrongWords(f"{text!r} is no input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64")
+        raise ImportRequestError(
+            f"{text!r} is no input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64", "input"
+        )
     dtype = found["dtype"] or "float32"
     sizes = tuple(map(int, found["sizes"].split("x")))
     if 0 in sizes:
-        raise WrongWords(f"{text!r} has a size of 0; an empty tensor shows nothing of a net: give 1 or more")
+        raise ImportRequestError(
+            f"{text!r} has a size of 0; an empty tensor shows nothing of a net: give 1 or more", "input"
+        )
     if dtype not in DTYPES or not all(0 < size <= 2**31 for size in sizes):
-        raise WrongWords(f"{text!r} has a size or a dtype that no tensor has")
+        raise ImportRequestError(f"{text!r} has a size or a dtype that no tensor has", "input")
     return ModelInput(sizes, dtype)
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """Parse the constructor's arguments from JSON: `{"num_classes": 10}`. Raises ImportFailed."""
+    """Parse the constructor's arguments from JSON: `{"num_classes": 10}`. Raises ModelImportError."""
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
-        raise WrongWords(f"the arguments are no JSON: {error}") from error
+        raise ImportRequestError(f"the arguments are no JSON: {error}", "arguments") from error
     if not isinstance(found, dict):
-        raise WrongWords('the arguments are an object, such as {"num_classes": 10}')
+        raise ImportRequestError('the arguments are an object, such as {"num_classes": 10}', "arguments")
     return found
 
 
@@ -102,7 +171,7 @@ def names_in(text: str) -> tuple[str, ...]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        raise ImportFailed(f"the file is no Python: {error}") from error
+        raise ModelImportError(f"the file is no Python: {error}", "syntax") from error
     found = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):

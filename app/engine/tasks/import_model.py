@@ -1,17 +1,20 @@
 """Load a model to import, and convert it to a project.
 
-A user's own file runs only in a child process (`import_child`), with a time limit, and only with their consent.
+A user's own file runs only in an engine of its own (`app.engine.import_process`), with a time limit and their consent.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -19,7 +22,20 @@ from typing import TYPE_CHECKING, Any
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
-from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource, names_in
+from app.engine.requests.import_model import (
+    CHECKING,
+    EarlyDrawing,
+    ImportModel,
+    ImportStep,
+    KnownModel,
+    ListModels,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+    names_in,
+)
+from app.engine.server import Context, handles
+from app.export.errors import WeightsError
 from app.project.project import Project
 from app.util import tensor_files
 from app.util.formatting import shape_text
@@ -27,12 +43,96 @@ from app.util.formatting import shape_text
 if TYPE_CHECKING:
     from torch import nn
 
+    from app.builder.importer.lowering.ir import DraftError
     from app.builder.importer.lowering.opaque import OwnClasses
+    from app.builder.importer.tracing.frames import TraceError
 
 # What torchvision's pictures and clips are, where no weights say it.
 _PICTURE, _CLIP, _SCENE = (3, 224, 224), (3, 16, 112, 112), (3, 320, 320)
 _NO_STATISTICS = "Expected more than 1 value per channel when training"  # of one sample; of two there are
 BACKBONE = "backbone"  # what computes with tensors in a model that detects
+BESIDE = 5  # how much a comparison gives way to the window that shows its drawing
+
+
+# --- Questions
+
+
+@handles(ListModels)
+def list_models(_request: ListModels, _context: Context) -> tuple[KnownModel, ...]:
+    try:
+        return known_models()
+    except Exception as error:  # a torchvision that does not fit this torch raises what it likes
+        raise ModelImportError(f"{error}", "no_torchvision") from error
+
+
+@handles(ImportModel)
+def import_model(request: ImportModel, context: Context) -> Project:
+    from app.builder.importer import building  # noqa: F401  # torch is there before what follows is put away
+    from app.engine.tasks.parity.resources import threads_that_pay
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody wants to read what is printed
+    gc.freeze()  # and is not looked through for garbage while a model is read
+    try:
+        with threads_that_pay():
+            return answer(
+                request,
+                Path(request.folder),
+                lambda words: context.progress(ImportStep(words, words.startswith(CHECKING))),
+                partial(_hand_over, context) if request.early else None,
+            )
+    except ModelImportError as error:
+        error.args = (str(error).replace("\n", " "),)
+        raise
+    except Exception as error:  # who asked tells it; the traceback goes along
+        words = f"it cannot be imported: {type(error).__name__}: {error}".replace("\n", " ")
+        code = "not_written" if isinstance(error, OSError | WeightsError) else "failed"
+        raise ModelImportError(words, code) from error
+
+
+def _hand_over(context: Context, project: Project) -> None:
+    """Say what a drawing is that is not compared with its model yet, and compare it beside who shows it."""
+    context.progress(EarlyDrawing(project))
+    if sys.platform != "win32":
+        os.nice(BESIDE)
+
+
+def answer(
+    request: ImportModel, folder: Path, tell: Callable[[str], None] = lambda _words: None,
+    drawn: Callable[[Project], None] | None = None,
+) -> Project:  # fmt: skip
+    """The project of what is asked for, its files in `folder`; `drawn` gets the drawing of a large model early. A
+    person's own file runs here. Raises ModelImportError, OSError, WeightsError."""
+    from app.engine.tasks.import_pipeline import Wish, imported
+    from app.engine.tasks.parity.initial import noting
+
+    source, inputs, own = request.source, request.inputs, None
+    tell(f"Making {source.name}")
+    with noting() as notes:
+        if source.file:
+            model = make_from_file(source, request.arguments)
+            own = _own_classes(Path(source.file), folder)
+            words = str(replace(source, file=Path(source.file).name))
+        else:
+            model = make_torchvision(source.name, request.arguments, request.pretrained)
+            inputs = inputs or (usual_input(source.name),)
+            words = str(source)
+        complete(model, inputs)
+    wish = Wish(source.name, words, inputs, request.keep_weights, request.take_inits)
+    inits = dict if request.pretrained else partial(notes.of, model)
+    return imported(model, wish, folder, inits, own, tell, drawn)
+
+
+def _own_classes(path: Path, folder: Path | None = None) -> OwnClasses:
+    """The classes of a file that has run in this process, which may be nodes of the drawing; with a `folder` for files
+    of theirs also those of installed packages."""
+    from app.builder.catalog.custom import read_file
+    from app.builder.importer.lowering.opaque import OwnClasses
+    from app.source import layer_files
+
+    read = read_file(path)
+    if read.file is not None:
+        layer_files.allow(read.file.sha256, tried=True)
+    return OwnClasses(read_file(path), vars(sys.modules[path.stem]), folder)
 
 
 # --- Models
@@ -42,18 +142,20 @@ def make_torchvision(
     name: str, arguments: Mapping[str, Any], pretrained: bool = False, empty: bool = False
 ) -> nn.Module:
     """Construct one of torchvision's models, or a submodule of one, with random weights or those cached on disk. With
-    `empty` random weights are zeros instead, which is much faster. Raises ImportFailed."""
+    `empty` random weights are zeros instead, which is much faster. Raises ModelImportError."""
     from app.util.torchvision_import import import_torchvision
 
     models = import_torchvision("models")
     name, _, part = name.partition(".")
     if name not in models.list_models():
         near = [known for known in models.list_models() if known.startswith(name[:4])]
-        raise ImportFailed(f"torchvision has no model {name}" + (f"; there are {', '.join(near[:8])}" if near else ""))
+        there = f"; there are {', '.join(near[:8])}" if near else ""
+        raise ModelImportError(f"torchvision has no model {name}{there}", "unknown_model")
     if name in models.list_models(module=models.detection) and not part:
-        raise ImportFailed(
+        raise ModelImportError(
             f"{name} takes a list of pictures and gives a list of dicts (boxes, labels, scores), and losses in "
-            f"training, which no drawing does. Import the net in it: torchvision:{name}.{BACKBONE}"
+            f"training, which no drawing does. Import the net in it: torchvision:{name}.{BACKBONE}",
+            "detection_model",
         )
     given = dict(arguments)
     try:
@@ -64,15 +166,15 @@ def make_torchvision(
                 model = models.get_model(name, weights=None, **given)
         else:
             model = _with_known_weights(models, name, given)
-    except ImportFailed:
+    except ModelImportError:
         raise
     except Exception as error:  # whatever a constructor raises is about its arguments
-        raise ImportFailed(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+        raise ModelImportError(f"{name} cannot be made: {type(error).__name__}: {error}", "constructor") from error
     try:
         return model.get_submodule(part)
     except AttributeError as error:
         there = ", ".join(child for child, _ in model.named_children())
-        raise ImportFailed(f"{name} has no part {part}; its own are {there}") from error
+        raise ModelImportError(f"{name} has no part {part}; its own are {there}", "unknown_part") from error
 
 
 @contextlib.contextmanager
@@ -105,13 +207,26 @@ def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) ->
         size = weights.meta.get("_file_size")
         words = f" of {size:.0f} MB" if size else ""
         where = f"download {weights.url} to {file} first"
-        raise ImportFailed(f"the weights of {name}{words} are not on the disk; {where}")
+        raise ModelImportError(f"the weights of {name}{words} are not on the disk; {where}", "not_downloaded")
     model: nn.Module = models.get_model(name, weights=None, **arguments)
     try:
         model.load_state_dict(tensor_files.load(file))
     except tensor_files.UnreadableTensors as error:
-        raise ImportFailed(f"the weights of {name} cannot be used: {error}") from error
+        raise ModelImportError(f"the weights of {name} cannot be used: {error}", "unreadable_weights") from error
     return model
+
+
+def known_models() -> tuple[KnownModel, ...]:
+    """What this torchvision has. Raises ImportError if there is none."""
+    from app.util.torchvision_import import import_torchvision
+
+    models = import_torchvision("models")
+    found = []
+    for name in known_names(models):
+        rooms = models.get_model_builder(name.partition(".")[0]).__module__.split(".")[2:-1]
+        kind = rooms[0].replace("_", " ") if rooms else "classification"
+        found.append(KnownModel(name, kind, usual_input(name)))
+    return tuple(found)
 
 
 def known_names(models: Any) -> list[str]:
@@ -147,7 +262,7 @@ class _Loader(SourceFileLoader):
 
 
 def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Module:
-    """Run a user's file and construct its model. Only a child process calls this. Raises ImportFailed."""
+    """Run a user's file and construct its model. Only a child process calls this. Raises ModelImportError."""
     from torch import nn
 
     path = Path(source.file).resolve()
@@ -168,23 +283,54 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
             there = ", ".join(names_in(path.read_text("utf-8"))) or "nothing that makes a model"
             what = "" if maker is None else ", neither a class nor a function"
             found = f"has {'no ' if maker is None else ''}{source.name}{what}"
-            raise ImportFailed(f"{path.name} {found}; it has {there}")
+            raise ModelImportError(f"{path.name} {found}; it has {there}", "unknown_model")
         if isinstance(maker, nn.Module) and not source.call and not arguments:
             return maker
-        fitting(maker, f"{path.name}: {source.name}", **arguments)
+        fitting(maker, f"{path.name}: {source.name}", "arguments", **arguments)
         model = maker(**arguments)
-    except ImportFailed:
+    except ModelImportError:
         raise
     except (Exception, SystemExit) as error:
         words = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise ImportFailed(f"{path.name}{line_in(error, path)}: {words}") from error
+        raise ModelImportError(f"{path.name}{line_in(error, path)}: {words}", _code_of(error)) from error
     if not isinstance(model, nn.Module):
-        raise ImportFailed(f"{source} gives {type(model).__name__}, which is no nn.Module")
+        raise ModelImportError(f"{source} gives {type(model).__name__}, which is no nn.Module", "no_module")
     return model
 
 
-def fitting(called: Callable[..., Any], name: str, *args: Any, **named: Any) -> None:
-    """Raise ImportFailed for arguments that do not match the signature, with the signature."""
+def _code_of(error: BaseException) -> str:
+    """Which kind of failure a person's own code raised; Python and torch tell some of them by their words alone."""
+    words = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        return "module_not_found"
+    if isinstance(error, ImportError) and "attempted relative import" in words:
+        return "relative_import"
+    if isinstance(error, EOFError):
+        return "asks_for_input"
+    if isinstance(error, AssertionError) and "not compiled with CUDA" in words:
+        return "no_cuda"
+    if isinstance(error, TypeError):
+        if "forward() " in words:
+            return "inputs"
+        if "__init__() " in words or "unexpected keyword argument" in words:
+            return "constructor"
+        if "required positional argument" in words:
+            return "arguments"
+    return "own_code"
+
+
+def _code_of_trace(error: TraceError | DraftError) -> str:
+    """Which kind of failure a model that cannot be followed is, or what its own code raised there."""
+    cause = error.__cause__ if error.code == "not_followed" else None
+    while cause is not None:
+        if (code := _code_of(cause)) != "own_code":
+            return code
+        cause = cause.__cause__
+    return error.code
+
+
+def fitting(called: Callable[..., Any], name: str, code: str, *args: Any, **named: Any) -> None:
+    """Raise ModelImportError of this code for arguments that do not match the signature, with the signature."""
     try:
         signature = inspect.signature(called)
     except (TypeError, ValueError):
@@ -192,8 +338,10 @@ def fitting(called: Callable[..., Any], name: str, *args: Any, **named: Any) -> 
     try:
         signature.bind(*args, **named)
     except TypeError as error:
+        if code == "arguments" and named.keys() - signature.parameters.keys():
+            code = "constructor"
         wanted = ", ".join(str(one.replace(annotation=one.empty)) for one in signature.parameters.values())
-        raise ImportFailed(f"{name}({wanted}): {error}") from error
+        raise ModelImportError(f"{name}({wanted}): {error}", code) from error
 
 
 def line_in(error: BaseException | None, path: Path) -> str:
@@ -208,7 +356,7 @@ def line_in(error: BaseException | None, path: Path) -> str:
 
 
 def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
-    """Let layers that learn their sizes from what arrives see it once. Raises ImportFailed."""
+    """Let layers that learn their sizes from what arrives see it once. Raises ModelImportError."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -219,7 +367,9 @@ def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
             model(*(torch.zeros(one.shape, dtype=getattr(torch, one.dtype)) for one in inputs))
     except Exception as error:  # the model's own words
         words = f"{type(error).__name__}: {error}"
-        raise ImportFailed(f"{type(model).__name__} does not take what arrives: {words}") from error
+        raise ModelImportError(
+            f"{type(model).__name__} does not take what arrives: {words}", "input_not_accepted"
+        ) from error
 
 
 # --- Projects
@@ -230,7 +380,7 @@ def project_of(
     own: OwnClasses | None = None, apart: Mapping[str, str] | None = None,
 ) -> Project:  # fmt: skip
     """Convert a live model to a project. `own` are the classes of its file, and allow the batch at any dimension; each
-    submodule in `apart` becomes one node. Raises ImportFailed.
+    submodule in `apart` becomes one node. Raises ModelImportError.
 
     The first line of the notes gives the origin, each further one describes a part that was not traced call by call.
     """
@@ -240,7 +390,7 @@ def project_of(
     from app.builder.importer.lowering.ir import DraftError
     from app.builder.importer.tracing.frames import TraceError
 
-    fitting(model.forward, f"{type(model).__name__}.forward", *inputs)
+    fitting(model.forward, f"{type(model).__name__}.forward", "inputs", *inputs)
     complete(model, inputs)
     examples = tuple(torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta") for one in inputs)
     try:
@@ -250,7 +400,8 @@ def project_of(
             two = tuple(replace(one, shape=(2, *one.shape[1:])) for one in inputs)
             return project_of(model, two, name, cancelled, own, apart)
         where = line_in(error, own.file.path) if own is not None else ""
-        raise ImportFailed(f"{error} ({own.file.path.name}{where})" if own and where else str(error)) from error
+        words = f"{error} ({own.file.path.name}{where})" if own and where else str(error)
+        raise ModelImportError(words, _code_of_trace(error)) from error
     shapes = ", ".join(shape_text(one.shape) for one in inputs)
     notes = "\n".join((f"Imported from {name} with an input of {shapes}.", *map(str, drawn.fallbacks), *drawn.remarks))
     graphs = (drawn.graph, *(block.graph for block in drawn.blocks.values()))

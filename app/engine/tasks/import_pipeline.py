@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
-from app.engine.requests.import_model import UNCHECKED, ImportFailed, ModelInput
+from app.engine.requests.import_model import UNCHECKED, ModelImportError, ModelInput
 from app.engine.tasks import import_model
 from app.export.certify import against_source
 from app.export.certify.against_source import Probe
@@ -53,7 +53,7 @@ def imported(
     model: nn.Module, wish: Wish, folder: Path, inits: Callable[[], Inits], own: OwnClasses | None = None,
     tell: Tell = lambda _words: None, drawn: Callable[[Project], None] | None = None,
 ) -> Project:  # fmt: skip
-    """Import a model and compare the result with it; tensors are written to `folder`. Raises ImportFailed, OSError,
+    """Import a model and compare the result with it; tensors are written to `folder`. Raises ModelImportError, OSError,
     WeightsError.
 
     `inits` returns the known initialisations of the parameters. A part that differs after import is kept as one node of
@@ -72,7 +72,7 @@ def imported(
         try:
             project = import_model.project_of(model, wish.inputs, wish.name, own=own, apart=apart)
             _check_sizes(project)
-        except ImportFailed as error:
+        except ModelImportError as error:
             if not apart:
                 raise
             raise held.refusal(model, path, found, str(error)) from error
@@ -95,15 +95,16 @@ def imported(
 
 
 def _check_sizes(project: Project) -> None:
-    """Raise ImportFailed for a block at which an empty tensor arrives: inputs of a drawing have sizes of 1 or more."""
+    """Raise ModelImportError for a block that an empty tensor reaches: inputs of a drawing have sizes of 1 or more."""
     for block in project.blocks.values():
         for node in block.graph.nodes.values():
             shape = node.params.get("shape", ())
             if node.op == "input" and isinstance(shape, tuple) and 0 in shape:
                 sizes = shape_text(("N", *shape))
-                raise ImportFailed(
+                raise ModelImportError(
                     f"a tensor of {sizes}, which is empty, arrives at {block.name} ({node.name}), and a block takes "
-                    "sizes of 1 or more; leave the part out where nothing arrives"
+                    "sizes of 1 or more; leave the part out where nothing arrives",
+                    "empty_tensor",
                 )
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
-from app.engine.import_process import Known, listed_models
+from app.engine.import_process import listed_models
 from app.engine.requests.import_advice import cure_of
-from app.engine.requests.import_model import UNCHECKED, remarks
+from app.engine.requests.import_model import UNCHECKED, KnownModel, remarks
 from app.project.model_inits import LOSES
 from app.project.project import Project
 from app.source.layer_files import allowed
@@ -32,7 +32,7 @@ KEPT = (
 )
 
 Open = Callable[[ImportedModel, ImportRequest], bool]
-_listed: tuple[Known, ...] = ()  # what torchvision has does not change while the program runs
+_listed: tuple[KnownModel, ...] = ()  # what torchvision has does not change while the program runs
 
 
 class ImportDialog(ProgressDialog):
@@ -103,7 +103,7 @@ class ImportDialog(ProgressDialog):
         if self._read is not None:
             self._read.stop_comparison()
 
-    def _listed(self, models: tuple[Known, ...]) -> None:
+    def _listed(self, models: tuple[KnownModel, ...]) -> None:
         global _listed
         _listed = models
         self.torchvision.show_models(models)
@@ -210,10 +210,7 @@ class ImportDialog(ProgressDialog):
     def _refuse(self, failure: Failure) -> None:
         """Say it at the field that it is about, else at the foot."""
         words = str(failure.error).strip() or type(failure.error).__name__
-        known = cure_of(words)
-        if isinstance(failure.error, OSError) or "cannot be written" in words:
-            known = ("", "Make room on the disk, or import the model without its weights.")
-        entry, cure = known
+        entry, cure = cure_of(failure.error)
         message = " ".join(filter(None, (words if words.endswith(".") else f"{words}.", cure)))
         self.state.setToolTip(failure.traceback)
         announce(self, message)

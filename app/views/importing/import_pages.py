@@ -22,8 +22,14 @@ from PySide6.QtWidgets import (
 )
 
 from app.builder.catalog.custom import CustomFile, module_name, read_text
-from app.engine.import_process import Known
-from app.engine.requests.import_model import ImportFailed, ModelSource, names_in, parse_arguments, parse_input
+from app.engine.requests.import_model import (
+    KnownModel,
+    ModelImportError,
+    ModelSource,
+    names_in,
+    parse_arguments,
+    parse_input,
+)
 from app.source.layer_files import LayerFile, LayerFileError, allowed
 from app.views.custom_layers.trust_dialog import TrustDialog, listed
 from app.views.importing.importing import ImportRequest, sizes_of
@@ -101,7 +107,7 @@ class Page(QWidget):
     def _parsed(self, entry: str, parse: Callable[[], T]) -> T | None:
         try:
             return parse()
-        except ImportFailed as error:
+        except ModelImportError as error:
             self.blame(entry, _sentence(str(error)))
             return None
 
@@ -120,7 +126,7 @@ class TorchvisionPage(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, KnownModel] = {}
         self.search = SearchField("Type to filter")
         self.search.installEventFilter(self)
         self.search.textChanged.connect(self._filter)
@@ -150,7 +156,7 @@ class TorchvisionPage(Page):
         self.column.addLayout(row)
         self.column.addWidget(self.entries["pretrained"])
 
-    def show_models(self, models: tuple[Known, ...]) -> None:
+    def show_models(self, models: tuple[KnownModel, ...]) -> None:
         """Fill the list."""
         self.known = {one.name: one for one in models}
         quiet = theme.current().text3
@@ -279,7 +285,7 @@ class FilePage(Page):
                 self.text = LayerFile.of(module_name(path), read_text(path), str(path.absolute()))
                 names = names_in(self.text.text)
                 words = "" if names else NOTHING
-        except (LayerFileError, ImportFailed) as error:
+        except (LayerFileError, ModelImportError) as error:
             words = _sentence(str(error))
         self.names.clear()
         self.names.addItems(names)

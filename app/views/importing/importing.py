@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from app.builder.catalog.custom import read_text
-from app.engine.import_process import Child, Question, check_file
-from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.import_process import ImportProcess, check_file
+from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, ModelSource
 from app.project.project import Project
 from app.project.weights import files
 from app.source import layer_files
@@ -41,24 +41,26 @@ def sizes_of(one: ModelInput) -> str:
     return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
 
 
-def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tuple[Project, Child]:
+def read_model(wanted: ImportRequest, tell: Report, cancelled: Cancelled) -> tuple[Project, ImportProcess]:
     """Return the imported project and the process that read it, which has ended unless it is still `comparing`.
-    `tell` receives progress. Raises ImportFailed and errors of writing the weights."""
+    `tell` receives progress. Raises ModelImportError and errors of writing the weights."""
     source = wanted.source
     if source.file:
         check_file(source, wanted.inputs)
         tell(f"Running {Path(source.file).name} in a process of its own")
         text = read_text(Path(source.file))
         if digest(text) != wanted.sha256 or not layer_files.allowed(wanted.sha256):
-            raise ImportFailed(f"{Path(source.file).name} was edited in the meantime and was not run; import it again")
-    child = Child(file=source.file)
+            raise ModelImportError(
+                f"{Path(source.file).name} was edited in the meantime and was not run; import it again", "edited"
+            )
+    process = ImportProcess(file=source.file)
     try:
         chosen = (wanted.pretrained, wanted.keep_weights)
-        question = Question(source, wanted.arguments, wanted.inputs, *chosen, early=True)
-        return child.read(question, files.store(), cancelled=cancelled, tell=tell), child
+        request = ImportModel(source, wanted.arguments, wanted.inputs, *chosen, early=True)
+        return process.read(request, files.store(), cancelled=cancelled, tell=tell), process
     finally:
-        if not child.comparing:
-            child.close()
+        if not process.comparing:
+            process.close()
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def import_model(
 
 
 def _rest(
-    reader: Child, lay_out: Callable[[Project], Project], early: Project, tell: Report, cancelled: Cancelled
+    reader: ImportProcess, lay_out: Callable[[Project], Project], early: Project, tell: Report, cancelled: Cancelled
 ) -> Project:
     """Return the final project of the process, laid out again if its drawing differs from the early one."""
     try:

@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.catalog.introspect import find
 from app.builder.expressions import Expr
 from app.builder.params import ParamError, format_param, parse_expression, parse_param
-from app.engine.requests.import_model import ImportFailed, ModelInput
+from app.engine.requests.import_model import ModelImportError, ModelInput
 from app.engine.tasks.import_model import project_of
 from app.project import file
 from app.source.compiled import make_module
@@ -91,7 +91,7 @@ def test_a_module_that_does_the_same_at_every_call_stays_one_block() -> None:
 def test_a_layer_with_other_arguments_from_call_to_call_is_not_drawn_with_those_of_the_first() -> None:
     up = nn.ConvTranspose2d(2, 2, 3, stride=2, padding=1)
     model = Calls(up, lambda f, x: f(x, output_size=(8, 8)).sum((2, 3)) + f(x, output_size=(7, 7)).sum((2, 3)))
-    with pytest.raises(ImportFailed):
+    with pytest.raises(ModelImportError):
         project_of(model, (ModelInput((2, 2, 4, 4)),), "Net")
 
 

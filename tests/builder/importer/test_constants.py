@@ -10,7 +10,7 @@ from torch import nn
 
 from app.builder.codegen import tensor_literals, tensor_values
 from app.builder.importer.lowering.constants import LONGEST
-from app.engine.requests.import_model import ImportFailed, ModelInput
+from app.engine.requests.import_model import ModelImportError, ModelInput
 from app.engine.tasks.import_model import project_of
 from tests.builder.importer.test_models import code_of, drawn, same
 
@@ -82,7 +82,7 @@ def test_what_a_word_says_is_said_so(value, written) -> None:
 
 
 def test_what_is_too_much_for_source_is_refused_with_the_cure() -> None:
-    with pytest.raises(ImportFailed, match="register it as a buffer that is"):
+    with pytest.raises(ModelImportError, match="register it as a buffer that is"):
         project_of(Holding(torch.randn(LONGEST)), (ModelInput((3, 8)),), "it")
 
 
@@ -135,5 +135,5 @@ def test_a_buffer_under_two_names_is_a_buffer_under_each() -> None:
 def test_statistics_that_two_normalizations_share_are_not_drawn_apart() -> None:
     net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4))
     net[2].running_mean = net[0].running_mean
-    with pytest.raises(ImportFailed, match="are the same tensor"):
+    with pytest.raises(ModelImportError, match="are the same tensor"):
         project_of(net, (ModelInput((3, 4)),), "it")

@@ -6,15 +6,14 @@ import pytest
 import torch
 
 from app.builder.analysis import analyse
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ImportFailed, ModelInput, parse_source
-from app.engine.tasks.import_model import make_torchvision, project_of
+from app.engine.requests.import_model import ModelImportError, ModelInput, parse_source
+from app.engine.tasks.import_model import known_models, make_torchvision, project_of
 from app.project import custom_layers
 from app.source.compiled import make_module
 
 
 def test_a_model_that_detects_is_refused_with_the_name_of_the_net_in_it() -> None:
-    with pytest.raises(ImportFailed, match=r"list of dicts .* torchvision:fasterrcnn_resnet50_fpn\.backbone"):
+    with pytest.raises(ModelImportError, match=r"list of dicts .* torchvision:fasterrcnn_resnet50_fpn\.backbone"):
         make_torchvision("fasterrcnn_resnet50_fpn", {})
 
 
@@ -41,15 +40,15 @@ def test_a_part_of_a_model_can_be_imported(source) -> None:
 
 @pytest.mark.parametrize("source", ["torchvision:resnet18.", "torchvision:.layer1", "torchvision:resnet18.a-b"])
 def test_what_is_no_part_is_refused(source) -> None:
-    with pytest.raises(ImportFailed):
+    with pytest.raises(ModelImportError):
         parse_source(source)
 
 
 def test_a_part_that_is_not_there_is_named() -> None:
-    with pytest.raises(ImportFailed, match="nowhere"):
+    with pytest.raises(ModelImportError, match="nowhere"):
         make_torchvision("resnet18.nowhere", {}, empty=True)
 
 
 def test_the_list_has_what_can_be_imported() -> None:
-    names = {one.name: one.kind for one in program.known_models()}
+    names = {one.name: one.kind for one in known_models()}
     assert names["fasterrcnn_resnet50_fpn.backbone"] == "detection" and "fasterrcnn_resnet50_fpn" not in names

@@ -12,8 +12,7 @@ from torch import nn
 
 from app.builder.analysis import analyse
 from app.cli import run
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import ModelImportError, ModelInput, ModelSource
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
 from app.engine.tasks.import_model import project_of
@@ -64,7 +63,7 @@ def made(file: Path, text: str, name: str, arguments: dict | None = None) -> nn.
 def drawn(file: Path, model: nn.Module, *inputs: torch.Tensor) -> Project:
     """And what it does then."""
     sizes = tuple(ModelInput(tuple(x.shape), str(x.dtype).removeprefix("torch.")) for x in inputs)
-    project = project_of(model, sizes, type(model).__name__, own=program._own_classes(file))
+    project = project_of(model, sizes, type(model).__name__, own=import_model._own_classes(file))
     return project_file.loads(project_file.dumps(project))
 
 
@@ -319,7 +318,7 @@ def test_hostile_code_is_the_same_net_all_the_same(kind: str, own: Path) -> None
 def test_what_cannot_be_helped_is_said_with_the_place_and_the_reason(
     init: str, forward: str, words: str, own: Path
 ) -> None:
-    with pytest.raises(ImportFailed, match=words):
+    with pytest.raises(ModelImportError, match=words):
         drawn(own, made(own, MORE.format(init=init, forward=forward, rest=""), "Net"), IN)
 
 

@@ -14,8 +14,8 @@ from torch import nn
 
 from app.builder.analysis import analyse
 from app.cli import run
-from app.engine.import_process import Question, import_file
-from app.engine.requests.import_model import ImportFailed, ModelInput, parse_input, parse_source
+from app.engine.import_process import import_file
+from app.engine.requests.import_model import ImportModel, ModelImportError, ModelInput, parse_input, parse_source
 from app.engine.tasks.import_model import project_of
 from app.project import custom_layers
 from app.project import file as project_file
@@ -282,7 +282,7 @@ class Depends(nn.Module):
     ],
 )
 def test_what_cannot_be_drawn_says_where_and_why(model: nn.Module, shape: tuple[int, ...], words: str) -> None:
-    with pytest.raises(ImportFailed, match=words):
+    with pytest.raises(ModelImportError, match=words):
         drawn(model, shape)
 
 
@@ -324,13 +324,13 @@ def test_any_row_of_layers_comes_back(kinds: list[str], chance) -> None:
 
 @pytest.mark.parametrize("text", ["resnet18", "a.txt:Net", "torchvision:", "torchvision:a b", ":", "x.py:f(1)"])
 def test_a_source_that_is_none_says_how_one_is_written(text: str) -> None:
-    with pytest.raises(ImportFailed):
+    with pytest.raises(ModelImportError):
         parse_source(text)
 
 
 @pytest.mark.parametrize("text", ["", "3x", "0x3", "1x3:float", "axb", "1x3:int64:int64", "9" * 20])
 def test_an_input_that_is_none_says_how_one_is_written(text: str) -> None:
-    with pytest.raises(ImportFailed):
+    with pytest.raises(ModelImportError):
         parse_input(text)
 
 
@@ -388,15 +388,15 @@ def test_a_file_runs_only_with_trust_and_in_a_process_of_its_own(own_file: Path,
 def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str, words: str) -> None:
     source = parse_source(f"{own_file}:{name}")
     inputs = () if name == "Mine" else (ModelInput((1, 3)),)
-    with pytest.raises(ImportFailed) as told:
-        import_file(Question(source, {}, inputs), own_file.parent)
+    with pytest.raises(ModelImportError) as told:
+        import_file(ImportModel(source, {}, inputs), own_file.parent)
     assert words in str(told.value)
 
 
 def test_a_file_that_never_ends_is_stopped(own_file: Path) -> None:
     source = parse_source(f"{own_file}:hang()")
-    with pytest.raises(ImportFailed, match="was stopped"):
-        import_file(Question(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=8)
+    with pytest.raises(ModelImportError, match="was stopped"):
+        import_file(ImportModel(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=8)
 
 
 def test_torchvision_by_its_name(tmp_path: Path, capsys) -> None:

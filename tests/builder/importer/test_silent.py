@@ -17,8 +17,7 @@ import torch
 from torch import nn
 
 from app.builder.analysis import analyse
-from app.engine.programs import import_model as program
-from app.engine.requests.import_model import ImportFailed, ModelInput, ModelSource
+from app.engine.requests.import_model import ModelImportError, ModelInput, ModelSource
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
 from app.engine.tasks.import_model import project_of
@@ -71,7 +70,7 @@ def made(file: Path, name: str) -> nn.Module:
 
 def drawn(file: Path, model: nn.Module, shape: tuple[int, ...] = SHAPE) -> Project:
     """And what it does then."""
-    project = project_of(model, (ModelInput(shape),), type(model).__name__, own=program._own_classes(file))
+    project = project_of(model, (ModelInput(shape),), type(model).__name__, own=import_model._own_classes(file))
     return project_file.loads(project_file.dumps(project))
 
 
@@ -151,7 +150,7 @@ def report(file: Path, name: str, batches: tuple[int, ...] = (3, 5)) -> tuple[st
     state = copy.deepcopy(model.state_dict())
     try:
         project = drawn(file, model)
-    except ImportFailed as error:
+    except ModelImportError as error:
         return "refused", [], (str(error),)
     kept = any(node.op.startswith("custom.") for graph in (project.graph, *(b.graph for b in project.blocks.values()))
                for node in graph.nodes.values())  # fmt: skip

@@ -19,8 +19,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from torch import nn
 
-from app.engine.import_process import Question, import_file
-from app.engine.requests.import_model import ModelInput, ModelSource
+from app.engine.import_process import import_file
+from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
 from app.engine.tasks.import_model import make_torchvision, project_of
 from app.export.weights import load_weights
 from app.source import layer_files
@@ -211,7 +211,7 @@ def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -
     other.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'other')!r}).touch()\n")
     cache, mode = importlib.util.cache_from_source(str(path)), py_compile.PycInvalidationMode.UNCHECKED_HASH
     py_compile.compile(str(other), cfile=cache, doraise=True, invalidation_mode=mode)
-    question = Question(ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    question = ImportModel(ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),))
     project = import_file(question, tmp_path)
     assert "Unit" in project.blocks and not (tmp_path / "other").exists()
 
@@ -309,16 +309,17 @@ def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> 
 
 _PARENT = """
 import sys
-from app.engine.import_process import Child, Question
+from app.engine.import_process import ImportProcess
+from app.engine.requests.import_model import ImportModel
 from app.engine.requests.import_model import ModelInput, ModelSource
 from pathlib import Path
 from threading import Thread
 
-child = Child()
+process = ImportProcess()
 if sys.argv[1:]:
-    question = Question(ModelSource(sys.argv[1], "Net"), {"width": 6}, (ModelInput((2, 6)),))
-    Thread(target=child.read, args=(question, Path()), daemon=True).start()
-print(child._process.pid, flush=True)
+    question = ImportModel(ModelSource(sys.argv[1], "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    Thread(target=process.read, args=(question, Path()), daemon=True).start()
+print(process.pid, flush=True)
 sys.stdin.read()
 """
 

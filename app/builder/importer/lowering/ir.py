@@ -13,6 +13,8 @@ Source = tuple[str, int]  # a node of the draft and which of its outputs
 class DraftError(ValueError):
     """A traced model that cannot be drawn; says where and why. `path` is where it stands, `why` the bare reason."""
 
+    code = "not_drawn"
+
     def __init__(self, words: str, path: str = "", why: str = "") -> None:
         super().__init__(words)
         self.path, self.why = path, why or words

@@ -17,7 +17,7 @@ from app.builder.importer.lowering.constants import constant_params, fill_of
 from app.builder.importer.lowering.ir import Draft, DraftError, DraftNode, Source, same_calls
 from app.builder.importer.lowering.modules import described
 from app.builder.importer.lowering.parameter_order import wholly_frozen
-from app.builder.importer.tracing.frames import CalledOtherwise, Frame
+from app.builder.importer.tracing.frames import Frame, VaryingCallsError
 from app.builder.importer.tracing.real_evaluation import port_name
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.literals import DType
@@ -182,7 +182,7 @@ class _Sheet:
         made.frozen = wholly_frozen(module)
         at_call = {param.name: bound.params.get(param.name) for param in spec.params if param.call}
         if made.shares and self.called_with[made.shares] != at_call:
-            raise CalledOtherwise(path, type(module).__name__)
+            raise VaryingCallsError(path, type(module).__name__)
         self.called_with[made.id] = at_call
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
             self.draft.nodes[made.shares or made.id].params.pop("inplace", None)
@@ -197,7 +197,7 @@ class _Sheet:
         inner = self.drafter.draft(inner_frame)
         made = self._module(inner_frame.path, "", {}, inner)
         if made.shares and not same_calls(self.draft.nodes[made.shares].inner, inner):
-            raise CalledOtherwise(inner_frame.path, inner.kind)
+            raise VaryingCallsError(inner_frame.path, inner.kind)
         for leaf, input_id in zip(node.args, inner.inputs, strict=True):
             self._wire(leaf, made, inner.nodes[input_id].name)
         self.places[node] = (made.id, 0)

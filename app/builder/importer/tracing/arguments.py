@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
-from app.builder.importer.tracing.frames import DEPENDS, VALUES, TraceError
+from app.builder.importer.tracing.frames import DEPENDS, DataDependentError
 from app.builder.importer.tracing.proxies import PROXIES, ValueProxy, dtype_source
 
 
@@ -88,5 +88,5 @@ def _tensor_of(data: Any, dtype: torch.dtype | None) -> Any:
         widest = functools.reduce(torch.promote_types, kinds)
         return torch.stack([row if row.dtype == widest else row.to(widest) for row in rows])
     if isinstance(data, torch.Tensor):
-        raise TraceError(f"torch.tensor of a tensor {DEPENDS}", None, VALUES)
+        raise DataDependentError(f"torch.tensor of a tensor {DEPENDS}")
     return torch.full((), data, dtype=dtype)

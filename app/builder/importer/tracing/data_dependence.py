@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten
 from app.builder.importer.remarks import Report
 from app.builder.importer.state.batch_dependence import OtherBatch
 from app.builder.importer.tracing import grad_regions, source_lines
-from app.builder.importer.tracing.frames import DEPENDS, VALUES, TraceError
+from app.builder.importer.tracing.frames import DEPENDS, DataDependentError
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -46,7 +46,7 @@ class Questions:
         other batches."""
         tracer = self._tracer
         if isinstance(value, torch.Tensor):
-            raise TraceError(f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)", None, VALUES)
+            raise DataDependentError(f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)")
         place = source_lines.asked()
         if place is None:
             return value  # read inside a torch function, as part of that call

@@ -23,8 +23,10 @@ class TraceError(RuntimeError):
     """A module that cannot be followed; says where and why. `path` is where it stands, `why` the bare reason.
 
     `exportable` is false where other calls would not help. Where nothing helps at all, one with a `doubt` is passed
-    over, and the doubt is told.
+    over, and the doubt is told. `code` tells a cause apart that something else helps against.
     """
+
+    code = "not_followed"
 
     def __init__(
         self, words: str, path: str | None = None, why: str = "", exportable: bool = True, doubt: str = ""
@@ -47,7 +49,22 @@ def none_swallowed() -> Iterator[None]:
         _raised.errors = before
 
 
-class CalledOtherwise(TraceError):
+class DataDependentError(TraceError):
+    """What a module does depends on the values of the data; `words` say where, and in which way."""
+
+    code = "data_dependent"
+
+    def __init__(self, words: str, path: str | None = None, why: str = "") -> None:
+        super().__init__(words, path, why or VALUES)
+
+
+class InputNotAcceptedError(TraceError):
+    """A model that does not run with its example inputs."""
+
+    code = "input_not_accepted"
+
+
+class VaryingCallsError(TraceError):
     """A module that does not do the same at every call, as with `f(x, 0.5)` after `f(x, 1.0)`: no block has such calls.
     As part of the sheet that they stand in, each is drawn for itself."""
 

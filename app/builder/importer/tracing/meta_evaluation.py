@@ -11,7 +11,15 @@ from torch import fx, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 from app.builder.importer.state import unseen_random
-from app.builder.importer.tracing.frames import DEPENDS, VALUES, Apart, TraceError, first_sentence, not_taken
+from app.builder.importer.tracing.frames import (
+    DEPENDS,
+    Apart,
+    DataDependentError,
+    InputNotAcceptedError,
+    TraceError,
+    first_sentence,
+    not_taken,
+)
 from app.builder.importer.tracing.meta_shortcuts import normalised
 from app.builder.importer.tracing.proxies import FACTORIES, Training, plain_flag
 from app.builder.importer.tracing.real_evaluation import SEED, alone, real_like
@@ -38,7 +46,7 @@ class Computing:
         except Exception as error:
             if isinstance(error, NotImplementedError) or _runs(kind, target, args, kwargs):
                 told = f"{self._where()} {DEPENDS} ({first_sentence(error)})"
-                raise TraceError(told, None, VALUES) from error
+                raise DataDependentError(told) from error
             raise
 
     def _made(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
@@ -61,7 +69,7 @@ class Computing:
                 found = normalised(module, args, kwargs)
                 return module(*args, **kwargs) if found is None else found
         except Exception as error:  # torch's words, and whose they are
-            raise TraceError(f"{not_taken(path, module, (args, kwargs))}: {error}") from error
+            raise InputNotAcceptedError(f"{not_taken(path, module, (args, kwargs))}: {error}") from error
 
 
 def by_default(node: fx.Node, values: Mapping[fx.Node, Any]) -> torch.dtype | None:

@@ -12,7 +12,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.importer.fallback_report import inside, parent
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.results import Analysis
-from app.engine.requests.import_model import ImportFailed, ModelInput
+from app.engine.requests.import_model import ModelImportError, ModelInput
 from app.engine.tasks.parity.check import Check, Found
 from app.engine.tasks.parity.differences import CALL, Difference
 from app.engine.tasks.parity.initial import fill_value
@@ -70,7 +70,7 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
 def part_to_keep(
     model: nn.Module, found: Found, apart: Mapping[str, str], own: OwnClasses | None, tell: Tell
 ) -> tuple[str, str]:
-    """Return the path of the part to keep as one node, and why. Raises ImportFailed if that does not help."""
+    """Return the path of the part to keep as one node, and why. Raises ModelImportError if that does not help."""
     path = smallest(model, found, catalog(), own, tell)
     covering = next((known for known in apart if inside(path, known)), None)
     if covering is not None:  # already one node, and still different
@@ -83,7 +83,9 @@ def part_to_keep(
     return path, f"drawn call by call it would be another net ({found.differences[0]})"
 
 
-def refusal(model: nn.Module, path: str, found: Found, why: str) -> ImportFailed:
+def refusal(model: nn.Module, path: str, found: Found, why: str) -> ModelImportError:
     """Return the error for a part that differs and cannot be one node either."""
     place = place_of(model, path)
-    return ImportFailed(f"The drawing would be another net: {found.differences[0]}. What differs is {place}; {why}")
+    return ModelImportError(
+        f"The drawing would be another net: {found.differences[0]}. What differs is {place}; {why}", "another_net"
+    )

@@ -1,0 +1,103 @@
+"""An import is a question to an engine of its own: its refusals cross with their codes, and it can be stopped."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.engine.import_process import ImportProcess, import_file
+from app.engine.requests import import_advice
+from app.engine.requests.import_model import (
+    ImportModel,
+    ImportTimeoutError,
+    ModelImportError,
+    ModelInput,
+    ModelSource,
+)
+from tests.engine.test_child import alive, wait_for
+
+HEAD = "import torch\nfrom torch import nn\n"
+NET = """class Net(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.fc = nn.Linear(4, width)
+    def forward(self, x):
+        %s
+        return self.fc(x)
+"""
+# What begins with an underscore cannot be one node of its own code.
+PRIVATE = (NET % "x = x if x.sum() > 0 else -x").replace("Net", "_Net") + "Net = _Net()\n"
+
+
+def asked(folder: Path, text: str, name: str = "Net", call: bool = False, **arguments: object) -> ImportModel:
+    file = folder / "net.py"
+    file.write_text(HEAD + text)
+    return ImportModel(ModelSource(str(file), name, call), arguments, (ModelInput((2, 4)),))
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "entry"),
+    [
+        ("import no_such_package\n" + NET % "pass", "module_not_found", ""),
+        ("from . import beside\n" + NET % "pass", "relative_import", ""),
+        ("input()\n" + NET % "pass", "asks_for_input", ""),
+        (PRIVATE, "data_dependent", ""),
+        (NET % "x = torch.cat([x, x], 1)", "input_not_accepted", "inputs"),
+        (NET.replace("self, x", "self, x, y") % "pass", "inputs", "inputs"),
+        (NET.replace("width=3", "width, *, depth") % "pass", "arguments", "arguments"),
+        ("Net = 3", "unknown_model", ""),
+        ("import os\nos._exit(3)", "process_died", ""),
+        ("raise KeyError('mine')", "own_code", ""),
+    ],
+)
+def test_each_refusal_has_a_code_by_which_its_cure_is_known(tmp_path: Path, text: str, code: str, entry: str) -> None:
+    with pytest.raises(ModelImportError) as refused:
+        import_file(asked(tmp_path, text), tmp_path)
+    assert refused.value.code == code and "\n" not in str(refused.value)
+    where, cure = import_advice.cure_of(refused.value)
+    assert where == entry and bool(cure) == (code not in ("unknown_model", "process_died", "own_code"))
+
+
+def test_an_argument_that_nobody_has_is_told_at_the_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ModelImportError) as refused:
+        import_file(asked(tmp_path, NET % "pass", height=3), tmp_path)
+    assert refused.value.code == "constructor"
+    assert "--args" in import_advice.told(refused.value) and "height" in str(refused.value)
+
+
+def test_a_crash_in_native_code_is_told_with_the_line_of_the_model(tmp_path: Path) -> None:
+    text = "import os\ndef crash():\n    os.abort()\ncrash()\n" + NET % "pass"
+    with pytest.raises(ModelImportError) as refused:
+        import_file(asked(tmp_path, text), tmp_path)
+    assert refused.value.code == "process_died"
+    assert sys.platform == "win32" or "SIGABRT in crash, line 5 of net.py" in str(refused.value)
+
+
+def test_what_is_stopped_ends_at_once_with_its_process(tmp_path: Path) -> None:
+    request = asked(tmp_path, f"import time\nopen({str(tmp_path / 'mark')!r}, 'w').close()\ntime.sleep(600)\n")
+    process = ImportProcess(request.source.file)
+    try:
+        with pytest.raises(ModelImportError) as refused:
+            process.read(request, tmp_path, cancelled=(tmp_path / "mark").exists)
+    finally:
+        process.close()
+    assert refused.value.code == "cancelled"
+    wait_for(lambda: not alive(process.pid))
+
+
+def test_what_takes_too_long_is_stopped(tmp_path: Path) -> None:
+    with pytest.raises(ImportTimeoutError) as refused:
+        import_file(asked(tmp_path, "while True: pass"), tmp_path, patience=3)
+    assert refused.value.code == "timeout"
+
+
+def test_it_says_how_it_goes_on_and_keeps_the_files_that_it_wrote(tmp_path: Path) -> None:
+    told: list[str] = []
+    store = tmp_path / "store"
+    project = import_file(asked(tmp_path, NET % "print('not said')", width=5), store, tell=told.append)
+    assert told[0] == "Making Net" and any("outputs" in words for words in told)
+    assert project.origin is not None and project.origin.checked
+    kept = Path(project.training.start.path)
+    assert kept.parent.is_relative_to(store) and kept.is_file()
