@@ -86,11 +86,11 @@ class Subject:
 
     def read(self) -> tuple[Any, Watch]:
         """The tape, and what reading it took beyond the forward pass itself."""
-        from app.autograd.capture import capture
+        from app.autograd.batch import TrainingBatch
 
         watch = Watch()
         watch.time(self.forward, -1)
-        return watch.time(lambda: capture(self.model, self.inputs, self.loss)), watch
+        return watch.time(TrainingBatch(self.model, self.inputs, self.loss).capture), watch
 
 
 def resnet152() -> Subject:
@@ -205,7 +205,7 @@ def retained() -> Figure:
     """MB that the process grew by from capture 200 to capture 1,000 of a small residual net."""
     import torch
 
-    from app.autograd.capture import capture
+    from app.autograd.batch import TrainingBatch
     from app.telemetry.memory import resident
 
     class Block(torch.nn.Module):
@@ -220,7 +220,7 @@ def retained() -> Figure:
     inputs = torch.randn(4, 3, 18, 18)
     first = 0
     for number in range(1, CAPTURES + 1):
-        capture(net, inputs, Subject.loss)
+        TrainingBatch(net, inputs, Subject.loss).capture()
         if number == SETTLED:
             first = resident()
         if number % 200 == 0:

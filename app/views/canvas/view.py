@@ -15,7 +15,6 @@ from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
     QMouseEvent,
-    QWheelEvent,
 )
 from PySide6.QtWidgets import QApplication, QGraphicsView, QToolTip, QWidget
 
@@ -63,7 +62,6 @@ class CanvasView(PanZoomView):
         self.canvas_scene, self.commands, self.selection = scene, commands, selection
         self._gesture: Gesture | None = None
         self._button = Qt.MouseButton.NoButton
-        self._space = False
         self.pointer = QPointF()
         self.setOptimizationFlag(QGraphicsView.OptimizationFlag.DontSavePainterState)
         self.setAcceptDrops(True)
@@ -129,7 +127,7 @@ class CanvasView(PanZoomView):
         if self._gesture is not None:
             if event.button() == Qt.MouseButton.RightButton:
                 self.cancel_gesture()
-        elif event.button() == middle or (event.button() == left and self._space):
+        elif event.button() == middle or (event.button() == left and self.space_held):
             self._begin(gestures.Pan(self, point, event.position().toPoint()), event)
         elif event.button() == left:
             self._begin(gestures.begin(self, point, event.modifiers()), event)
@@ -179,7 +177,7 @@ class CanvasView(PanZoomView):
         self.canvas_scene.notes.set_hovered(hit.note)
         self.selection.hover(hit.node)
         cursor = self._cursor(hit)
-        if self._space:
+        if self.space_held:
             cursor = Qt.CursorShape.OpenHandCursor
         if self.viewport().cursor().shape() != cursor:
             self.viewport().setCursor(cursor)
@@ -202,7 +200,6 @@ class CanvasView(PanZoomView):
         super().leaveEvent(event)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        self._space = False
         self.focus_ring.emit(False)
         super().focusOutEvent(event)
 
@@ -210,30 +207,17 @@ class CanvasView(PanZoomView):
         self.focus_ring.emit(event.reason() in KEY_REASONS)
         super().focusInEvent(event)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        turn = event.angleDelta().y() or event.pixelDelta().y()
-        if turn and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            self.zoom_by(1.0015**turn, event.position())
-        else:
-            self.pan(event.angleDelta().x() or event.angleDelta().y(), 0)
-        event.accept()
-
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
-            self._space = True
-            if self._gesture is None:
-                self.viewport().setCursor(Qt.CursorShape.OpenHandCursor)
-            event.accept()
-            return
-        event.ignore()  # every other key is an action's
+        if event.key() == Qt.Key.Key_Space:
+            super().keyPressEvent(event)
+        else:
+            event.ignore()  # every other key is an action's
 
     def keyReleaseEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
-            self._space = False
-            self.viewport().unsetCursor()
-            event.accept()
-            return
-        event.ignore()
+        if event.key() == Qt.Key.Key_Space:
+            super().keyReleaseEvent(event)
+        else:
+            event.ignore()
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         return not forward and super().focusNextPrevChild(False)  # Tab opens the search, Shift+Tab leaves

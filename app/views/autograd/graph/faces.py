@@ -45,12 +45,6 @@ def _width(text: str, role: str) -> float:
     return _metrics(role)[0].horizontalAdvance(text)
 
 
-def forget_fonts() -> None:
-    """Let fonts be made anew (another application, another desktop font)."""
-    for known in (_picture_font, _metrics, _width):
-        known.cache_clear()
-
-
 class Text:
     """A line of text with its place in a face. `color` is a token; `vector` paints real text for files."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QWheelEvent
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from app.views.autograd.graph.near_item import SIMPLE_BELOW
@@ -12,7 +12,6 @@ from app.views.autograd.graph.scene import TapeScene
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.theme import manager
 
-STEP = 1.0015
 HIDDEN = 0.2
 _KEYS = {
     Qt.Key.Key_Left: "left",
@@ -40,7 +39,6 @@ class TapeView(PanZoomView):
         self.whole = True
         self._pan_from: QPoint | None = None
         self._pressed_at: QPoint | None = None
-        self._space = False
         self.setAccessibleName("Autograd graph")
         self.setAccessibleDescription(
             "Arrow keys walk along the gradients, Enter folds and unfolds, ] and [ a level of everything, Shift+click "
@@ -110,19 +108,11 @@ class TapeView(PanZoomView):
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        turned = event.angleDelta().y() or event.angleDelta().x()
-        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            self.pan(turned // 2, 0)
-        elif turned:
-            self.zoom_by(STEP**turned, event.position())
-        event.accept()
-
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self.setFocus(Qt.FocusReason.MouseFocusReason)
         at = event.position().toPoint()
         middle = event.button() == Qt.MouseButton.MiddleButton
-        if middle or (event.button() == Qt.MouseButton.LeftButton and (self._space or self._part_at(at) is None)):
+        if middle or (event.button() == Qt.MouseButton.LeftButton and (self.space_held or self._part_at(at) is None)):
             self._pan_from = at
             self.viewport().setCursor(Qt.CursorShape.ClosedHandCursor)
         if event.button() == Qt.MouseButton.LeftButton:
@@ -143,7 +133,7 @@ class TapeView(PanZoomView):
         at = event.position().toPoint()
         pressed, self._pressed_at, self._pan_from = self._pressed_at, None, None
         self.viewport().unsetCursor()
-        if event.button() != Qt.MouseButton.LeftButton or pressed is None or self._space:
+        if event.button() != Qt.MouseButton.LeftButton or pressed is None or self.space_held:
             return
         if (at - pressed).manhattanLength() <= 4:
             self._click(at, bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
@@ -198,8 +188,6 @@ class TapeView(PanZoomView):
             if there:
                 self._scene.choose(there)
                 self.ensure_seen(self._scene.area_of_boxes([there]))
-        elif key == Qt.Key.Key_Space and not event.isAutoRepeat():
-            self._space = True
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and here:
             self.fold_at(here)
         elif key == Qt.Key.Key_Home:
@@ -219,13 +207,3 @@ class TapeView(PanZoomView):
                 self._scene.choose("")
         else:
             super().keyPressEvent(event)
-
-    def keyReleaseEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
-            self._space = False
-        else:
-            super().keyReleaseEvent(event)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        self._space = False
-        super().focusOutEvent(event)

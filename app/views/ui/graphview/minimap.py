@@ -23,6 +23,7 @@ ROOMY, TIGHT = QSize(880, 440), QSize(420, 220)  # views that are smaller have a
 EDGE = 12  # from the corner
 PAD = 8
 DELAY = 40  # milliseconds between pictures while things move
+THIN = 3  # pixels: a side that is shorter is drawn one longer, so that it is seen
 FEW_PIXELS = 16  # what covers no more of them is put down together with all others of its kind
 
 MapRects = NDArray[np.float64]  # n×5, see `MapShapes`
@@ -179,6 +180,7 @@ def rastered(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QIm
     width, height = size.width(), size.height()
     pixels = np.zeros((height, width), np.uint32)
     corners = np.rint(rects[:, :4] * scale + [origin.x(), origin.y(), origin.x(), origin.y()]).astype(np.int64)
+    corners[:, 2:] += corners[:, 2:] - corners[:, :2] < THIN
     left, top = corners[:, 0].clip(0, width - 1), corners[:, 1].clip(0, height - 1)
     right, bottom = corners[:, 2].clip(left + 1, width), corners[:, 3].clip(top + 1, height)
     across, count = right - left, (right - left) * (bottom - top)

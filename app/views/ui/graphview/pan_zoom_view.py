@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QPainter, QResizeEvent, QTransform
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter, QResizeEvent, QTransform, QWheelEvent
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
 from app.views.ui.graphview.grid_dots import GridDots
 
+WHEEL = 1.0015  # zoom for an eighth of a degree
 Pads = tuple[int, int, int, int]
 
 
@@ -29,6 +30,7 @@ class PanZoomView(QGraphicsView):
     def __init__(self, scene: QGraphicsScene, parent: QWidget | None = None) -> None:
         super().__init__(scene, parent)
         self._dots = GridDots()
+        self._space = False
         self.whole = False  # everything is framed, also after the view is resized
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -117,6 +119,39 @@ class PanZoomView(QGraphicsView):
         off = self.viewportTransform().map(point) - spot
         self.horizontalScrollBar().setValue(self.horizontalScrollBar().value() + round(off.x()))
         self.verticalScrollBar().setValue(self.verticalScrollBar().value() + round(off.y()))
+
+    @property
+    def space_held(self) -> bool:
+        """Whether the space bar makes a press pan."""
+        return self._space
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        turn = event.angleDelta().y() or event.pixelDelta().y()
+        if turn and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.zoom_by(WHEEL**turn, event.position())
+        else:
+            self.pan(event.angleDelta().x() or event.angleDelta().y(), 0)
+        event.accept()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
+            self._space = True
+            self.viewport().setCursor(Qt.CursorShape.OpenHandCursor)
+            event.accept()
+        else:
+            super().keyPressEvent(event)
+
+    def keyReleaseEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
+            self._space = False
+            self.viewport().unsetCursor()
+            event.accept()
+        else:
+            super().keyReleaseEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self._space = False
+        super().focusOutEvent(event)
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         super().scrollContentsBy(dx, dy)

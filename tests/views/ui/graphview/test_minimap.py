@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.views.ui import theme
-from app.views.ui.graphview.minimap import MapShapes, Minimap, rastered
+from app.views.ui.graphview.minimap import THIN, MapShapes, Minimap, rastered
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 
 RED, BLUE = 0xFFFF0000, 0xFF0000FF
@@ -27,17 +27,21 @@ def test_every_rectangle_is_put_down_whole_and_is_seen(found: list[tuple[int, in
     for number in range(len(found)):
         image = rastered(rects[number : number + 1], 0.5, QPointF(0, 0), QSize(100, 80))
         seen = [(x, y) for x in range(100) for y in range(80) if image.pixel(x, y) == colors[number]]
-        left, top, right, bottom = (min(max(round(value / 2), 0), most) for value, most in
-                                    zip(corners[number], (99, 79, 100, 80), strict=True))  # fmt: skip
-        assert len(seen) == max(right - left, 1) * max(bottom - top, 1)
+        sides = []
+        for low, high, most in ((0, 2, 100), (1, 3, 80)):
+            begin, end = round(corners[number][low] / 2), round(corners[number][high] / 2)
+            end += end - begin < THIN
+            begin = min(max(begin, 0), most - 1)
+            sides.append(max(min(end, most) - begin, 1))
+        assert len(seen) == sides[0] * sides[1]
     whole = rastered(rects, 0.5, QPointF(0, 0), QSize(100, 80))
     assert len({whole.pixel(x, y) for x in range(100) for y in range(80)} - {0}) <= len(found)
 
 
 def test_what_comes_later_lies_on_top() -> None:
-    small = np.array([(0, 0, 3, 3, RED), (1, 1, 4, 4, BLUE), (2, 2, 3, 3, RED)], float)
+    small = np.array([(0, 0, 3, 3, RED), (1, 1, 5, 5, BLUE), (2, 2, 3, 3, RED)], float)
     image = rastered(small, 1.0, QPointF(0, 0), QSize(6, 6))
-    assert [image.pixel(i, i) for i in range(5)] == [RED, BLUE, RED, BLUE, 0]
+    assert [image.pixel(i, i) for i in range(6)] == [RED, BLUE, RED, RED, BLUE, 0]
 
 
 class Graph(QGraphicsScene):
