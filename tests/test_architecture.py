@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -84,6 +85,14 @@ TORCH_MODULES = """
 HEAVY = {"torch", "torchvision", "sklearn", "scipy", "safetensors"}
 # What no module of the window may import directly or through another; safetensors' own reader is light.
 HEAVY_LATE = {"torch", "torchvision", "sklearn", "torchmetrics"}
+# Parts of packages that are light otherwise.
+HEAVY_PARTS = {"safetensors.torch"}
+# Where the window's process runs.
+WINDOW = "views main training_thread engine.client"
+# What `main` imports and the window never does: a command computes in its own process.
+OTHER_PROCESSES = {("main", "cli")}
+# Modules that import by name, in a process that they begin: an engine, or what engines are forked off.
+BY_NAME_ELSEWHERE = "engine.entries engine.fork_server engine.server"
 
 # Files that may be longer than LONGEST, each with its reason.
 LONGEST = 600
@@ -272,6 +281,49 @@ def test_the_window_asks_engines_and_imports_nothing_that_imports_torch() -> Non
     assert not wrong, told(wrong)
 
 
+def test_nothing_that_imports_torch_can_be_reached_from_the_window() -> None:
+    """Along any chain of imports, late ones too: `X -> Y -> Z` names the shortest to each module that does."""
+    found = _chains([name for name in modules() if inside(name, WINDOW)])
+    heavy = {each.importer for each in imports() if not each.typing and _is_heavy(each.target)}
+    wrong = [" -> ".join(found[name]) for name in sorted(heavy & found.keys())]
+    assert not wrong, "\n".join(wrong)
+
+
+def _is_heavy(target: str) -> bool:
+    return target.split(".")[0] in HEAVY_LATE or target in HEAVY_PARTS
+
+
+def _chains(roots: list[str]) -> dict[str, tuple[str, ...]]:
+    """The shortest chain of imports from one of `roots` to each module that it leads to."""
+    below: dict[str, set[str]] = {}
+    for each in imports():
+        if not each.typing and (room(each.importer), room(each.target)) not in OTHER_PROCESSES:
+            below.setdefault(each.importer, set()).update(_loads(each.target) & modules().keys())
+    for name in modules():
+        if not inside(name, BY_NAME_ELSEWHERE):
+            below.setdefault(name, set()).update(_imported_by_name(tree(name)))
+    found = {root: (root,) for root in roots}
+    waiting = deque(roots)
+    while waiting:
+        name = waiting.popleft()
+        for target in sorted(below.get(name, ())):
+            if target not in found:
+                found[target] = (*found[name], target)
+                waiting.append(target)
+    return found
+
+
+def _imported_by_name(module: ast.Module) -> set[str]:
+    """A module that imports by a name that it computes may import every module that its strings name."""
+    calls = [node for node in ast.walk(module) if isinstance(node, ast.Call)]
+    called = [call for call in calls if ast.unparse(call.func).split(".")[-1] in {"import_module", "__import__"}]
+    if all(isinstance(call.args[0], ast.Constant) for call in called):
+        return set()
+    texts = [node.value for node in ast.walk(module) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    words = {word for text in texts for word in text.split()}
+    return {name for word in words for name in (word, f"app.{word}") if name in modules() and name != "app"}
+
+
 def test_everything_else_runs_without_qt() -> None:
     names = [name for name in modules() if not inside(name, QT_ROOMS)]
     assert _import_all(names, QT) == set()
@@ -361,6 +413,13 @@ def test_the_reader_sees_lazy_relative_and_dynamic_imports() -> None:
         "torch",
         "torch",
     ]
+
+
+def test_names_that_are_imported_by_name_are_read() -> None:
+    module = ast.parse("from importlib import import_module\nNAMES = 'engine.tasks.shapes x'\nimport_module(NAMES[0])")
+    assert _imported_by_name(module) == {"app.engine.tasks.shapes"}
+    assert _imported_by_name(ast.parse("NAMES = 'engine.tasks.shapes'\nimport_module('json')")) == set()
+    assert "app.training.loop" in _chains(["app.engine.tasks.train"])
 
 
 def test_the_packages_of_pyproject_are_pinned() -> None:

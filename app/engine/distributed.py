@@ -22,16 +22,20 @@ import msgspec
 
 from app.engine import child_process, pool
 from app.engine.json_lines import Clock, Reader
+from app.engine.own_engine import once
 from app.engine.placement import Place
+from app.engine.protocol import EngineDied
 from app.engine.remote_control import Elsewhere, RemoteControl
-from app.engine.run_process import LOOK, STOP
+from app.engine.requests.train import Prepare
+from app.engine.run_process import LOOK, STOP, kept_words
+from app.engine.values import RemoteError
 from app.export.script.launch import on_loopback
 from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Started
 from app.training.job import Job, JobError
-from app.training.setup.batch_order import batch_count
+from app.training.setup.batch_count import batch_count
 from app.util.leftovers import TemporaryFolder
-from app.util.tensor_files import TensorsOnDisk
+from app.util.tensors_on_disk import TensorsOnDisk
 
 if TYPE_CHECKING:
     from app.training.monitoring.live_model import Live
@@ -151,11 +155,8 @@ class _Group:
             lambda count: batch_count(self.job, count),
         )  # fmt: skip
         try:
-            arguments = self._written()
-            if self._resume is not None:
-                arguments += self._resumed(self._resume, place, threads)
-            self._start(arguments, place, threads)
-        except (OSError, ValueError) as error:
+            self._start(self._prepared(place, threads), place, threads)
+        except (OSError, ValueError, EngineDied, RemoteError) as error:
             kind = "job" if isinstance(error, JobError) else "process"
             yield Failed(kind, f"The processes cannot be started: {error}", "", "", None, 0, 0)
             return
@@ -180,33 +181,12 @@ class _Group:
         self._hand_over(ending)
         yield ending
 
-    def _written(self) -> list[str]:
-        """Write the model and the script; returns the script and its arguments. Raises OSError, ValueError."""
-        from app.export.layers import write_model
-        from app.export.script.script import training_script, write_start
-
-        self._home.mkdir(parents=True, exist_ok=True)
-        script = self._home / "train.py"
-        write_model(self.job.source, self._home / "model.py", [script])
-        script.write_text(training_script(self.job, hands=True), encoding="utf-8")
-        write_start(self.job, script)
-        (self._home / "trained" / "weights.pt").unlink(missing_ok=True)
-        kept = ["--checkpoints", str(self._folder)] if self._folder is not None else []
-        return [str(script), "--json", "--out", str(self._home / "trained"), *kept]
-
-    def _resumed(self, path: Path, place: Place, threads: int | None) -> list[str]:
-        """Arguments that let them go on from a checkpoint. Raises CheckpointError for one of another net."""
-        import torch
-
-        from app.training.checkpoints import checkpoint
-
-        state = checkpoint.load(path)
-        checkpoint.check_source(state, path, self.job.source.text)
-        each = self.job.training.threads or _threads(place, threads)
-        now = {"torch": str(torch.__version__), "threads": each, "processes": place.processes}
-        self._changed = checkpoint.changed(state.get("ran_on", {}), now)
-        self._clock.before = state["position"]["seconds"]
-        return ["--resume", str(path)]
+    def _prepared(self, place: Place, threads: int | None) -> list[str]:
+        """The script, which a process with torch writes, and its arguments. Raises OSError, ValueError, EngineDied."""
+        each = _threads(place, threads)
+        done = once(Prepare(self.job, self._home, self._folder, self._resume, each, place.processes))
+        self._changed, self._clock.before = done.changed, done.before
+        return list(done.arguments)
 
     def _start(self, arguments: list[str], place: Place, threads: int | None) -> None:
         self._store = TemporaryFolder()  # mode 0700
@@ -281,9 +261,7 @@ class _Group:
 
     @property
     def _cure(self) -> str:
-        from app.training.checkpoints import checkpoint
-
-        return checkpoint.left(self._folder, self._resume)
+        return kept_words(self._folder, self._resume)
 
     def close(self) -> None:
         """Leave none of them behind."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-from app.engine import child_process
+from app.engine import child_process, pool
 from app.engine.channel import LONGEST
 from app.engine.client import Engine, _Process
+from app.engine.protocol import Request
 from app.source import layer_files
+
+A = TypeVar("A")
 
 
 class OwnEngine(Engine):
@@ -56,3 +59,14 @@ class OwnEngine(Engine):
     def _words(self, how: str) -> str:
         self._how = how
         return f"The process {how}."
+
+
+def once(request: Request[A]) -> A:
+    """Have a process answer one request and end. Raises what the handler raises, EngineDied, and OSError if there is
+    none to be had.
+    """
+    engine = OwnEngine(lambda: pool.start("engine"))
+    try:
+        return engine.ask(request).result()
+    finally:
+        engine.close()

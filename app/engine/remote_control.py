@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.engine.requests.train import Hand
 from app.training.control import Control, NoWeights, RunEnded
-from app.util.tensor_files import TensorsOnDisk
+from app.util.tensors_on_disk import TensorsOnDisk
 
 if TYPE_CHECKING:
     from torch import Tensor

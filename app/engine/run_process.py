@@ -15,11 +15,11 @@ from uuid import uuid4
 from app.engine import child_process, pool
 from app.engine.client import Question, traceback_of
 from app.engine.mark import Mark
-from app.engine.own_engine import OwnEngine
+from app.engine.own_engine import OwnEngine, once
 from app.engine.placement import OWN_PROCESS, Place
 from app.engine.protocol import EngineDied
 from app.engine.remote_control import Elsewhere, RemoteControl
-from app.engine.requests.train import Answered, Hand, Order, Train, Trained, Watch, WriteWeights
+from app.engine.requests.train import Answered, Hand, Order, TellKept, Train, Trained, Watch, WriteWeights
 from app.engine.values import Codec
 from app.source.generated import Source
 from app.training.control import Result, RunEnded
@@ -27,9 +27,8 @@ from app.training.events import Event, Failed, Finished, Paused, Resumed, Starte
 from app.training.job import Job
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import RunRequest
-from app.util import tensor_files
 from app.util.leftovers import TemporaryFolder
-from app.util.tensor_files import TensorsOnDisk
+from app.util.tensors_on_disk import TensorsOnDisk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +75,7 @@ class ChildControl(RemoteControl):
             path = self._folder / f"weights-{uuid4().hex}.pt"
             try:
                 if self._written(path, timeout):
-                    return loaded(path)
+                    return TensorsOnDisk(path)
             finally:
                 path.unlink(missing_ok=True)
         return super().weights(timeout)
@@ -144,15 +143,6 @@ class ChildControl(RemoteControl):
             self._condition.notify_all()
         for future in waiting:
             future.set_exception(RunEnded("The run has ended."))
-
-
-def loaded(path: Path) -> dict[str, Tensor]:
-    """A state_dict of a file of our own. Raises OSError."""
-    try:
-        state: dict[str, Tensor] = tensor_files.load(path)
-    except tensor_files.UnreadableTensors as error:
-        raise OSError(str(error)) from error
-    return state
 
 
 def train(
@@ -298,15 +288,21 @@ class _Child:
             mark.close()
 
     def _kept(self) -> str:
-        from app.training.checkpoints import checkpoint
-
-        return checkpoint.left(self._folder, self._resume)
+        return kept_words(self._folder, self._resume)
 
     def close(self) -> None:
         """Leave nothing of it behind."""
         if self._engine is not None:
             self._engine.close()
             self.control.ended(Result("failed", self.epoch, self.step, None))
+
+
+def kept_words(folder: Path | None, resume: Path | None) -> str:
+    """What a run that ended without a word can be resumed from; a process of its own reads the checkpoints."""
+    try:
+        return once(TellKept(folder, resume))
+    except (OSError, EngineDied):
+        return f"Its checkpoints are in {folder}, and cannot be read now." if folder is not None else ""
 
 
 _FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -183,5 +182,7 @@ def environment(started: Started, threads: int) -> Environment:
     python = sys.version.partition(" ")[0]
     system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
     name = started.device_name or (platform.processor() or "CPU" if started.device == "cpu" else started.device)
+    from importlib import metadata  # the start of the window need not wait for it
+
     torch = started.torch or metadata.version("torch")
     return Environment(__version__, python, torch, system, started.device, name, threads or started.threads)

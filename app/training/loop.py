@@ -41,7 +41,8 @@ from app.training.monitoring import answers
 from app.training.monitoring.live_model import Live
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
-from app.training.setup.batch_order import batch_count, ordered
+from app.training.setup.batch_count import batch_count
+from app.training.setup.batch_order import ordered
 from app.training.setup.device import Resolved
 from app.training.setup.devices import device_name, resolve
 from app.training.setup.prepare import set_up

@@ -6,15 +6,13 @@ torch's own messages advise `weights_only=False`, which executes code in the fil
 from __future__ import annotations
 
 import re
-import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.util import regular_files
-from app.util.leftovers import TemporaryFolder
+from app.util.tensors_on_disk import TensorsOnDisk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,34 +70,15 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
         raise UnreadableTensors(f"{path} is damaged, or not all of it is there: {reason}.", "damaged") from error
 
 
-class TensorsOnDisk(Mapping[str, "Tensor"]):
-    """The state_dict in a `torch.save` file, loaded on first access to a tensor.
+def _held(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = load(path)
+    except UnreadableTensors as error:
+        raise OSError(str(error)) from error
+    return tensors
 
-    The file is moved, or with `copy` copied, to a temporary folder that is deleted with this object. Construction and
-    access raise OSError.
-    """
 
-    def __init__(self, path: Path, copy: bool = False) -> None:
-        self._folder = TemporaryFolder()
-        self.path = Path(self._folder.name) / "weights.pt"
-        (shutil.copyfile if copy else shutil.move)(path, self.path)
-
-    @cached_property
-    def _tensors(self) -> dict[str, Tensor]:
-        try:
-            tensors: dict[str, Tensor] = load(self.path)
-        except UnreadableTensors as error:
-            raise OSError(str(error)) from error
-        return tensors
-
-    def __getitem__(self, key: str) -> Tensor:
-        return self._tensors[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
+TensorsOnDisk.read = staticmethod(_held)
 
 
 def _check(path: str | Path) -> None:

@@ -14,9 +14,9 @@ MODULES = """
     app.builder.code_editing.edits app.data.description app.training.monitoring.gradient_health
     app.training.monitoring.gradient_verdict app.training.evaluation.result app.training.evaluation.trying
     app.training.monitoring.looks app.training.monitoring.memory_report app.runs.compare
-    app.autograd.pictures.diagram app.autograd.pictures.search app.autograd.forward_modes
+    app.autograd.pictures.diagram app.autograd.pictures.search
     app.autograd.snippets.snippet app.autograd.pictures.replay_html app.graphviz_export app.engine.snippet_process
-    app.data.downloads.download
+    app.data.downloads.download app.engine.dispatch
 """
 
 

@@ -35,17 +35,17 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 
 @pytest.fixture
 def ranks(monkeypatch):
-    """The ids of the processes that a test starts, by rank; none is there at its end."""
-    ids, start = [], pool.start
+    """The ids of the ranks that a test starts, in order; neither they nor what prepared them is there at its end."""
+    ids, others, start = [], [], pool.start
 
-    def kept(*given, **named):
-        made = start(*given, **named)
-        ids.append(made.pid)
+    def kept(entry, *given, **named):
+        made = start(entry, *given, **named)
+        (ids if entry == "rank" else others).append(made.pid)
         return made
 
     monkeypatch.setattr(pool, "start", kept)
     yield ids
-    assert ids and not any(map(alive, ids))
+    assert ids and not any(map(alive, [*ids, *others]))
 
 
 # Weights of the classes, an odd rest of a batch, accumulation, a schedule by the validation loss.
@@ -117,7 +117,7 @@ def test_none_outlives_a_window_that_is_killed():
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", _PARENT], stdin=pipe, stdout=pipe, cwd=ROOT) as parent:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 2 and all(map(alive, pids))
+        assert len(pids) == 3 and all(map(alive, pids[1:])), "what wrote the script has ended"
         os.kill(parent.pid, signal.SIGKILL)
     wait_for(lambda: not any(map(alive, pids)))
 

@@ -17,7 +17,6 @@ from app.data.loaders import look
 from app.data.own_files.survey import SURVEYS
 from app.data.sources import DataError
 from app.engine.requests.import_model import ModelImportError
-from app.engine.run_process import loaded
 from app.engine.tasks import import_model
 from app.export.errors import WeightsError
 from app.export.weights import load_weights
@@ -26,6 +25,7 @@ from app.project.weights import state_dicts
 from app.training.checkpoints import checkpoint
 from app.training.checkpoints.checkpoint import CheckpointError
 from app.util import regular_files, tensor_files
+from app.util.tensors_on_disk import TensorsOnDisk
 
 PROJECT = "resources/examples/digits.tape"
 
@@ -76,7 +76,7 @@ PLACES: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "a state_dict": (state_dicts.read, WeightsError),
     "exported weights": (load_weights, WeightsError),
     "a checkpoint": (checkpoint.load, CheckpointError),
-    "what a run hands over": (loaded, OSError),
+    "what a run hands over": (TensorsOnDisk.read, OSError),
     "data": (lambda path: look(DataConfig("file.tensors", path=str(path))), DataError),
     "a look at data": (lambda path: SURVEYS["file.tensors"](path, {"inputs": "", "labels": ""}), DataError),
     "weights of torchvision": (_torchvision, ModelImportError),

@@ -10,7 +10,6 @@ import hashlib
 import os
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,14 @@ class TorchUnreadableError(RuntimeError):
 
 def installed_torch() -> str:
     """The version of the torch distribution without its local part, "" if there is none. Does not import torch."""
+    # As importlib.metadata finds it, whose import would take longer than all else that is done for the catalog.
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder or "."):
+                if name.startswith("torch-") and name.endswith(".dist-info"):
+                    return name.removeprefix("torch-").removesuffix(".dist-info").partition("+")[0]
+    from importlib import metadata  # installed in another way, such as from a checkout of its own
+
     try:
         return metadata.version("torch").partition("+")[0]
     except metadata.PackageNotFoundError:

@@ -77,3 +77,41 @@ class Train(Request[Trained]):
     folder: Path | None = None
     resume: Path | None = None
     said: tuple[Hand | Watch | Order, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The script of a run on several processes and its arguments. `changed` warns of what differs from what the run was
+    carried out on up to the checkpoint that it goes on from, `before` is how many seconds it took up to there.
+    """
+
+    arguments: tuple[str, ...]
+    changed: str = ""
+    before: float = 0.0
+
+
+@dataclass(frozen=True)
+class Prepare(Request[Prepared]):
+    """Write model, script and start weights of a run on several processes into `home`.
+
+    JobError for a checkpoint of another net.
+    """
+
+    lane: ClassVar[str] = MAIN
+    job: Job
+    home: Path
+    folder: Path | None
+    resume: Path | None
+    threads: int
+    processes: int
+
+
+@dataclass(frozen=True)
+class TellKept(Request[str]):
+    """Describe what a run that ended without a word can be resumed from, given its folder of checkpoints and the one
+    that it began with.
+    """
+
+    lane: ClassVar[str] = MAIN
+    folder: Path | None
+    resumed: Path | None

@@ -1,4 +1,4 @@
-"""Run training: handler of `app.engine.requests.train`."""
+"""Run training, and prepare it on several processes: handlers of `app.engine.requests.train`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from app.engine.mark import Mark
-from app.engine.requests.train import Answered, Hand, Order, Train, Trained, Watch, WriteWeights
+from app.engine.requests.train import (
+    Answered,
+    Hand,
+    Order,
+    Prepare,
+    Prepared,
+    TellKept,
+    Train,
+    Trained,
+    Watch,
+    WriteWeights,
+)
 from app.engine.server import Context, handles
 from app.engine.values import NotAValue
+from app.export.layers import write_model
+from app.export.script.script import training_script, write_start
 from app.telemetry.ring import Ring
 from app.training import loop
+from app.training.checkpoints import checkpoint
 from app.training.control import Control, RunEnded
 from app.training.events import Event, StepDone
+from app.training.job import JobError
 from app.training.monitoring.live_model import Live
 from app.util import tensor_files
 
@@ -105,3 +122,32 @@ class _Outbox:
         """Send the remaining events."""
         self._closing.set()
         self._thread.join()
+
+
+@handles(Prepare)
+def prepare(request: Prepare, _context: Context) -> Prepared:
+    job, home = request.job, request.home
+    home.mkdir(parents=True, exist_ok=True)
+    script = home / "train.py"
+    write_model(job.source, home / "model.py", [script])
+    script.write_text(training_script(job, hands=True), encoding="utf-8")
+    write_start(job, script)
+    (home / "trained" / "weights.pt").unlink(missing_ok=True)
+    kept = ["--checkpoints", str(request.folder)] if request.folder is not None else []
+    arguments = (str(script), "--json", "--out", str(home / "trained"), *kept)
+    if request.resume is None:
+        return Prepared(arguments)
+    try:
+        state = checkpoint.load(request.resume)
+        checkpoint.check_source(state, request.resume, job.source.text)
+    except checkpoint.CheckpointError as error:
+        raise JobError(str(error)) from error
+    threads = job.training.threads or request.threads
+    now = {"torch": str(torch.__version__), "threads": threads, "processes": request.processes}
+    changed = checkpoint.changed(state.get("ran_on", {}), now)
+    return Prepared((*arguments, "--resume", str(request.resume)), changed, state["position"]["seconds"])
+
+
+@handles(TellKept)
+def tell_kept(request: TellKept, _context: Context) -> str:
+    return checkpoint.left(request.folder, request.resumed)

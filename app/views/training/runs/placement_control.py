@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu
 
 from app.engine import pool
 from app.engine.placement import Place
-from app.engine.watched_run import stand_in
 from app.views.actions import Actions
 from app.views.settings import MOST_PROCESSES
 
@@ -103,5 +102,7 @@ class PlacesControl(QObject):
         if window.session.active:
             window.refuse(f"{path.name} has to wait", "A run goes on. Stop it first.")
             return
+        from app.engine.watched_run import stand_in  # with the first run that is watched
+
         window.session.start(stand_in(path), place=Place(watched=path))
         window.show_page("curves")

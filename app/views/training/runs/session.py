@@ -20,10 +20,10 @@ from app.engine.placement import OWN_PROCESS, Place
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
-from app.training_thread import TrainingThread
 
 if TYPE_CHECKING:
     from app.runs.recorder import Recorder
+    from app.training_thread import TrainingThread
 
 POLL, SLOWEST = 83, 350  # milliseconds between two polls: 12 times a second, at least 3
 SHARE = 0.02  # of a processor for what follows a poll, painting included: the run may want the same one
@@ -153,6 +153,8 @@ class RunSession(QObject):
 
         `resume` is the checkpoint of a run to resume, with the `history` until then.
         """
+        from app.training_thread import TrainingThread  # what it imports is there when the late pages are
+
         if self.active:
             raise RunUnderWay
         self._count += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
 
 from PySide6.QtCore import Qt, qVersion
 from PySide6.QtGui import QGuiApplication
@@ -19,6 +18,8 @@ PARTS = ("torch", "torchvision", "PySide6-Essentials", "pyqtgraph", "scikit-lear
 
 def versions() -> tuple[tuple[str, str], ...]:
     """Return the versions of the program and its libraries from package metadata, without importing them."""
+    from importlib import metadata  # the start of the window need not wait for it
+
     found = [("Tapedeck", __version__), ("Python", platform.python_version()), ("Qt", qVersion())]
     for name in PARTS:
         try:
