@@ -2,14 +2,14 @@
 #   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
 #   make TORCH_INDEX=URL ...                take torch from that index (see the README)
 #   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
-#   make test JOBS=0                        the suite in one process; two work side by side, each file in one of them
+#   make test JOBS=0                        the suite in one process; two work side by side, and take from each other
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.installed
 ARGS ?=
 JOBS ?= 2
-BESIDE := $(if $(filter-out 0,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
+BESIDE := $(if $(filter-out 0,$(JOBS)),--numprocesses $(JOBS) --dist worksteal)
 export PYTHON TORCH_INDEX
 
 .DEFAULT_GOAL := help

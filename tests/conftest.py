@@ -167,22 +167,23 @@ class PatientBot(QtBot):
 
 @pytest.fixture
 def qtbot(qapp, request: pytest.FixtureRequest) -> Iterator[PatientBot]:
-    """The hands of a test. A window whose set-up failed is put away: each theme after it would style that one too."""
+    """The hands of a test. What it leaves is put away: each theme after it would style that too."""
+    from PySide6.QtCore import QEvent
     from PySide6.QtGui import QCursor
 
     QCursor.setPos(9_999, 9_999)  # where the last test left the mouse, something of this one may come to lie
     before = set(qapp.topLevelWidgets())
     yield PatientBot(request)
-    if "app.views.main_window" in sys.modules:
-        from app.views.main_window import MainWindow
-        from tests.support.windows import leave
-
-        shared = {each.window for each in _shared_window}
-        for window in set(qapp.topLevelWidgets()) - before - shared:
-            if isinstance(window, MainWindow):
-                window.session.close_and_wait()
-                window.document.undo_stack.setClean()
-                leave(window)
+    shared = {each.window for each in _shared_window}
+    for widget in set(qapp.topLevelWidgets()) - before - shared:
+        if type(widget).__name__ == "MainWindow":
+            widget.session.close_and_wait()
+            widget.document.undo_stack.setClean()
+            widget.close()
+            widget.deleteLater()
+        elif type(widget).__name__ in ("Button", "QLabel") and widget.parent() is None and widget.isHidden():
+            widget.deleteLater()  # a part of a page that Qt has deleted and Python has not
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 @pytest.fixture(scope="session")
