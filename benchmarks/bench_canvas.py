@@ -246,7 +246,7 @@ def main() -> None:
     window.resize(1600, 1000)
     window.show()
     window.start()
-    until(lambda: window.live.torch is not None and hasattr(window, "page_links"))
+    until(lambda: window.live.torch is not None and window.furnished)
     painted = Painted(window)
     see(window)
     edited = shapes(window, painted, 60)

@@ -156,7 +156,7 @@ def campaign(kills: int, seed: int, home: Path) -> Outcome:
     window.start()
     window.files.open_example("MLP on digits.tape")
     hits = Campaign(window, random.Random(seed))
-    hits.until("window", lambda: hits.known() and hasattr(window, "page_links"))
+    hits.until("window", lambda: hits.known() and window.furnished)
     for number in range(kills):
         hits.hit(MOMENTS[number % len(MOMENTS)])
         print(f"{number + 1}: {MOMENTS[number % len(MOMENTS)]}, {hits.said[-1:]}", flush=True)

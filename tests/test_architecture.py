@@ -104,6 +104,35 @@ UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal
 UNSAFE_CALLS = {"eval", "exec", "compile"}
 COMPILES_SOURCE = {"app.source.compiled", "app.source.layer_modules", "app.engine.tasks.snippet"}
 
+# Who knows the window as one: itself, and the program that opens it. All others are made with a workspace.
+WINDOW, KNOWS_WINDOW = "MainWindow", {"app.views.main_window", "app.views.app"}
+
+# Features of the window, each a folder with a `feature.py`, meet in the workspace and import of one another only these:
+# services that the workspace is made of, and what draws or edits one thing wherever it stands.
+LENT = {
+    "views.training.runs.session": "a service: runs, and what they told",
+    "views.training.runs.run_control": "a service: starts and stops runs",
+    "views.custom_layers.layers_control": "a service: files of layers, and whether they are trusted",
+    "views.training.runs.failures": "words on a run that failed, for a trial too",
+    "views.custom_layers.trust_dialog": "what a person sees of a file before it runs",
+    "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",
+    "views.canvas.canvas": "draws a picture without a window",
+    "views.canvas.difference": "two sheets compared",
+    "views.autograd.graph": "faces and arrows of the graph, for its picture",
+    "views.export.picture": "a drawing painted",
+    "views.export.picture_export": "a drawing asked for as a file",
+    "views.inspector.fields": "form fields of a parameter",
+    "views.palette.op_rows": "the row of an op",
+    "views.code.code_edit": "an editor of Python",
+    "views.code.highlighting": "colours of Python",
+    "views.cost.cost_rows": "figures of a cost in words",
+    "views.training.charts": "charts of what a run measures",
+    "views.training.evaluation.curves": "a curve per class, which stands among the charts",
+    "views.training.evaluation.metrics_section": "the choice of metrics, a section of the training form",
+    "views.training.form.settings_section": "a section of a form",
+    "views.training.layer.batch_dialog": "the batch that a watch point caught",
+}
+
 # Modules of one folder, at most.
 MOST = 21
 
@@ -350,6 +379,49 @@ def test_only_the_source_is_compiled() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in UNSAFE_CALLS
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def _annotations(module: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield node.annotation
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            yield node.returns
+
+
+def test_nobody_reaches_for_the_window() -> None:
+    """Neither by an annotation, which may be text, nor by its import: who has the window can reach everything."""
+    wrong = [
+        f"{name} (line {annotation.lineno}) is annotated {ast.unparse(annotation)}"
+        for name in modules()
+        if name != "app.views.main_window"
+        for annotation in _annotations(tree(name))
+        if re.search(rf"\b{WINDOW}\b", ast.unparse(annotation))
+    ]
+    wrong += [
+        f"{name} (line {node.lineno}) imports {WINDOW}"
+        for name in modules()
+        if name not in KNOWS_WINDOW
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.ImportFrom) and any(alias.name == WINDOW for alias in node.names)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_features_meet_in_the_workspace() -> None:
+    features = sorted((name.removesuffix(".feature") for name in modules() if name.endswith(".feature")), key=len)
+    features.remove("app.views")
+
+    def of(name: str) -> str:
+        return next((one for one in reversed(features) if name == one or name.startswith(f"{one}.")), "")
+
+    across = [found for found in imports() if of(found.importer) and of(found.target)]
+    across = [found for found in across if of(found.importer) != of(found.target)]
+    wrong = [found for found in across if not any(inside(found.target, lent) for lent in LENT)]
+    assert len(features) > 15, features
+    assert not wrong, told(wrong)
+    unused = {lent for lent in LENT if not any(inside(found.target, lent) for found in across)}
+    assert not unused, f"LENT names too many: {unused}"
 
 
 def test_torch_load_takes_weights_only() -> None:

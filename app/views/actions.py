@@ -17,13 +17,38 @@ class Actions:
     def __init__(self, window: QWidget, bar: QMenuBar) -> None:
         self._window, self._bar = window, bar
         self.by_key: dict[str, QAction] = {}
+        self._hidden: dict[str, Callable[..., object]] = {}
+        self._menus: list[QMenu] = []
 
     def __getitem__(self, key: str) -> QAction:
         return self.by_key[key]
 
+    def trigger(self, key: str, *given: object) -> None:
+        """Do what a command does, unless it is grey; one that stands in no menu may be given values."""
+        if key in self._hidden:
+            self._hidden[key](*given)
+        else:
+            self.by_key[key].trigger()
+
+    def set_enabled(self, key: str, on: bool) -> None:
+        """Make a command grey, or not."""
+        self.by_key[key].setEnabled(on)
+
+    def hide(self, key: str, slot: Callable[..., object]) -> None:
+        """Take a command that stands in no menu, for features to trigger."""
+        self._hidden[key] = slot
+
+    def insert_menu(self, menu: QMenu, before: str) -> None:
+        """Put a menu, and a line under it, before a command."""
+        action = self.by_key[before]
+        home = next(menu for menu in self._menus if action in menu.actions())
+        home.insertMenu(action, menu)
+        home.insertSeparator(action)
+
     def menu(self, title: str) -> QMenu:
         menu = self._bar.addMenu(title)
         menu.setToolTipsVisible(True)
+        self._menus.append(menu)
         return menu
 
     def add(

@@ -24,6 +24,7 @@ from app.views.engine_service import EngineService
 from app.views.navigation import Navigation
 from app.views.project_catalog import ProjectCatalog
 from app.views.ui.background import Background, Failure
+from app.views.ui.turns import Turns
 
 Question = tuple[Graph, Catalog, Way]
 
@@ -34,8 +35,8 @@ BREATH = 10
 # Turns of the event loop that another project, or an edit of a large one, has to be painted in before a worker begins
 # to look at it: the two would take the interpreter from each other.
 TURNS = 6
-LARGE = 300  # nodes
-RETRIES = 2  # times a request is repeated in a new engine
+LARGE = 300  # nodes; of a net with more, one listener a turn of the event loop hears what is known of it
+RETRIES = 2  # times that a question is asked again of a new engine
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,11 @@ class AnalysisService(QObject):
     def start(self) -> None:
         """Have an engine load torch, then answer."""
         self._engine.ask("torch", LoadTorch(), on_answer=self._loaded, on_error=self._not_loaded)
+
+    @property
+    def held(self) -> bool:
+        """Whether the window has much to draw, as of a large sheet that comes in turns."""
+        return self._held
 
     @property
     def up_to_date(self) -> bool:
@@ -343,3 +349,33 @@ class AnalysisService(QObject):
         told = {id(problem) for problem in self._shapes.problems} if self._shapes is not None else set()
         self._found_later = tuple(problem for problem in self.analysis.problems if id(problem) not in told)
         self.analysed.emit(self.analysis)
+
+
+class Hearers(QObject):
+    """Who is told of each analysis: those in front, at once, then the others, after a turn of the event loop.
+
+    Of a large net each is told in a turn of its own: all at once would hold the window for the sum of them.
+    """
+
+    def __init__(self, live: AnalysisService, parent: QObject) -> None:
+        super().__init__(parent)
+        self._live = live
+        self._first, self._later = Turns(self), Turns(self)
+        live.analysed.connect(self._analysed)
+
+    def add(self, hear: Callable[[], None], *, later: bool = False) -> None:
+        """Have `hear` called when there is another analysis."""
+        (self._later if later else self._first).add(hear)
+
+    @property
+    def active(self) -> bool:
+        """Whether some are still to be told."""
+        return self._first.active or self._later.active
+
+    def _analysed(self, analysis: Analysis) -> None:
+        together = len(analysis.graph.nodes) <= LARGE
+        if together:
+            self._first.now()
+        else:
+            self._first.begin()
+        self._later.begin(together)

@@ -58,15 +58,15 @@ def run_window(file: str | None) -> int:
     theme.apply(application, settings.theme)
     window = MainWindow(settings)
     unexpected = Unexpected(window)
-    unexpected.happened.connect(window.show_unexpected)
+    unexpected.happened.connect(window.notifier.show_unexpected)
     unexpected.install()
     window.show()
     window.start()
     if file is None:
         window.open_first()
     elif file.endswith(journal.JOURNAL):
-        QTimer.singleShot(0, lambda: window.recovery.open(Path(file)))
+        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("restore-journal", Path(file)))
     else:
         QTimer.singleShot(0, lambda: window.files.open(Path(file)))
-    QTimer.singleShot(0, window.recovery.look)
+    QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))
     return application.exec()

@@ -1,91 +1,61 @@
-"""The window: which views there are and where they stand.
-
-Who hears whom is in `links`, the menus are in `menus`, behaviour lives in the controls.
-"""
+"""The window: models and services, and docks, tabs and menus made of what features declare."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QSize, Qt, QTimer
+from PySide6.QtCore import QMimeData, QSize, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QVBoxLayout, QWidget
 
 from app.builder.catalog.catalog import catalog
-from app.builder.diagnostics.problems import Cure
 from app.project.document import Document
+from app.project.project import Project
+from app.views import early_imports, feature
 from app.views.actions import Actions
-from app.views.analysis_service import AnalysisService
-from app.views.blocks.block_control import BlockControl
-from app.views.blocks.library_control import LibraryControl
-from app.views.canvas.canvas import Canvas
-from app.views.custom_layers.file_rows import OwnFiles, python_files
+from app.views.analysis_service import AnalysisService, Hearers
 from app.views.custom_layers.layers_control import LayersControl
-from app.views.custom_layers.signal_wiring import LayerLinks
+from app.views.drawing import Drawing
 from app.views.engine_service import EngineService
-from app.views.files.files import FileMenu, project_in
-from app.views.files.recovery_control import RecoveryControl
-from app.views.importing.import_control import ImportControl
-from app.views.inspector.inspector import Inspector
-from app.views.late_pages import furnishing, load_modules
+from app.views.feature import LIST_HEIGHT, Action, Adopted, Page, Submenu
+from app.views.files.files import FileMenu
 from app.views.menus import build_menus
-from app.views.navigation import NETWORK, Navigation, SheetDocument
+from app.views.navigation import Navigation, SheetDocument
 from app.views.newest_weights import NewestWeightsSource
-from app.views.palette.palette import Palette
+from app.views.notifier import Notifier
+from app.views.overlays import Overlays
+from app.views.pages import Pages
 from app.views.problems.cure_control import CureControl
-from app.views.problems.problems import ProblemsPanel
 from app.views.project_catalog import ProjectCatalog
 from app.views.selection import NetworkSelection, Selection
 from app.views.settings import Settings
-from app.views.startup_links import Links
+from app.views.shown_run import ShownRun
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
 from app.views.training.runs.keeper import RunsKeeper
 from app.views.training.runs.run_control import RunControl
 from app.views.training.runs.session import RunSession
-from app.views.ui import theme
-from app.views.ui.background import Background
+from app.views.ui.background import Background, many_imports
 from app.views.ui.docks import PageHeights, TabbedDock, TabbedPane
 from app.views.ui.gc_housekeeping import Housekeeping
-from app.views.ui.present import present
 from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.focus import FocusHome
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 from app.views.ui.widgets.toast import ToastStack
-from app.views.weights.head_control import HeadControl
-from app.views.weights.weights_control import WeightsControl
-
-if TYPE_CHECKING:
-    from app.training.events import Failed
-    from app.views.autograd.capture_control import AutogradControl
-    from app.views.autograd.findings.findings_control import FindingsControl
-    from app.views.autograd.inspector.inspector import TapeInspector
-    from app.views.autograd.options_control import OptionsControl
-    from app.views.autograd.page import AutogradPage
-    from app.views.autograd.snippets.snippet_control import SnippetControl
-    from app.views.autograd.tape.tape_control import TapeControl
-    from app.views.code.code_view import CodeView
-    from app.views.cost.cost_control import CostControl
-    from app.views.cost.cost_table import CostTable
-    from app.views.export.export_control import ExportControl
-    from app.views.outline.outline import Outline
-    from app.views.page_links import PageLinks
-    from app.views.training.charts.curves import Curves
-    from app.views.training.evaluation.control import EvaluationControl
-    from app.views.training.evaluation.page import EvaluationPage
-    from app.views.training.form.settings_form import TrainingForm
-    from app.views.training.form.watch_control import WatchControl
-    from app.views.training.layer.layer_control import LayerControl
-    from app.views.training.layer.layer_page import LayerPage
-    from app.views.training.memory.memory_control import MemoryControl
-    from app.views.training.memory.profile_control import ProfileControl
-    from app.views.training.runs.console import Console
-    from app.views.training.runs.run_panel import RunPanel
-    from app.views.training.runs.runs_control import RunsControl
+from app.views.workspace import Workspace
 
 EXAMPLE = "digits.tape"
-LIST_HEIGHT, HEIGHTS = 176, {"cost": 262, "runs": 262, "curves": 338, "evaluation": 338}
+
+
+def load_modules() -> None:
+    """Import what the pages are made of as far as it needs no window; on a worker, so that the window answers."""
+    with many_imports():
+        early_imports.load()
 
 
 class MainWindow(QMainWindow):
@@ -94,35 +64,6 @@ class MainWindow(QMainWindow):
     The pages that are not in front are made after the first painting, by `furnish`.
     """
 
-    room: AutogradPage
-    code: CodeView
-    outline: Outline
-    tape_inspector: TapeInspector
-    training_form: TrainingForm
-    curves: Curves
-    console: Console
-    runs: RunPanel
-    costs: CostTable
-    evaluation: EvaluationPage
-    layer_page: LayerPage
-    autograd_control: AutogradControl
-    evaluation_control: EvaluationControl
-    findings_control: FindingsControl
-    options_control: OptionsControl
-    snippets: SnippetControl
-    tape_control: TapeControl
-    layer_control: LayerControl
-    memory_control: MemoryControl
-    profile_control: ProfileControl
-    watch_control: WatchControl
-    export_control: ExportControl
-    cost_control: CostControl
-    page_links: PageLinks
-    runs_control: RunsControl
-    file_menu: QMenu
-    dock_menu: QMenu
-    autograd_menu: QMenu
-
     def __init__(self, settings: Settings | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("window")
@@ -130,6 +71,22 @@ class MainWindow(QMainWindow):
         self.resize(1280, 800)
         self.setMinimumSize(960, 600)
         self.settings = settings or Settings()
+        self._make_models()
+        self._make_services()
+        self.features = [kind(self.workspace) for kind in feature.found()]
+        self._pages_of = [(each, tuple(each.pages())) for each in self.features]
+        self._pages = [page for _, pages in self._pages_of for page in pages]
+        self.overlay = Segmented([name for each in self.features for name in each.overlays()], "Overlay")
+        self._make_menus()
+        self._lay_out()
+        self._follow()
+        for each in self.features:
+            each.begin()
+        self.furnished = False
+        self._steps = self._make_late()
+        self._restore()
+
+    def _make_models(self) -> None:
         self.document = Document(parent=self)
         self.catalog = ProjectCatalog(catalog(), self.document)
         self.place = Navigation(self.document)
@@ -137,63 +94,81 @@ class MainWindow(QMainWindow):
         self.selection = Selection(self)
         self.network_selection = NetworkSelection(self.selection, self.place, self)
         self.background = Background(self)
-        self.housekeeping = Housekeeping(self)
         self.engine = EngineService(self)
         self.live = AnalysisService(self.document, self.background, self.engine, self.catalog, self.place, self)
+        self.hearers = Hearers(self.live, self)
         self.session = RunSession(self)
-        self._make_views()
-        self._make_controls()
-        self.actions_by_key: Actions = build_menus(self)
-        self.toolbar = Toolbar(self.actions_by_key["undo"], self.actions_by_key["redo"], self)
-        self.toolbar.set_project_menu(self.file_menu)
-        self._lay_out()
-        self.links = Links(self)
-        self.layer_links = LayerLinks(self)
-        self.recovery = RecoveryControl(self)
-        self._steps = furnishing(self)
-        self._restore()
+        self.overlays, self.shown_run = Overlays(self), ShownRun(self)
 
-    def _make_views(self) -> None:
-        self.canvas = Canvas(self.sheet, self.selection, self.catalog)
-        self.palette_view = Palette(self.catalog)
-        self.own_files = OwnFiles()
-        present(self.palette_view.layout()).addWidget(self.own_files)
-        self.inspector = Inspector(self.sheet, self.selection, self.catalog, self.engine)
-        self.inspectors = QStackedWidget()
-        self.inspectors.addWidget(self.inspector)
-        self.problems_panel = ProblemsPanel(self.catalog, self.network_selection)
+    def _make_services(self) -> None:
+        self.middle = QWidget(self)
         self.status = StatusLine(self)
         self.banner = Banner(parent=self)
         self.banner.hide()
-        self.overlay = Segmented(["Shapes", "Gradients", "Cost"], "Overlay")
-
-    def _make_controls(self) -> None:
+        self.toasts = ToastStack(self.middle)
+        self.notifier = Notifier(self.banner, self.toasts, self)
+        self.actions_by_key = Actions(self, self.menuBar())
+        self.pages, self.drawing = Pages(self.furnish, self), Drawing()
         self.files = FileMenu(self.document, self.settings, self)
         self.layers = LayersControl(self.document, self.catalog, self.engine, self.settings, self)
-        self.block_control, self.cures = BlockControl(self), CureControl(self)
-        self.library_control = LibraryControl(self)
-        self.import_control = ImportControl(self)
-        self.weights_control, self.head_control = WeightsControl(self), HeadControl(self)
+        self.cures = CureControl(self.sheet, self.catalog, self.layers, self.drawing, self.actions_by_key)
         self.run_control = RunControl(self.document, self.live, self.session, self.settings, self)
         self.runs_keeper = self.run_control.keep_with(RunsKeeper(self.document, self.background, self.settings, self))
         self.newest_weights = NewestWeightsSource(self.document, self.session, self.runs_keeper, self)
+        self.workspace = Workspace(
+            window=self, settings=self.settings, document=self.document, catalog=self.catalog, place=self.place,
+            sheet=self.sheet, selection=self.selection, network_selection=self.network_selection,
+            background=self.background, engine=self.engine, live=self.live, hearers=self.hearers, files=self.files,
+            layers=self.layers, cures=self.cures, session=self.session, run_control=self.run_control,
+            runs_keeper=self.runs_keeper, newest_weights=self.newest_weights, shown_run=self.shown_run,
+            drawing=self.drawing, overlays=self.overlays, pages=self.pages, commands=self.actions_by_key,
+            notifier=self.notifier, status=self.status,
+        )  # fmt: skip
+        self.housekeeping = Housekeeping(self, self.document.changed, lambda: self.background.busy or self.live.held)
+
+    # -- menus, docks and tabs ----------------------------------------------------------------------------------------
+
+    def _make_menus(self) -> None:
+        declared = [one for each in self.features for one in each.actions()]
+        declared += [self._show_action(page) for page in self._pages if page.words]
+        declared += [Submenu("docks", "&Docks", lambda _actions, _menu: None)]
+        late = [self._after_pages(one) for one in declared]
+        menus = build_menus(self.menuBar(), self.actions_by_key, late)
+        self.dock_menu = menus["docks"]
+        self.toolbar = Toolbar(self.actions_by_key["undo"], self.actions_by_key["redo"], self)
+        self.toolbar.set_project_menu(menus["file"])
+
+    def _show_action(self, page: Page) -> Action:
+        icon = page.key if page.dock == "centre" else ""
+        return Action(f"show.{page.key}", page.words, partial(self.pages.show, page.key), page.shortcut, icon,
+                      menu="view")  # fmt: skip
+
+    def _after_pages(self, one: Action | Adopted | Submenu) -> Action | Adopted | Submenu:
+        """A command that wants the pages made has them made first."""
+        if not isinstance(one, Action) or not one.late:
+            return one
+        does = one.does
+
+        def do() -> None:
+            self.furnish()
+            does()
+
+        return replace(one, does=do)
 
     def _lay_out(self) -> None:
         self.centre = TabbedPane(self, central=True)
-        self.centre.add("network", "Network", "network", self.canvas)
-        self.centre.add("autograd", "Autograd", "autograd", edge="back")
-        self.centre.add("code", "Code", "code")
+        self.pages.add_dock("centre", self.centre, None)
+        self._add_pages("centre", self.centre)
         self.overlay_caption = label("Overlay", "tab", "text3")
         self.centre.add_corner(self.overlay_caption)
         self.centre.add_corner(self.overlay)
-        middle = QWidget(self)
-        self.column = column = QVBoxLayout(middle)
+        column = QVBoxLayout(self.middle)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.banner)
         column.addWidget(self.centre, 1)
-        self.setCentralWidget(middle)
-        self.toasts = ToastStack(middle)
+        self.pages.set_strips(column)
+        self.setCentralWidget(self.middle)
         self._make_docks()
         bar = self.addToolBar("Deck")
         bar.setObjectName("deck")
@@ -205,19 +180,9 @@ class MainWindow(QMainWindow):
         self.setStatusBar(self.status)
 
     def _make_docks(self) -> None:
-        self.left = TabbedDock("left", "Layers", QSize(220, 600), 200, self)
-        self.left.pane.add("layers", "Layers", "layers", self.palette_view)
-        self.left.pane.add("outline", "Outline", "tree")
-        self.right = TabbedDock("right", "Inspector", QSize(304, 700), 304, self)
-        self.right.pane.add("inspector", "Inspector", "inspector", self.inspectors)
-        self.right.pane.add("training", "Training", "runs")
-        self.bottom = TabbedDock("bottom", "Problems and curves", QSize(800, LIST_HEIGHT), 400, self)
-        self.bottom.pane.add("problems", "Problems", "error", self.problems_panel)
-        self.bottom.pane.add("cost", "Cost", "memory")
-        self.bottom.pane.add("curves", "Curves", "curves")
-        self.bottom.pane.add("console", "Console", "console")
-        self.bottom.pane.add("runs", "Runs", "runs")
-        self.bottom.pane.add("evaluation", "Evaluation", "check")
+        self.left = self._make_dock("left", "Layers", QSize(220, 600), 200)
+        self.right = self._make_dock("right", "Inspector", QSize(304, 700), 304)
+        self.bottom = self._make_dock("bottom", "Problems and curves", QSize(800, LIST_HEIGHT), 400)
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.left)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.right)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.bottom)
@@ -228,7 +193,80 @@ class MainWindow(QMainWindow):
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea)
         self.resizeDocks([self.left, self.right], [220, 304], Qt.Orientation.Horizontal)
         self.resizeDocks([self.bottom], [LIST_HEIGHT], Qt.Orientation.Vertical)
-        PageHeights(self, self.bottom, HEIGHTS, LIST_HEIGHT)
+        heights = {page.key: page.height for page in self._pages if page.dock == "bottom"}
+        PageHeights(self, self.bottom, heights, LIST_HEIGHT)
+
+    def _make_dock(self, name: str, title: str, size: QSize, least: int) -> TabbedDock:
+        dock = TabbedDock(name, title, size, least, self)
+        self.pages.add_dock(name, dock.pane, dock)
+        self._add_pages(name, dock.pane)
+        return dock
+
+    def _add_pages(self, dock: str, pane: TabbedPane) -> None:
+        for page in self._pages:
+            if page.dock == dock:
+                made = page.make() if page.early else None
+                assert made is None or isinstance(made, QWidget)
+                self.pages.add_page(page.key, dock, made)
+                pane.add(page.key, page.title, page.icon, made, page.edge, after=page.after)
+
+    def _make_late(self) -> Iterator[None]:
+        """Each step makes a page, or a part of one, and puts it under its tab, or connects those of a feature."""
+        panes = {"centre": self.centre, "left": self.left.pane, "right": self.right.pane, "bottom": self.bottom.pane}
+        for each, pages in self._pages_of:
+            for page in pages:
+                if not page.early:
+                    made = page.make()
+                    widget = made if isinstance(made, QWidget) else (yield from made)
+                    panes[page.dock].fill(page.key, widget)
+                    self._add_controls(page, panes[page.dock])
+                    yield
+            yield from each.finish() or ()
+            yield
+        self.furnished = True
+
+    def _add_controls(self, page: Page, pane: TabbedPane) -> None:
+        if page.controls is not None:
+            controls = page.controls()
+            pane.add_corner(controls)
+            controls.setVisible(pane.page == page.key)
+            pane.shown.connect(lambda key: controls.setVisible(key == page.key))
+
+    def _follow(self) -> None:
+        """Connect what is the window's own: its title, the bar, the overlay that is chosen, and where the keys go."""
+        # Windows tell every widget in them when they are modified, which can wait until an edit has been painted.
+        self._title = QTimer(self, singleShot=True, interval=0)
+        self._title.timeout.connect(self._show_title)
+        self.document.changed.connect(self._project_changed)
+        self.document.path_changed.connect(self._title.start)
+        self.document.dirty_changed.connect(lambda _dirty: self._title.start())
+        self._show_title()
+        self.toolbar.follow(self.workspace)
+        self.overlay.changed.connect(self.overlays.choose)
+        self.overlays.changed.connect(self.overlay.set_value)
+        self.overlays.choose(self.overlay.value())
+        self.centre.shown.connect(self._centre_shown)
+        self._focus = FocusHome(self, self._home)
+
+    def _project_changed(self, before: Project, after: Project) -> None:
+        if before.name != after.name:
+            self._title.start()
+
+    def _show_title(self) -> None:
+        name, dirty = self.document.project.name, self.document.dirty
+        name = f"{name} (read-only)" if self.document.read_only else name
+        self.toolbar.set_project(name, dirty)
+        self.setWindowTitle(f"{name}[*] – Tapedeck")
+        self.setWindowModified(dirty)
+
+    def _centre_shown(self, key: str) -> None:
+        self.overlay.setVisible(key == "network")
+        self.overlay_caption.setVisible(key == "network")
+
+    def _home(self) -> QWidget | None:
+        """Where the keys go when the widget is gone that had them: what the page in front of the centre says."""
+        page = next(page for page in self._pages if page.key == self.centre.page)
+        return page.home() if page.home is not None else self.centre.tabs
 
     def _restore(self) -> None:
         """Size, place and docks as they were left."""
@@ -237,7 +275,7 @@ class MainWindow(QMainWindow):
         if self.settings.state is not None:
             self.restoreState(self.settings.state)
 
-    # -- what others ask of the window --------------------------------------------------------------------------------
+    # -- what the program asks of the window --------------------------------------------------------------------------
 
     def start(self) -> None:
         """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
@@ -247,8 +285,9 @@ class MainWindow(QMainWindow):
 
     def furnish(self) -> None:
         """Make all pages that are not there yet, now."""
-        for _ in self._steps:
-            pass
+        if not self.furnished:
+            for _ in self._steps:
+                pass
 
     def _furnish_one(self, *_: object) -> None:  # what cannot be imported is told by the step that needs it
         if next(self._steps, "done") == "done":
@@ -271,98 +310,18 @@ class MainWindow(QMainWindow):
         self.furnish()
         self.run_control.run()
 
-    def ask_export(self) -> None:
-        self.furnish()
-        self.export_control.ask()
-
     def show_page(self, key: str) -> None:
-        """Bring a tab of the centre or of the bottom dock to the front."""
-        self.furnish()
-        pane = self.centre if key in ("network", "autograd", "code") else self.bottom.pane
-        if pane is not self.centre:
-            self.bottom.show()
-        pane.show_page(key)
+        """Bring a page to the front."""
+        self.pages.show(key)
 
-    def find_node(self) -> None:
-        """Put the caret into the outline's search."""
-        self.furnish()
-        self.left.show()
-        self.left.pane.show_page("outline")
-        self.outline.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
-        self.outline.field.selectAll()
+    if not TYPE_CHECKING:
 
-    def jump_to(self, node: str) -> None:
-        """Select a node of the network and bring it into view."""
-        if node in self.document.project.graph.nodes:
-            self.place.go_to(NETWORK)
-            self.show_node(node)
-
-    def show_node(self, node: str) -> None:
-        """Select a node of the sheet in front and bring it into view."""
-        if node in self.sheet.project.graph.nodes:
-            self.centre.show_page("network")
-            self.selection.set([node])
-            self.canvas.frame_selection()
-
-    def edit_node(self) -> None:
-        """Put the caret into the form of the selected node."""
-        self.right.show()
-        self.right.pane.show_page("inspector")
-        self.inspector.focus_first_field()
-
-    def cure(self, cure: Cure) -> None:
-        """Mend a problem of the sheet in front."""
-        self.cures.apply(cure)
-
-    def cure_network(self, cure: Cure) -> None:
-        """Mend a problem of the network, which comes to the front."""
-        self.cures.apply_to_network(cure)
-
-    def say(self, title: str, detail: str = "") -> None:
-        self.toasts.show(title, detail)
-
-    def refuse(self, title: str, reason: str) -> None:
-        """A banner that stays until it is closed."""
-        self.banner.set("error", title, reason)
-        self.banner.show()
-
-    def show_failure(self, failed: Failed) -> None:
-        """A run that failed: what, where and the cure; the traceback is one click away."""
-        self._failure = failed
-        node = self.document.project.graph.nodes.get(failed.node or "")
-        where = f"Show {node.name}" if node else "Details"
-        self.banner.set("error", f"Training stopped: {failed.message}", failed.cure, where)
-        self.banner.show()
-
-    def banner_acted(self) -> None:
-        """The banner's button: the layer that failed, or the whole story."""
-        failed = getattr(self, "_failure", None)
-        if failed is None or self.layer_links.speaks() or self.watch_control.speaks:
-            return
-        if failed.node in self.document.project.graph.nodes:
-            self.jump_to(failed.node)
-        else:
-            self.show_details(failed.message, failed.cure, failed.traceback)
-
-    def show_details(self, title: str, cure: str, trace: str) -> None:
-        from app.views.ui.dialogs.message import ErrorDialog
-
-        ErrorDialog(title, cure=cure, traceback=trace, parent=self).open()
-
-    def show_unexpected(self, message: str, trace: str) -> None:
-        """A fault of the program itself. The project is untouched: it is a value."""
-        self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is unchanged; save it.", trace)
-
-    def set_reduced_motion(self, still: bool) -> None:
-        """Reels and dashes stand still."""
-        self.settings.reduced_motion = still
-        theme.manager().set_reduced_motion(still)
-
-    def set_theme(self, choice: str) -> None:
-        self.settings.theme = choice
-        application = QApplication.instance()
-        assert isinstance(application, QApplication)
-        theme.apply(application, choice)
+        def __getattr__(self, name: str) -> Any:
+            """What a feature has made, by its name: for who drives the window from outside, such as tests."""
+            for each in self.__dict__.get("features", ()):
+                if name in vars(each):
+                    return vars(each)[name]
+            raise AttributeError(name)
 
     # -- the window itself --------------------------------------------------------------------------------------------
 
@@ -375,19 +334,17 @@ class MainWindow(QMainWindow):
             event.ignore()
             return
         if not self.session.close_and_wait():
-            self.refuse(
-                "The run has not stopped yet", "The current batch is still being trained. Close again in a moment."
-            )
+            words = "The current batch is still being trained. Close again in a moment."
+            self.notifier.refuse("The run has not stopped yet", words)
             event.ignore()
             return
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
         self.settings.sync()
-        if hasattr(self, "page_links"):  # else it is closed before its pages are made
-            self.page_links.close()
+        for each in self.features:
+            each.close()
         self.background.close()
         self.engine.close()
-        self.recovery.close()
         self.housekeeping.end()
         event.accept()
 
@@ -403,14 +360,14 @@ class MainWindow(QMainWindow):
         return dialog.answer is DialogAnswer.DISCARD
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        data = event.mimeData()
-        if project_in(event.mimeData()) is not None or python_files(data) or self.weights_control.takes(data):
+        if self._takers(event.mimeData()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        path = project_in(event.mimeData())
-        if self.layer_links.drop(event.mimeData()) or self.weights_control.drop(event.mimeData()):
+        takers = self._takers(event.mimeData())
+        if takers:
             event.acceptProposedAction()
-        elif path is not None:
-            event.acceptProposedAction()
-            self.files.open_asking(path)
+            takers[0]()
+
+    def _takers(self, data: QMimeData) -> list[Any]:
+        return [take for each in self.features if (take := each.drop(data)) is not None]

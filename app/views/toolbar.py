@@ -8,17 +8,19 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
+from app.project.project import Project
 from app.training.setup.device import Device
 from app.views.training.runs.transport_deck import RunDeck
 from app.views.ui import icons
 from app.views.ui.widgets.button import Button
+from app.views.workspace import Workspace
 
 HEIGHT = 54
 DECK = 640
 
 
 class Toolbar(QFrame):
-    """`device_chosen(id)` is emitted when the user picks a device; "auto" takes the fastest."""
+    """`device_chosen(id)` says what a person picked; "auto" takes the fastest. `exported` asks for an export."""
 
     device_chosen = Signal(str)
     exported = Signal()
@@ -73,6 +75,37 @@ class Toolbar(QFrame):
         """Show the name; a dot says that there are changes to save."""
         self.project.setText(f"{name} •" if dirty else name)
         self.project.setToolTip("There are unsaved changes." if dirty else "")
+
+    def follow(self, workspace: Workspace) -> None:
+        """Have the keys of the deck do what they say, and show runs, devices and the device of the open project."""
+        self._workspace = workspace
+        control, document = workspace.run_control, workspace.document
+        for name in ("run", "pause", "step", "stop"):
+            getattr(self.deck, name).connect(getattr(control, name))
+        self.deck.follow(workspace.session)
+        control.blocked_changed.connect(self._blocked)
+        self._blocked(control.blocked)
+        self.device_chosen.connect(control.choose_device)
+        self.exported.connect(lambda: workspace.commands.trigger("export"))
+        workspace.live.torch_loaded.connect(
+            lambda torch: self.set_devices(torch.devices, document.project.training.device)
+        )
+        document.changed.connect(lambda _before, after: self.show_device(after.training.device))
+        document.replaced.connect(self._replaced)
+
+    def _blocked(self, reason: str) -> None:
+        live = self._workspace.live
+        if not self._workspace.session.active:
+            errors = bool(live.errors) and live.up_to_date
+            icon, color = ("error", "error") if errors else ("", "text2")
+            self.deck.set_blocked(reason, icon, color)
+
+    def _replaced(self, project: Project) -> None:
+        """What the deck told was of a run of another project, unless that goes on."""
+        self.show_device(project.training.device)
+        if not self._workspace.session.active:
+            self.deck.set_state("idle")
+            self.deck.show_progress(None)
 
     def set_project_menu(self, menu: QMenu) -> None:
         self.project.setMenu(menu)

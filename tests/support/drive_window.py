@@ -61,7 +61,7 @@ def main(folder: Path) -> int:
         print(what, flush=True)
 
     def known() -> bool:
-        return window.live.up_to_date and hasattr(window, "page_links")
+        return window.live.up_to_date and window.furnished
 
     window.files.open_example("MLP on digits.tape")
     until("opened", known)
@@ -220,6 +220,7 @@ def _gallery(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> No
     """The examples are described, and a download is begun where there is nobody to give it."""
     from app.views.gallery.gallery import GalleryDialog
     from app.views.training.form import download_dialog
+    from app.views.training.form.feature import TrainingFormFeature
 
     window.document.undo_stack.setClean()
     window.actions_by_key["gallery"].trigger()
@@ -230,7 +231,7 @@ def _gallery(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> No
     fetched = download_dialog.download
     download_dialog.download = lambda _source, addresses, *_rest: asked.append(addresses)  # type: ignore[assignment]
     try:
-        window.page_links._download("torchvision.MNIST")
+        window.findChild(TrainingFormFeature).download("torchvision.MNIST")
         fetching = window.findChild(download_dialog.DownloadDialog)
         fetching.start()
         until("addresses found", lambda: asked and asked[0].mirrors and asked[0].archives[0].md5)

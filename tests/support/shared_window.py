@@ -34,6 +34,7 @@ from app.views.autograd.findings.findings_page import BATCH, FINDINGS
 from app.views.main_window import MainWindow
 from app.views.navigation import NETWORK
 from app.views.settings import Settings
+from app.views.shell.feature import ShellFeature
 from app.views.ui import theme
 from tests.support.windows import leave
 
@@ -106,8 +107,9 @@ class SharedWindow:
             dialog.deleteLater()
         window.toasts.__dict__.pop("show", None)  # of `windows.messages`
         window.settings._store.clear()
-        window.set_theme("dark") if theme.current().name != "dark" else None
-        window.set_reduced_motion(False)
+        shell = window.findChild(ShellFeature)
+        shell.set_theme("dark") if theme.current().name != "dark" else None
+        shell.set_reduced_motion(False)
         window.settings._store.clear()
         window.actions_by_key["launch-blocking"].setChecked(False)
         window.actions_by_key["place.own"].trigger()
@@ -144,18 +146,20 @@ class SharedWindow:
 def at_rest(window: MainWindow) -> bool:
     """Whether all pages are there and all is known of what is open."""
     return (
-        hasattr(window, "library_control") and next(window._steps, "done") == "done"
-        and window.live.torch is not None and window.live.up_to_date
-        and not window.background.busy and not window.engine.busy and not window.page_links.later._timer.isActive()
+        window.furnished and window.live.torch is not None and window.live.up_to_date
+        and not window.background.busy and not window.engine.busy and not window.hearers.active
     )  # fmt: skip
 
 
 def look(window: MainWindow) -> dict[str, Any]:
     """What is to be seen of a window, and the flags of its controls, by the way that leads there."""
     found: dict[str, Any] = dict(_heard(window))
-    for name, part in vars(window).items():
-        if isinstance(part, QObject) and not isinstance(part, QWidget):
-            _note(f"{name}", part, found)
+    for holder in (window, *window.features):
+        for name, part in vars(holder).items():
+            if isinstance(part, QObject) and not isinstance(part, QWidget):
+                _note(f"{name}", part, found)
+    for feature in window.features:
+        _note(type(feature).__name__, feature, found)
     _widgets("", window, found)
     return found
 

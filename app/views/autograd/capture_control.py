@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QWidget
 
-from app.autograd.capture_options import PLAIN_OPTIONS
+from app.autograd.capture_options import PLAIN_OPTIONS, CaptureOptions
 from app.autograd.playback.memory_timeline import prepare
-from app.builder.catalog.catalog import Catalog
 from app.data.sources import DataError
 from app.diagram.diagram import Drawing
 from app.engine.protocol import EngineDied
 from app.engine.requests.capture import Captured, CaptureRequest, WeightsChoice, node_labels
 from app.preflight import preflight
-from app.project.document import Document
 from app.training.job import JobError
 from app.util import leftovers
-from app.views.analysis_service import AnalysisService
-from app.views.engine_service import EngineService
 from app.views.export.picture_export import Pages, PictureExport
-from app.views.newest_weights import NewestWeightsSource
-from app.views.settings import Settings
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
     from app.views.autograd.page import AutogradPage
+    from app.views.workspace import Workspace
 
 
 CAPTURE = "capture"  # the key of the question
@@ -38,42 +33,40 @@ FEW = 500  # nodes whose steps are worked out within a few milliseconds
 
 class AutogradControl(QObject):
     """`captured(tape, batch)` brings a graph, and the request of the very same batch; `failed` a Failure where there is
-    none. `said(title, detail)` tells what was done, `refused(title, reason)` what could not be.
+    none.
     """
 
     captured = Signal(object, object)
     failed = Signal(object)
-    said = Signal(str, str)
-    refused = Signal(str, str)
 
-    def __init__(
-        self,
-        room: AutogradPage,
-        document: Document,
-        catalog: Catalog,
-        live: AnalysisService,
-        newest: NewestWeightsSource,
-        background: Background,
-        engine: EngineService,
-        settings: Settings,
-        window: QWidget,
-    ) -> None:
-        super().__init__(window)
-        self._room, self._document, self._catalog = room, document, catalog
-        self._live, self._newest, self._background = live, newest, background
-        self._engine = engine
-        self._settings, self._window = settings, window
+    def __init__(self, workspace: Workspace, room: AutogradPage) -> None:
+        super().__init__(workspace.window)
+        self._room, self._document, self._catalog = room, workspace.document, workspace.catalog
+        self._live, self._newest, self._background = workspace.live, workspace.newest_weights, workspace.background
+        self._engine, self._settings = workspace.engine, workspace.settings
         self.options = PLAIN_OPTIONS
         self._folder = leftovers.TemporaryFolder()  # weights of a run under way, as they were for a capture
         # What the newest graph came from, as the diagnostics run it. None before a capture.
         self.diagnosed: CaptureRequest | None = None
         self.left_out = ""  # what of the options of that capture the diagnostics leave out, as a sentence
-        self.pictures = PictureExport(background, settings, window)
-        self.pages: Pages = {}  # what the net's own graph can be written as beside a picture
-        self.pictures.said.connect(self.said)
-        self.pictures.refused.connect(self.refused)
+        self.pictures = PictureExport(self._background, self._settings, workspace.window)
+        self._formats: Pages = {}  # what the net's own graph can be written as beside a picture
+        self.pictures.said.connect(workspace.notifier.say)
+        self.pictures.refused.connect(workspace.notifier.refuse)
         room.captureRequested.connect(self.capture)
         room.exportRequested.connect(self.choose_file)
+
+    def add_format(self, ending: str, words: str, write: Callable[[Path], None]) -> None:
+        """Offer another form of file for the net's own graph."""
+        self._formats[ending] = (words, write)
+
+    def set_options(self, options: CaptureOptions) -> None:
+        """Capture with other options from now on."""
+        self.options = options
+
+    def forget(self) -> None:
+        """What the diagnostics run is of another project."""
+        self.diagnosed = None
 
     def capture(self, train: bool = True) -> None:
         """Run one batch forward, with the weights of the newest run that trained this very net."""
@@ -131,5 +124,5 @@ class AutogradControl(QObject):
 
     def choose_file(self, drawing: Drawing) -> None:
         """Ask where to, then draw the view as it stands."""
-        pages = self.pages if drawing is self._room.drawing() else None  # a snippet's graph asks here too
+        pages = self._formats if drawing is self._room.drawing() else None  # a snippet's graph asks here too
         self.pictures.choose_file(drawing, "Export the graph", f"{self._document.project.name}-autograd", pages)

@@ -15,7 +15,9 @@ from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.autograd.capture_control import AutogradControl
+    from app.views.autograd.page import AutogradPage
+    from app.views.workspace import Workspace
 
 NOT_CALLED = ("ModuleList", "ModuleDict")
 TYPED = 700  # ms after the last key until a batch of the size that was typed is captured
@@ -40,54 +42,51 @@ class BatchField(QWidget):
 class OptionsControl(QObject):
     """`button` opens `menu`; where a graph is shown, other options capture it again."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
-        self.menu = CaptureMenu(window)
+    def __init__(self, workspace: Workspace, room: AutogradPage, capture: AutogradControl) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._room, self._captures = workspace, room, capture
+        self.menu = CaptureMenu(workspace.window)
         self.menu.about = self._about_net
         self.menu.changed.connect(self._changed)
         self.button = Button("Options")
         self.button.setMenu(self.menu)
         self.button.setToolTip(TIP)
-        before = window.actions_by_key["play-backward"]
-        window.autograd_menu.insertMenu(before, self.menu)
-        window.autograd_menu.insertSeparator(before)
+        workspace.commands.insert_menu(self.menu, before="play-backward")
         self.batch = BatchField()
         self._typed = QTimer(self, interval=TYPED, singleShot=True)
         self._typed.timeout.connect(self._batch_edited)
         self.batch.field.edited.connect(lambda _size: self._typed.start())
         self.batch.field.editingFinished.connect(self._batch_edited)
-        window.room.head.add(self.batch)
-        window.room.head.add(self.button)
-        window.room.randomRequested.connect(self.capture_random)
-        window.autograd_control.captured.connect(lambda *_: self._show_size())
-        window.document.changed.connect(lambda _before, _after: self._show_size())
+        room.head.add(self.batch)
+        room.head.add(self.button)
+        room.randomRequested.connect(self.capture_random)
+        capture.captured.connect(lambda *_: self._show_size())
+        workspace.document.changed.connect(lambda _before, _after: self._show_size())
         self._show_size()
-        window.document.replaced.connect(lambda _project: self._forget())
+        workspace.document.replaced.connect(lambda _project: self._forget())
 
     def capture_random(self) -> None:
         """Capture random inputs from now on."""
         chosen = replace(self.menu.options, data="random")
-        again = self._window.room.tape is not None and chosen != self.menu.options
+        again = self._room.tape is not None and chosen != self.menu.options
         self.menu.set_options(chosen)
         if not again:
             self._capture()
 
     def _capture(self) -> None:
-        room = self._window.room
-        room.captureRequested.emit(room.head.mode.value() == "train")
+        self._captures.capture(self._room.head.mode.value() == "train")
 
     def _batch_edited(self) -> None:
         """Capture a batch of another size, once it is typed."""
         self._typed.stop()
         size = int(self.batch.field.value())
         if size != self._shown_size():
-            self.menu.project_batch = self._window.document.project.training.batch_size
+            self.menu.project_batch = self._workspace.document.project.training.batch_size
             self.menu.set_batch(size)
 
     def _shown_size(self) -> int:
         """How many samples the newest capture has, or the next one will have."""
-        tape, project = self._window.room.tape, self._window.document.project
+        tape, project = self._room.tape, self._workspace.document.project
         inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
         place = inputs[0].params.get("batch", 0) if inputs else 0
         if self.menu.options.batch:
@@ -97,7 +96,7 @@ class OptionsControl(QObject):
         return project.training.batch_size
 
     def _show_size(self) -> None:
-        wanted = self._window.document.project.training.batch_size
+        wanted = self._workspace.document.project.training.batch_size
         self.batch.field.set_value(self._shown_size())
         chosen = "chosen for captures" if self.menu.options.batch else "as many as a training step has"
         if not self.menu.options.batch and self._shown_size() != wanted:
@@ -106,12 +105,12 @@ class OptionsControl(QObject):
 
     def _about_net(self) -> tuple[int, tuple[str, ...], int]:
         """How many outputs the net has, its blocks, and the samples of a training step."""
-        nodes = self._window.document.project.graph.nodes.values()
-        tape = self._window.room.tape
+        nodes = self._workspace.document.project.graph.nodes.values()
+        tape = self._room.tape
         layers = tape.layers if tape is not None else {}
         owners = {path.rpartition(".")[0] for path in layers}
         blocks = tuple(path for path in layers if path and path in owners and layers[path] not in NOT_CALLED)
-        size = self._window.document.project.training.batch_size
+        size = self._workspace.document.project.training.batch_size
         return max(sum(node.op == "output" for node in nodes), 1), blocks, size
 
     def _forget(self) -> None:
@@ -121,13 +120,12 @@ class OptionsControl(QObject):
         self._show_size()
 
     def _changed(self, options: CaptureOptions) -> None:
-        window = self._window
-        window.autograd_control.options = options
+        self._captures.set_options(options)
         count = len(options.words)
         self.button.setText(f"Options ({count})" if count else "Options")
         self.button.setToolTip("; ".join(options.words) or TIP)
         self.button.updateGeometry()
-        window.room.head.fit()
+        self._room.head.fit()
         self._show_size()
-        if window.room.tape is not None:
+        if self._room.tape is not None:
             self._capture()

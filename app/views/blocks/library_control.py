@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,63 +16,64 @@ from app.project import library
 from app.project.file import ProjectFileError
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 
 class LibraryControl(QObject):
     """Reads the folder anew when something in it changes. Files that are no blocks are said once each."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace, meant: Callable[[], str]) -> None:
+        """`meant` returns the block that a command is about, "" after a word where there is none."""
+        super().__init__(workspace.window)
+        self._workspace, self._meant = workspace, meant
         self._said: set[Path] = set()
         self._watcher = QFileSystemWatcher(self)
         self._watcher.directoryChanged.connect(lambda _path: self.read())
 
     @property
     def folder(self) -> Path:
-        return self._window.settings.library_folder
+        return self._workspace.settings.library_folder
 
     def read(self) -> None:
         """Offer what the folder holds now."""
         found = library.read(self.folder)
-        self._window.catalog.set_library(found)
+        self._workspace.catalog.set_library(found)
         if self.folder.is_dir() and str(self.folder) not in self._watcher.directories():
             self._watcher.addPath(str(self.folder))
         for path, reason in found.unread:
             if path not in self._said:
                 self._said.add(path)
-                self._window.say(f"{path.name} is not in the library", reason)
+                self._workspace.notifier.say(f"{path.name} is not in the library", reason)
 
     def save(self, name: str = "", at: QPoint | None = None) -> None:
         """Ask for a name and keep a block: the one given, the one selected or the one in front."""
-        window, blocks = self._window, self._window.block_control
-        name = name or blocks.meant()
+        workspace = self._workspace
+        name = name or self._meant()
         if not name:
             return
         warned: set[str] = set()
 
         def answer(new: str) -> str:
-            known = window.catalog.library
+            known = workspace.catalog.library
             if library.KEY + new in known and new not in warned:
                 warned.add(new)
                 return f"The library has a block {new} already. Press Enter again to replace it."
             return self.write(name, new)
 
         hint = f"Saved to {self.folder} with everything it contains, available in every project."
-        blocks.ask_for("Save to the library", name, hint, answer, at)
+        workspace.drawing.ask("Save to the library", name, hint, answer, at)
 
     def write(self, name: str, new: str) -> str:
         """Keep a block under a name; returns "" or why it was not kept."""
         try:
-            project = self._window.document.project
+            project = self._workspace.document.project
             path = library.save(block_edits.rename_block(project, name, new), new, self.folder)
         except (BlockError, ProjectFileError) as error:
             return str(error)
         except OSError as error:
             return f"{error.strerror or error}: {self.folder}. Choose another folder in the Block menu."
         self.read()
-        self._window.say(f"{new} is in the library", str(path))
+        self._workspace.notifier.say(f"{new} is in the library", str(path))
         return ""
 
     def show_folder(self) -> None:
@@ -79,18 +81,20 @@ class LibraryControl(QObject):
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            self._window.refuse("The library folder cannot be created", f"{error.strerror or error}: {self.folder}")
+            self._workspace.notifier.refuse(
+                "The library folder cannot be created", f"{error.strerror or error}: {self.folder}"
+            )
             return
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.folder)))
 
     def choose_folder(self) -> None:
         """Ask for another folder."""
-        name = QFileDialog.getExistingDirectory(self._window, "Folder of the library", str(self.folder))
+        name = QFileDialog.getExistingDirectory(self._workspace.window, "Folder of the library", str(self.folder))
         if name:
             self.set_folder(Path(name))
 
     def set_folder(self, folder: Path) -> None:
         if self._watcher.directories():
             self._watcher.removePaths(self._watcher.directories())
-        self._window.settings.library_folder = folder
+        self._workspace.settings.library_folder = folder
         self.read()

@@ -205,8 +205,12 @@ class Callout(QWidget):
         layout.addLayout(head)
         layout.addLayout(foot)
         self.button.clicked.connect(self._cure)
-        self._close.clicked.connect(lambda: self.dismissed.emit(self.problem))
+        self._close.clicked.connect(self.dismiss)
         self.hide()
+
+    def dismiss(self) -> None:
+        """Have the problem that it tells stay untold."""
+        self.dismissed.emit(self.problem)
 
     def set_problem(self, problem: Problem) -> None:
         """Say another problem."""

@@ -12,11 +12,12 @@ from app.builder.graph import Graph
 from app.engine.requests.shapes import Cost
 from app.util.formatting import share
 from app.views.cost.cost_rows import flop_text, note
+from app.views.cost.cost_table import CostTable
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.builder.shapes.network_cost import NetworkCost
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 # Shapes are wanted at every keystroke, costs when the hand rests: they hold up neither the next shapes nor the painting
 # of what comes next, an undo as a rule.
@@ -27,23 +28,23 @@ OVERLAY = "Cost"
 class CostControl(QObject):
     """Keeps the costs that are shown those of the open graph."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace, table: CostTable) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._table = workspace, table
         self.cost: NetworkCost | None = None
         self._of: tuple[Graph, Catalog] | None = None
         self._rest = QTimer(self)
         self._rest.setSingleShot(True)
         self._rest.setInterval(REST)
         self._rest.timeout.connect(self._ask)
-        window.live.analysed.connect(self._analysed)
-        window.document.changed.connect(self._wait_on)
-        window.place.changed.connect(self._moved)
-        window.overlay.changed.connect(self._paint)
-        window.costs.heat_changed.connect(self._heat_chosen)
-        window.costs.jump_requested.connect(window.jump_to)
-        if window.live.analysis is not None:
-            self._analysed(window.live.analysis)
+        workspace.live.analysed.connect(self._analysed)
+        workspace.document.changed.connect(self._wait_on)
+        workspace.place.changed.connect(self._moved)
+        workspace.overlays.changed.connect(self._paint)
+        table.heat_changed.connect(self._heat_chosen)
+        table.jump_requested.connect(workspace.jump_to)
+        if workspace.live.analysis is not None:
+            self._analysed(workspace.live.analysis)
 
     def _analysed(self, analysis: Analysis) -> None:
         if not self._same(self._of):
@@ -55,50 +56,50 @@ class CostControl(QObject):
 
     def _same(self, asked: tuple[Graph, Catalog] | None) -> bool:
         """Whether a question is of what is open now."""
-        window = self._window
-        return asked is not None and asked[0] is window.document.project.graph and asked[1] is window.catalog.now
+        workspace = self._workspace
+        return asked is not None and asked[0] is workspace.document.project.graph and asked[1] is workspace.catalog.now
 
     def _ask(self) -> None:
-        if self._window.canvas.growth.active:
+        if self._workspace.live.held:
             self._rest.start()
             return
-        asked = (self._window.document.project.graph, self._window.catalog.now)
-        self._window.engine.ask("cost", Cost(*asked), on_answer=partial(self._answered, asked))
+        asked = (self._workspace.document.project.graph, self._workspace.catalog.now)
+        self._workspace.engine.ask("cost", Cost(*asked), on_answer=partial(self._answered, asked))
 
     def _moved(self, _before: object, _after: object) -> None:
         """Inside a block nothing is said of its nodes one by one: what an instance costs is said at the instance."""
         if self.cost is not None:
-            self._window.inspector.set_cost(None if self._window.place.path else self.cost)
+            self._workspace.overlays.know_cost(None if self._workspace.place.path else self.cost)
         self._paint()
 
     def _answered(self, asked: tuple[Graph, Catalog], cost: NetworkCost) -> None:
-        window = self._window
+        workspace = self._workspace
         if not self._same(asked):
             return
         self.cost, self._of = cost, asked
-        window.costs.set_cost(cost)
-        window.inspector.set_cost(None if window.place.path else cost)
+        self._table.set_cost(cost)
+        workspace.overlays.know_cost(None if workspace.place.path else cost)
         if cost.flops is None:
-            window.status.set_compute("")
+            workspace.status.set_compute("")
         else:
             words = f"Estimated with PyTorch's own formulas; {note(cost)[0].lower()}{note(cost)[1:]}"
-            window.status.set_compute(f"{flop_text(cost.flops)} per sample", words)
+            workspace.status.set_compute(f"{flop_text(cost.flops)} per sample", words)
         self._paint()
 
     # --- The canvas
 
     def _heat_chosen(self, _what: str) -> None:
         """Who chooses what the strips show wants to see them."""
-        self._window.overlay.set_value(OVERLAY)
+        self._workspace.overlays.choose(OVERLAY)
         self._paint()
 
     def _paint(self, _overlay: str = "") -> None:
         """Strips on the nodes that have a part in what is chosen, and their part in words."""
-        canvas, cost = self._window.canvas, self.cost
-        if cost is None or self._window.overlay.value() != OVERLAY or self._window.place.path:
-            canvas.set_costs({}, {})
+        overlays, cost = self._workspace.overlays, self.cost
+        if cost is None or overlays.chosen != OVERLAY or self._workspace.place.path:
+            overlays.draw_costs({}, {})
             return
-        by_parameters = self._window.costs.controls.value() == "parameters"
+        by_parameters = self._table.controls.value() == "parameters"
         whole = cost.parameters if by_parameters else cost.multiply_adds
         parts = {
             node: (one.parameters if by_parameters else one.multiply_adds) or 0
@@ -109,4 +110,4 @@ class CostControl(QObject):
         what = "params" if by_parameters else "FLOP"
         words = {node: f"{share(parts[node], whole or 0)} {what}" for node in shares}
         caption = "Share of parameters" if by_parameters else "Multiply-adds, estimated"
-        canvas.set_costs(shares, words, caption)
+        overlays.draw_costs(shares, words, caption)

@@ -178,6 +178,18 @@ class LayersControl(QObject):
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
+    def look_at_dataset(self, path: Path, trusted: Callable[[], None]) -> None:
+        """Show a file with a Dataset class."""
+        from app.views.custom_layers.trust_dataset import DatasetTrustDialog
+
+        self.look_at(path, trusted, DatasetTrustDialog)
+
+    def look_at_snippet(self, path: Path, trusted: Callable[[], None]) -> None:
+        """Show a file with lines of PyTorch."""
+        from app.views.custom_layers.trust_snippet import SnippetTrustDialog
+
+        self.look_at(path, trusted, SnippetTrustDialog)
+
     def let_run(self, one: CustomFile) -> None:
         """Trust the text that was shown; what lies on the disk by now may be another, and is asked about then."""
         assert one.file is not None

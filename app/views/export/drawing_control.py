@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
-    from app.views.main_window import MainWindow
+    from app.views.export.picture_export import PictureExport
+    from app.views.workspace import Workspace
 
 
-def sheet_drawing(window: MainWindow) -> Drawing:
+def sheet_drawing(workspace: Workspace) -> Drawing:
     """The sheet in front as it stands: blocks that are unfolded are seen from within."""
     from app.builder.diagram import to_drawing
 
-    analysis = window.live.analysis
+    analysis = workspace.live.analysis
     known = analysis.sheet if analysis is not None else None
-    return to_drawing(window.sheet.project, window.catalog, known, title=_name(window))
+    return to_drawing(workspace.sheet.project, workspace.catalog, known, title=_name(workspace))
 
 
-def export_drawing(window: MainWindow) -> None:
+def export_drawing(workspace: Workspace, pictures: PictureExport) -> None:
     """Ask where to, then write the drawing of the sheet in front."""
-    drawing = sheet_drawing(window)
+    drawing = sheet_drawing(workspace)
     if not drawing.boxes:
-        window.refuse("Nothing was exported", "Nothing on the canvas yet.")
+        workspace.notifier.refuse("Nothing was exported", "Nothing on the canvas yet.")
         return
-    window.autograd_control.pictures.choose_file(drawing, "Export the drawing", _name(window))
+    pictures.choose_file(drawing, "Export the drawing", _name(workspace))
 
 
-def _name(window: MainWindow) -> str:
-    project = window.document.project
-    return f"{project.name}-{window.place.block}" if window.place.block else project.name
+def _name(workspace: Workspace) -> str:
+    project = workspace.document.project
+    return f"{project.name}-{workspace.place.block}" if workspace.place.block else project.name

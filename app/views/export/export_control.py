@@ -6,56 +6,43 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QWidget
 
 from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.engine.requests.export import Export, ExportChoice, Exported, NameWeights, Proofs
 from app.preflight import preflight
-from app.project.document import Document
 from app.source.generated import Source
 from app.util.leftovers import TemporaryFolder
-from app.views.analysis_service import AnalysisService
-from app.views.engine_service import EngineService
 from app.views.export.export_dialog import ExportDialog
 from app.views.export.proofs_dialog import ProofsDialog
-from app.views.newest_weights import NewestWeightsSource
-from app.views.settings import Settings
-from app.views.ui.background import Background, Failure
+from app.views.ui.background import Failure
+from app.views.workspace import Workspace
 
 LOOK = "export weights"
 
 
 class ExportControl(QObject):
-    """`said(title, detail)` tells what was written, `refused(title, reason)` why nothing was."""
+    """`exported(Exported)` tells what was written, `proved(Proofs)` how it held against the net."""
 
-    said = Signal(str, str)
-    refused = Signal(str, str)
     exported = Signal(object)
     proved = Signal(object)
 
-    def __init__(
-        self,
-        document: Document,
-        live: AnalysisService,
-        newest: NewestWeightsSource,
-        background: Background,
-        engine: EngineService,
-        settings: Settings,
-        window: QWidget,
-    ) -> None:
-        super().__init__(window)
-        self._document, self._live, self._newest = document, live, newest
-        self._background, self._engine, self._settings, self._window = background, engine, settings, window
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._document, self._live, self._newest = workspace.document, workspace.live, workspace.newest_weights
+        self._background, self._engine = workspace.background, workspace.engine
+        self._settings, self._window, self._notifier = workspace.settings, workspace.window, workspace.notifier
         self._copies: dict[str, TemporaryFolder] = {}  # of weights of a run, until the next are asked for
 
     def ask(self) -> None:
         """Ask what and where to, then write it."""
         if self._live.analysis is None or not self._live.up_to_date:
-            self.refused.emit("Nothing was exported", "The network is still being checked; try again in a moment.")
+            self._notifier.refuse("Nothing was exported", "The network is still being checked; try again in a moment.")
             return
         if not self._live.analysis.runnable:
             first = self._live.analysis.errors[0]
-            self.refused.emit("Nothing was exported", f"The network cannot run yet: {first.message}. {first.reason}")
+            self._notifier.refuse(
+                "Nothing was exported", f"The network cannot run yet: {first.message}. {first.reason}"
+            )
             return
         folder = self._settings.export_folder / self._document.project.name
         dialog = ExportDialog(folder, "are looked for", parent=self._window)
@@ -106,7 +93,7 @@ class ExportControl(QObject):
         self.exported.emit(exported)
         weights = f" · weights {exported.weights}" if exported.weights else ""
         if exported.names:
-            self.said.emit(f"Saved {', '.join(exported.names)}", f"{exported.folder}{weights}")
+            self._notifier.say(f"Saved {', '.join(exported.names)}", f"{exported.folder}{weights}")
         if exported.to_prove is not None:
             dialog = ProofsDialog(self._engine, exported.to_prove, self._window)
             dialog.proved.connect(lambda proofs: self._proved(proofs, exported.folder))
@@ -116,9 +103,9 @@ class ExportControl(QObject):
         self.proved.emit(proofs)
         names = [one.path.name for one in proofs.written] + ([proofs.path.name] if proofs.path else [])
         if names:
-            self.said.emit(
+            self._notifier.say(
                 f"Saved {', '.join(names)}", f"{folder} · " + ("passed" if proofs.passed else "some checks failed")
             )
 
     def _failed(self, failure: Failure) -> None:
-        self.refused.emit("The export is not complete", str(failure.error))
+        self._notifier.refuse("The export is not complete", str(failure.error))

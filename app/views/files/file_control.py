@@ -24,7 +24,7 @@ from app.views.ui.task import Task
 from app.views.ui.widgets.banner import Banner
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 SETTLED = 100  # ms: who saves a file may write it in several steps
 UNSAVED, CHANGED, OPEN = "unsaved", "changed", "open"  # what there is to say, the first of these first
@@ -44,17 +44,17 @@ class Notice:
 class FileControl(QObject):
     """Marks the file as open, watches it, and asks before somebody's work would be written over."""
 
-    def __init__(self, window: MainWindow, autosave: Autosave) -> None:
-        super().__init__(window)
-        self._window, self._document, self._autosave = window, window.document, autosave
+    def __init__(self, workspace: Workspace, autosave: Autosave) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._document, self._autosave = workspace, workspace.document, autosave
         self._notices: dict[str, Notice] = {}
         self._lock: file_lock.Lock | None = None
         self._locked: Path | None = None  # the lock file that is held, or that somebody else holds
         self._ignored: str | None = None  # the digest of a change that the person has let be
         self._looking: Task | None = None
-        self.banner = Banner(parent=window)
+        self.banner = Banner(parent=workspace.window)
         self.banner.hide()
-        window.column.insertWidget(0, self.banner)
+        workspace.pages.add_strip(self.banner)
         self.banner.chosen.connect(self._chosen)
         self.banner.closed.connect(self._closed)
         self._watcher = QFileSystemWatcher(self)
@@ -67,11 +67,10 @@ class FileControl(QObject):
         application.applicationStateChanged.connect(self._activated)
         self._document.replaced.connect(self._replaced)
         self._document.path_changed.connect(self._path_changed)
-        files = window.files
+        files = workspace.files
         files.not_saved.connect(self._not_saved)
         files.saved.connect(lambda _path: self._drop(UNSAVED))
-        files.settle = self.settle
-        files.may_replace = self.may_replace
+        files.ask_through(self.settle, self.may_replace)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -201,7 +200,7 @@ class FileControl(QObject):
             return
         self._document.mark_unsaved()
         reason = f"It was moved or deleted: {path}. The project open here is the only copy until you save it."
-        save = {"Save it there again": self._window.files.save, "Save as…": self._window.files.save_as}
+        save = {"Save it there again": self._workspace.files.save, "Save as…": self._workspace.files.save_as}
         closed = partial(setattr, self, "_ignored", "")
         self._put(CHANGED, Notice("warning", f"{path.name} is gone", reason, dict(save), closed))
 
@@ -209,7 +208,7 @@ class FileControl(QObject):
         keep = partial(self._keep, now)
         if now.project is None:
             title, reason = f"{path.name} was changed and can no longer be opened", now.problem
-            actions: dict[str, Callable[[], object]] = {"Save as…": self._window.files.save_as, "Keep mine": keep}
+            actions: dict[str, Callable[[], object]] = {"Save as…": self._workspace.files.save_as, "Keep mine": keep}
         else:
             found = summary(differences(self._document.project, now.project))
             title = f"{path.name} was changed on the disk"
@@ -236,10 +235,10 @@ class FileControl(QObject):
 
     def settle(self, path: Path) -> bool:
         """Ask what becomes of the file's version and the open one; whether the open one was saved."""
-        dialog = ChangedFileDialog(path, self._document.project, self._window)
+        dialog = ChangedFileDialog(path, self._document.project, self._workspace.window)
         dialog.exec()
         dialog.deleteLater()
-        seen, files = dialog.on_disk, self._window.files
+        seen, files = dialog.on_disk, self._workspace.files
         if dialog.choice is VersionChoice.SAVE_AS:
             return files.save_as()
         if seen is None:
@@ -266,7 +265,7 @@ class FileControl(QObject):
             title, words = f"Replace {path.name}?", f"It already exists in {path.parent}."
         else:
             return True
-        dialog = QuestionDialog(title, words, self._window)
+        dialog = QuestionDialog(title, words, self._workspace.window)
         dialog.offer("Replace it", DialogAnswer.DISCARD, left=True)
         dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
         dialog.exec()
@@ -274,7 +273,7 @@ class FileControl(QObject):
         return dialog.answer is DialogAnswer.DISCARD
 
     def _not_saved(self, title: str, reason: str) -> None:
-        self._put(UNSAVED, Notice("error", title, reason, {"Save as…": self._window.files.save_as}))
+        self._put(UNSAVED, Notice("error", title, reason, {"Save as…": self._workspace.files.save_as}))
 
     # -- the banner ---------------------------------------------------------------------------------------------------
 

@@ -32,8 +32,12 @@ class FileMenu(QObject):
     def __init__(self, document: Document, settings: Settings, window: QWidget) -> None:
         super().__init__(window)
         self._document, self._settings, self._window = document, settings, window
-        self.settle: Callable[[Path], bool] = lambda _path: False
-        self.may_replace: Callable[[Path, bool], bool] = lambda _path, _asked: True
+        self._settle: Callable[[Path], bool] = lambda _path: False
+        self._may_replace: Callable[[Path, bool], bool] = lambda _path, _asked: True
+
+    def ask_through(self, settle: Callable[[Path], bool], may_replace: Callable[[Path, bool], bool]) -> None:
+        """Ask by `settle` and `may_replace` from now on."""
+        self._settle, self._may_replace = settle, may_replace
 
     def new(self) -> None:
         if self.may_leave():
@@ -92,13 +96,13 @@ class FileMenu(QObject):
             return False
         path = Path(name)
         whole = path if path.suffix else path.with_suffix(".tape")
-        return self.may_replace(whole, whole == path) and self.save_to(whole)
+        return self._may_replace(whole, whole == path) and self.save_to(whole)
 
     def save_to(self, path: Path) -> bool:
         try:
             self._document.save(path)
         except ChangedOnDisk:
-            return self.settle(path)
+            return self._settle(path)
         except ProjectFileError as error:
             self.not_saved.emit(f"{path.name} was not saved", str(error))
             return False

@@ -23,7 +23,7 @@ from app.views.ui.task import Task
 if TYPE_CHECKING:
     from app.builder.catalog.catalog import Catalog
     from app.views.files.recovery_dialog import RecoveryDialog
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 GONE = "Its file is no longer there."
 CHANGED = "Its file has been changed since; restoring shows what differs."
@@ -32,15 +32,15 @@ CHANGED = "Its file has been changed since; restoring shows what differs."
 class RecoveryControl(QObject):
     """One per window: keeps its work, and offers that of windows that crashed."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
-        runs = window.runs_keeper
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
+        runs = workspace.runs_keeper
         self.autosave = Autosave(
-            window.document, window.settings.journal_folder, lambda: runs.unsaved, window.status, self
+            workspace.document, workspace.settings.journal_folder, lambda: runs.unsaved, workspace.status, self
         )
-        self.files = FileControl(window, self.autosave)
-        window.session.before_run = self.autosave.before_run
+        self.files = FileControl(workspace, self.autosave)
+        workspace.session.call_before_run(self.autosave.before_run)
         self.dialog: RecoveryDialog | None = None
         self._found: list[Found] = []
         self._looking: Task | None = None
@@ -48,10 +48,10 @@ class RecoveryControl(QObject):
         self._opening: Task | None = None
 
     def look(self, asked: bool = False) -> None:
-        """Offer what windows that crashed have left; with `asked`, say so if there is nothing."""
+        """RecoveryOffer what windows that crashed have left; with `asked`, say so if there is nothing."""
         if self.dialog is not None or self._looking is not None:
             return
-        folder = self._window.settings.journal_folder
+        folder = self._workspace.settings.journal_folder
         self._asked = asked
         self._looking = Task(lambda *_: _offers(folder))
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
@@ -68,25 +68,27 @@ class RecoveryControl(QObject):
         if not isinstance(answer, Failure):
             self.restore(answer)
         elif isinstance(answer.error, (journal.JournalError, OSError, file_lock.Busy)):
-            self._window.refuse("The unsaved work cannot be restored", str(answer.error))
+            self._workspace.notifier.refuse("The unsaved work cannot be restored", str(answer.error))
         else:
             raise answer.error
 
     def restore(self, found: Found) -> None:
         """Open what a journal holds, here, or in a window of its own if this one has work or a run."""
-        window, entry = self._window, found.entry
+        workspace, entry = self._workspace, found.entry
         assert entry is not None
-        if window.document.dirty or window.session.active:
+        if workspace.document.dirty or workspace.session.active:
             self._restore_elsewhere(found)
             return
-        window.document.restore(entry.project, entry.file, entry.on_disk)
+        workspace.document.restore(entry.project, entry.file, entry.on_disk)
         self.autosave.adopt(found)
-        window.runs_keeper.take_over(entry.runs)
+        workspace.runs_keeper.take_over(entry.runs)
         if entry.file is not None:
-            window.settings.add_recent(entry.file)
+            workspace.settings.add_recent(entry.file)
         self.files.look()
         where = f"It is not in {entry.file.name} yet." if entry.file is not None else "It has no file yet."
-        window.say(f"Restored {entry.project.name}", f"As it was at {file_lock.clock(entry.saved)}. {where} Save it.")
+        workspace.notifier.say(
+            f"Restored {entry.project.name}", f"As it was at {file_lock.clock(entry.saved)}. {where} Save it."
+        )
 
     def close(self) -> None:
         """The window closes: what it had is saved or given up, and what was not decided is offered again."""
@@ -102,22 +104,24 @@ class RecoveryControl(QObject):
 
         self._looking = None
         if isinstance(answer, Failure):
-            folder = self._window.settings.journal_folder
-            self._window.refuse("Unsaved work cannot be listed", f"{folder} cannot be read: {answer.error}")
+            folder = self._workspace.settings.journal_folder
+            self._workspace.notifier.refuse("Unsaved work cannot be listed", f"{folder} cannot be read: {answer.error}")
             return
         findings, offers = answer
         self._found = list(findings.found)
         for path, reason in findings.damaged[:1]:
             words = f"{reason} It is not offered again; the file is kept at {path}."
-            self._window.refuse("Unsaved work was found that cannot be restored", words)
+            self._workspace.notifier.refuse("Unsaved work was found that cannot be restored", words)
         if offers:
-            self.dialog = RecoveryDialog(tuple(RecoveryOffer(*one) for one in offers), self._window)
+            self.dialog = RecoveryDialog(tuple(RecoveryOffer(*one) for one in offers), self._workspace.window)
             self.dialog.restored.connect(self._restored)
             self.dialog.discarded.connect(self._discarded)
             self.dialog.finished.connect(self._leave)
             self.dialog.open()
         elif self._asked and not findings.damaged:
-            self._window.say("There is no unsaved work to recover", "Every window was closed, or its work was saved.")
+            self._workspace.notifier.say(
+                "There is no unsaved work to recover", "Every window was closed, or its work was saved."
+            )
 
     def _restored(self, found: Found) -> None:
         self._found.remove(found)
@@ -129,7 +133,9 @@ class RecoveryControl(QObject):
             found.discard()
         except OSError as error:
             found.leave()
-            self._window.refuse("The unsaved work could not be discarded", f"{error.strerror or error}: {found.path}")
+            self._workspace.notifier.refuse(
+                "The unsaved work could not be discarded", f"{error.strerror or error}: {found.path}"
+            )
 
     def _leave(self, _answer: int = 0) -> None:
         found, self._found = self._found, []
@@ -149,7 +155,9 @@ class RecoveryControl(QObject):
                 start_new_session=os.name == "posix",
             )
         except OSError as error:
-            self._window.refuse("No other window could be opened", f"{error.strerror or error}. It is offered again.")
+            self._workspace.notifier.refuse(
+                "No other window could be opened", f"{error.strerror or error}. It is offered again."
+            )
 
 
 def _offers(folder: Path) -> tuple[Findings, tuple[tuple[Found, Catalog | None, str], ...]]:

@@ -10,7 +10,7 @@ from app.training.checkpoints.save_report import SaveReport
 from app.training.events import Event, Saved
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 FAILING = "Checkpoints cannot be written"
 NOT_ALL = "Some data of this run could not be saved"
@@ -19,12 +19,12 @@ NOT_ALL = "Some data of this run could not be saved"
 class SavingControl(QObject):
     """Shows in the banner of the window what `SaveReport` says of the run under way."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window, self._report = window, SaveReport()
-        window.session.runStarted.connect(self._started)
-        window.session.told.connect(self._told)
-        window.session.finished.connect(self._ended)
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._report = workspace, SaveReport()
+        workspace.session.runStarted.connect(self._started)
+        workspace.session.told.connect(self._told)
+        workspace.session.finished.connect(self._ended)
 
     def _started(self, _run: object) -> None:
         self._report = SaveReport()
@@ -36,14 +36,11 @@ class SavingControl(QObject):
 
     def _say(self, event: Saved, words: str) -> None:
         if event.problem:
-            self._window.banner.set("warning", FAILING if event.step else NOT_ALL, words)
-            self._window.banner.show()
+            self._workspace.notifier.warn(FAILING if event.step else NOT_ALL, words)
         else:
-            if self._window.banner.title() == FAILING:
-                self._window.banner.hide()
-            self._window.say("Checkpoints are being saved again", words.partition(": ")[2].capitalize())
+            self._workspace.notifier.withdraw(FAILING)
+            self._workspace.notifier.say("Checkpoints are being saved again", words.partition(": ")[2].capitalize())
 
     def _ended(self, _ending: object) -> None:
         if words := self._report.at_end():
-            self._window.banner.set("warning", NOT_ALL, words)
-            self._window.banner.show()
+            self._workspace.notifier.warn(NOT_ALL, words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from app.views.ui.task import Task
 from app.views.ui.widgets.banner import Banner
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 LOOK = 200  # ms between two looks at the progress
 STOP, OPEN = "Stop comparing", "Open the corrected network"
@@ -27,20 +28,20 @@ class ComparingControl(QObject):
     Until it has ended, and for good if it is stopped, the project's notes say that the drawing was not checked.
     """
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace, show: Callable[[ImportedModel, ImportRequest], object]) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._show = workspace, show
         self._work: Task | None = None
         self._early = self._corrected = Project()
         self._wanted: ImportRequest | None = None
-        self.banner = Banner(parent=window)
+        self.banner = Banner(parent=workspace.window)
         self.banner.hide()
-        window.column.insertWidget(0, self.banner)
+        workspace.pages.add_strip(self.banner)
         self.banner.chosen.connect(self._chosen)
         self.banner.closed.connect(self.stop)
         self._timer = QTimer(self, interval=LOOK)
         self._timer.timeout.connect(self._look)
-        window.document.replaced.connect(lambda _project: self._forget())
+        workspace.document.replaced.connect(lambda _project: self._forget())
 
     @property
     def running(self) -> bool:
@@ -60,7 +61,7 @@ class ComparingControl(QObject):
     def stop(self) -> None:
         """Break the comparison off, if one goes on; its answer is not waited for."""
         if self.running:
-            self._window.say("The comparison was stopped", UNCHECKED)
+            self._workspace.notifier.say("The comparison was stopped", UNCHECKED)
         self._forget()
 
     def _forget(self) -> None:
@@ -78,7 +79,7 @@ class ComparingControl(QObject):
             self.banner.set("info", title, reason, STOP)
 
     def _ended(self, answer: Project | Failure) -> None:
-        wanted, document = self._wanted, self._window.document
+        wanted, document = self._wanted, self._workspace.document
         assert wanted is not None
         self._work = None
         self._timer.stop()
@@ -97,7 +98,7 @@ class ComparingControl(QObject):
             checked = answer.origin.checked if answer.origin else ""
             self._told(answer, checked)
             self.banner.hide()
-            self._window.say(f"Compared {name}", " ".join(filter(None, (checked, *more))))
+            self._workspace.notifier.say(f"Compared {name}", " ".join(filter(None, (checked, *more))))
         document.mark_unsaved()
 
     def _told(self, compared: Project | None, words: str) -> None:
@@ -116,13 +117,13 @@ class ComparingControl(QObject):
             told = (early.notes, compared.notes) if whole else (UNCHECKED, words)
             return replace(project, origin=origin, notes=project.notes.replace(*told))
 
-        self._window.document.revise(revised)
+        self._workspace.document.revise(revised)
 
     def _chosen(self, text: str) -> None:
         if text == STOP:
             self.stop()
         elif text == OPEN and self._wanted is not None:
-            self._window.import_control.show(ImportedModel(self._corrected), self._wanted)
+            self._show(ImportedModel(self._corrected), self._wanted)
 
 
 def _drawing(project: Project) -> str:

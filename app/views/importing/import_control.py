@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from app.views.importing.comparison_control import ComparingControl
     from app.views.importing.import_dialog import ImportDialog
     from app.views.importing.importing import ImportedModel, ImportRequest
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
-NARROWEST, LOWEST = 640.0, 320.0
-MARGIN = 96.0
 WIDTHS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)  # of rows, in widths of the room; of two as good the first is taken
 
 
@@ -66,45 +64,40 @@ SHOWN = 50  # milliseconds that the drawing has to be painted in, before more is
 class ImportControl(QObject):
     """Asks what to import, and opens it."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
         self._telling: ImportRequest | None = None
         self.comparing: ComparingControl | None = None
-        window.live.analysed.connect(self._analysed)
-        window.document.replaced.connect(self._replaced)
+        workspace.live.analysed.connect(self._analysed)
+        workspace.document.replaced.connect(self._replaced)
 
     def ask(self, file: Path | None = None) -> ImportDialog:
         """Show the dialog, with a Python file already chosen if there is one."""
         from app.views.importing.import_dialog import ImportDialog
 
-        window, lay_out = self._window, partial(laid_out, room=self._room())
-        dialog = ImportDialog(window.background, window.layers, lay_out, self.show, window)
+        workspace, lay_out = self._workspace, partial(laid_out, room=self._workspace.drawing.room)
+        dialog = ImportDialog(workspace.background, workspace.layers, lay_out, self.show, workspace.window)
         if file is not None:
             dialog.choose_file(file)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
 
-    def _room(self) -> Size:
-        """What of the canvas a drawing is to be seen in."""
-        canvas = self._window.canvas
-        return Size(max(canvas.width() - MARGIN, NARROWEST), max(canvas.height() - MARGIN, LOWEST), 0.0)
-
     def open(self, project: Project, wanted: ImportRequest) -> bool:
         """Lay out what was imported, and show it."""
         from app.views.importing.importing import ImportedModel
 
-        return self.show(ImportedModel(laid_out(project, self._room())), wanted)
+        return self.show(ImportedModel(laid_out(project, self._workspace.drawing.room)), wanted)
 
     def show(self, drawn: ImportedModel, wanted: ImportRequest) -> bool:
         """Open what is laid out, once unsaved work is cared for; False if the person would rather stay."""
-        window = self._window
-        if not window.files.may_leave():
+        workspace = self._workspace
+        if not workspace.files.may_leave():
             return False
-        window.document.new(drawn.project)
-        window.document.undo_stack.resetClean()  # it stands in no file yet, so leaving it is asked about
-        window.show_page("network")
+        workspace.document.new(drawn.project)
+        workspace.document.undo_stack.resetClean()  # it stands in no file yet, so leaving it is asked about
+        workspace.pages.show("network")
         self._telling = wanted
         if drawn.rest is not None:
             self._compare(drawn, wanted)
@@ -113,7 +106,7 @@ class ImportControl(QObject):
     def _compare(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
         from app.views.importing.comparison_control import ComparingControl
 
-        self.comparing = self.comparing or ComparingControl(self._window)
+        self.comparing = self.comparing or ComparingControl(self._workspace, self.show)
         self.comparing.begin(drawn, wanted)
 
     def _replaced(self, _project: Project) -> None:
@@ -124,18 +117,12 @@ class ImportControl(QObject):
         wanted, self._telling = self._telling, None
         if wanted is None:
             return
-        project = self._window.document.project
+        project = self._workspace.document.project
         nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
         told = [counted(nodes, "node"), counted(len(project.blocks), "block"),
                 counted(analysis.total_parameters, "parameter")]  # fmt: skip
         origin, start = project.origin, project.training.start
         kept = "A run starts from the model's weights." if start is not None and not start.keys else ""
         words = " ".join(filter(None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)))
-        QTimer.singleShot(0, self, self._put_callout_away)  # once the canvas has heard of it too
-        QTimer.singleShot(SHOWN, self, lambda: self._window.say(f"Imported {wanted.source.name}", words))
-
-    def _put_callout_away(self) -> None:
-        """The first look is at the whole drawing; what the data have against it stands among the problems."""
-        callout = self._window.canvas.callout
-        if callout.problem is not None:
-            callout.dismissed.emit(callout.problem)
+        QTimer.singleShot(0, self, self._workspace.drawing.put_callout_away)  # once the canvas has heard of it too
+        QTimer.singleShot(SHOWN, self, lambda: self._workspace.notifier.say(f"Imported {wanted.source.name}", words))

@@ -65,8 +65,13 @@ class TabbedPane(QWidget):
         self.tabs.set_value(key)
         self._select(key)
 
+    def widget_of(self, key: str) -> QWidget:
+        """What stands under a tab."""
+        return present(self.stack.widget(self._keys.index(key)))
+
     @property
     def page(self) -> str:
+        """The key of the page in front."""
         return self._keys[self.stack.currentIndex()]
 
     def _select(self, key: str) -> None:
@@ -108,10 +113,6 @@ class PageHeights(QObject):
         self._window, self._dock, self._heights, self._usual = window, dock, dict(first), usual
         self._page = dock.pane.page
         dock.pane.shown.connect(self._page_shown)
-
-    def set_first(self, page: str, height: int) -> None:
-        """Set the initial height of a page, used until the user resizes it."""
-        self._heights.setdefault(page, height)
 
     def _page_shown(self, page: str) -> None:
         if page == self._page:

@@ -7,16 +7,14 @@ number of allocations, often in the middle of an edit.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, SignalInstance
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QWidget
 
 from app.util import gc_pause
-
-if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
 
 LOOK = 1000  # milliseconds between two looks whether it is time
 REST = 8.0  # seconds without mouse and keys, and with nothing under way
@@ -31,11 +29,12 @@ _ACTS = frozenset((
 class Housekeeping(QObject):
     """Replaces Python's automatic full collections, between `begin` and `end`, by collections in idle moments."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: QWidget, edited: SignalInstance, busy: Callable[[], bool]) -> None:
+        """`edited` comes when somebody does something, and `busy` tells whether work is under way."""
         super().__init__(window)
-        self._window = window
+        self._window, self._busy = window, busy
         self._acted = monotonic()
-        window.document.changed.connect(self._act)
+        edited.connect(self._act)
         self._timer = QTimer(self, interval=LOOK)
         self._timer.timeout.connect(self._collect_if_due)
         self._timer.setTimerType(Qt.TimerType.VeryCoarseTimer)
@@ -61,7 +60,7 @@ class Housekeeping(QObject):
         self._acted = monotonic()
 
     def _collect_if_due(self) -> None:
-        if self._window.background.busy or self._window.canvas.growth.active:
+        if self._busy():
             self._act()
         due = gc_pause.overdue()
         if due >= LATEST or (due >= 1.0 and self._rests()):

@@ -18,6 +18,7 @@ from app.views.ui.theme import RESOURCES, current, svg
 STATE_COLORS = {"record": "error", "error": "error", "warning": "warn", "info": "accent", "check": "run"}
 
 
+@cache
 def names() -> tuple[str, ...]:
     """Return the names of all icons."""
     return tuple(sorted(f.stem for f in (RESOURCES / "icons").glob("*.svg") if f.stem != "app"))

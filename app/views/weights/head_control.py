@@ -13,26 +13,25 @@ from app.builder.blocks import BlockError
 from app.builder.catalog.catalog import Catalog, catalog
 from app.builder.edits import head as head_edits
 from app.builder.edits.head import Head, HeadError
-from app.builder.graph import Node
 from app.project.file import with_start
 from app.project.project import Project
 
 if TYPE_CHECKING:
-    from app.views.actions import Actions
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 
 class HeadControl(QObject):
     """Commands on the whole project, each one undo step."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
 
-    def offered(self, actions: Actions, node: Node | None) -> list[QAction]:
-        """The commands for the menu of a node: all of them at the last layer, none elsewhere."""
-        project = self._window.document.project
-        if node is None or self._window.place.path or node.op in ("input", "output"):
+    def offered(self) -> list[QAction]:
+        """The commands for the menu of the selected node: all of them at the last layer, none elsewhere."""
+        project, workspace = self._workspace.document.project, self._workspace
+        node = workspace.sheet.project.graph.nodes.get(workspace.selection.single or "")
+        if node is None or workspace.place.path or node.op in ("input", "output"):
             return []
         try:
             head = head_edits.last_layer(project, self._ops)
@@ -40,21 +39,21 @@ class HeadControl(QObject):
             return []
         if (head.way or (head.node,))[0] != node.id:
             return []
-        return [actions[key] for key in ("replace-last", "drop-last", "freeze-but-last")]
+        return [workspace.commands[key] for key in ("replace-last", "drop-last", "freeze-but-last")]
 
     def ask_replace(self) -> None:
         """Ask for the number of outputs of a new last layer."""
-        project = self._window.document.project
+        project = self._workspace.document.project
         try:
             head = head_edits.last_layer(project, self._ops)
             node, parameter = head_edits.size_of(project, self._ops)
         except (HeadError, BlockError) as error:
-            self._window.canvas.say(str(error))
+            self._workspace.drawing.say(str(error))
             return
-        self._window.jump_to((*head.way, head.node)[0])
+        self._workspace.jump_to((*head.way, head.node)[0])
         now = node.params.get(parameter, "")
         hint = f"{parameter} of the new {catalog()[node.op].label}. It is trainable; everything else stays unchanged."
-        self._window.block_control.ask_for(f"Replace {node.name}: outputs", str(now), hint, self._answered)
+        self._workspace.drawing.ask(f"Replace {node.name}: outputs", str(now), hint, self._answered)
 
     def _answered(self, text: str) -> str:
         """Returns "" or why it was not done."""
@@ -80,14 +79,14 @@ class HeadControl(QObject):
 
     @property
     def _ops(self) -> Catalog:
-        return self._window.catalog.now
+        return self._workspace.catalog.now
 
     def _said(self, refusal: str) -> None:
         if refusal:
-            self._window.canvas.say(refusal)
+            self._workspace.drawing.say(refusal)
 
     def _do(self, text: str, edit: Callable[[Project], Project], lets_go: bool = True) -> str:
-        window, before = self._window, self._window.document.project
+        workspace, before = self._workspace, self._workspace.document.project
         try:
             head = head_edits.last_layer(before, self._ops)
             after = edit(before)
@@ -96,24 +95,26 @@ class HeadControl(QObject):
         gone = 0
         if lets_go:
             after, gone = self._without_weights_of(head, after)
-        window.document.apply(text, after)
+        workspace.document.apply(text, after)
         if gone:
-            window.say(text, f"{gone} of its start weights no longer apply; they are initialised from the seed.")
+            workspace.notifier.say(
+                text, f"{gone} of its start weights no longer apply; they are initialised from the seed."
+            )
         self._show(head)
         return ""
 
     def _show(self, head: Head) -> None:
         """Bring the last layer into sight, inside of its blocks; where it has gone, the sheet that it stood on."""
-        window = self._window
-        window.place.go_to(tuple((node, 0) for node in head.way))
-        window.show_node(head.node)
+        workspace = self._workspace
+        workspace.place.go_to(tuple((node, 0) for node in head.way))
+        workspace.show_node(head.node)
 
     def _without_weights_of(self, head: Head, project: Project) -> tuple[Project, int]:
         """The project that does not start from the weights of the layer that goes, and how many those were."""
         from app.training.setup.weights_header import StartError, header
 
-        start, analysis = project.training.start, self._window.live.analysis
-        if start is None or analysis is None or not self._window.live.up_to_date:
+        start, analysis = project.training.start, self._workspace.live.analysis
+        if start is None or analysis is None or not self._workspace.live.up_to_date:
             return project, 0
         inside = analysis.source.within(tuple((node, 0) for node in head.way))
         module = inside.modules.get(head.node)

@@ -22,8 +22,8 @@ from app.views.ui.background import Failure
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.engine.requests.capture import WeightsChoice
-    from app.views.main_window import MainWindow
     from app.views.weights.weights_dialog import WeightsDialog
+    from app.views.workspace import Workspace
 
 PATTERNS = " ".join(f"*{suffix}" for suffix in SUFFIXES)
 SAVE, STATUS = "weights.save", "weights.status"
@@ -33,19 +33,19 @@ WAITING = "The network is still being checked, so only the file is shown. Open i
 class WeightsControl(QObject):
     """The commands, and the word in the status line on what a run starts from."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
-        window.live.analysed.connect(self._tell)
-        window.document.changed.connect(lambda _before, _after: self._enable())
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
+        workspace.live.analysed.connect(self._tell)
+        workspace.document.changed.connect(lambda _before, _after: self._enable())
 
     # --- In
 
     def ask(self) -> None:
         """Ask for a file and show it beside the net."""
-        window = self._window
-        folder = window.document.path.parent if window.document.path else window.settings.export_folder
-        name, _ = QFileDialog.getOpenFileName(window, "Load weights", str(folder), f"Weights ({PATTERNS})")
+        workspace = self._workspace
+        folder = workspace.document.path.parent if workspace.document.path else workspace.settings.export_folder
+        name, _ = QFileDialog.getOpenFileName(workspace.window, "Load weights", str(folder), f"Weights ({PATTERNS})")
         if name:
             self.open(Path(name))
 
@@ -54,14 +54,14 @@ class WeightsControl(QObject):
         from app.views.weights.weights_dialog import WeightsDialog
 
         source, trouble = self._net()
-        dialog = WeightsDialog(self._window.engine, path, source, self.load, trouble, self._window)
+        dialog = WeightsDialog(self._workspace.engine, path, source, self.load, trouble, self._workspace.window)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
 
     def _net(self) -> tuple[Source | None, str]:
         """What the weights are for, or why there is nothing to load them into."""
-        live = self._window.live
+        live = self._workspace.live
         if live.analysis is None or not live.up_to_date:
             return None, WAITING
         if not live.net_runs:
@@ -71,17 +71,17 @@ class WeightsControl(QObject):
 
     def load(self, start: StartWeights) -> None:
         """Let the project start from weights, as one undo step."""
-        document = self._window.document
+        document = self._workspace.document
         document.apply(f"Load weights of {start.name}", with_start(document.project, start))
 
     def forget(self) -> None:
         """Start from random weights again; the buffers of an imported net stay what they are."""
-        document = self._window.document
+        document = self._workspace.document
         document.apply("Start from random weights", with_start(document.project, random_start(document.project)))
 
     def take_inits(self) -> None:
         """Initialise new weights as the model that the net was imported from, as one undo step."""
-        document = self._window.document
+        document = self._workspace.document
         origin = document.project.origin
         if origin is not None:
             document.apply(f"Initialise as {origin.model}", taken_over(document.project, origin.inits))
@@ -103,66 +103,66 @@ class WeightsControl(QObject):
 
     def ask_save(self) -> None:
         """Ask where to, and write the weights of the newest run, else those that one would begin with."""
-        window = self._window
-        window.furnish()
+        workspace = self._workspace
+        workspace.pages.make_all()
         source, trouble = self._net()
         if source is None:
-            window.refuse("No weights were saved", trouble)
+            workspace.notifier.refuse("No weights were saved", trouble)
             return
-        start = window.settings.export_folder / f"{window.document.project.name}.safetensors"
+        start = workspace.settings.export_folder / f"{workspace.document.project.name}.safetensors"
         kinds = "safetensors (*.safetensors);;torch.save (*.pt)"
-        name, chosen = QFileDialog.getSaveFileName(window, "Save weights", str(start), kinds)
+        name, chosen = QFileDialog.getSaveFileName(workspace.window, "Save weights", str(start), kinds)
         if name:
             path = Path(name)
             self.save(path if path.suffix in (".safetensors", ".pt") else Path(f"{path}{_suffix(chosen)}"))
 
     def save(self, path: Path) -> None:
         """Have the engine write them; those of a run under way as they are between two steps."""
-        window, (source, trouble) = self._window, self._net()
+        workspace, (source, trouble) = self._workspace, self._net()
         if source is None:
-            window.refuse("No weights were saved", trouble)
+            workspace.notifier.refuse("No weights were saved", trouble)
             return
-        training, folder = window.document.project.training, TemporaryFolder()
+        training, folder = workspace.document.project.training, TemporaryFolder()
 
         def ask(weights: WeightsChoice) -> None:
-            window.engine.ask(
+            workspace.engine.ask(
                 SAVE, SaveWeights(path, source, training.seed, training.start, weights),
                 on_answer=saved, on_error=self._not_saved,
             )  # fmt: skip
 
         def saved(words: str) -> None:
             folder.cleanup()
-            window.say(f"Saved {path.name}", f"{path.parent} · weights {words}")
+            workspace.notifier.say(f"Saved {path.name}", f"{path.parent} · weights {words}")
 
-        choice = window.newest_weights.choice(source, Path(folder.name))
-        window.background.ask(SAVE, choice, on_answer=ask, on_error=self._not_saved)
+        choice = workspace.newest_weights.choice(source, Path(folder.name))
+        workspace.background.ask(SAVE, choice, on_answer=ask, on_error=self._not_saved)
 
     def _not_saved(self, failure: Failure) -> None:
-        self._window.refuse("No weights were saved", str(failure.error))
+        self._workspace.notifier.refuse("No weights were saved", str(failure.error))
 
     # --- Words
 
     def _enable(self) -> None:
-        project = self._window.document.project
+        project = self._workspace.document.project
         start = project.training.start
-        self._window.actions_by_key["forget-weights"].setEnabled(start != random_start(project))
+        self._workspace.commands.set_enabled("forget-weights", start != random_start(project))
         lost = missing(project, project.origin.inits) if project.origin is not None else ()
-        self._window.actions_by_key["take-inits"].setEnabled(bool(lost))
+        self._workspace.commands.set_enabled("take-inits", bool(lost))
         if start is None:
-            self._window.engine.forget(STATUS)
-            self._window.status.set_start("")
+            self._workspace.engine.forget(STATUS)
+            self._workspace.status.set_start("")
 
     def _tell(self, analysis: Analysis) -> None:
         """How many of the net's tensors a run starts from."""
         self._enable()
-        start = self._window.document.project.training.start
-        if start is not None and self._window.live.net_runs:
-            self.tell_start(STATUS, start, analysis.source, self._window.status.set_start)
+        start = self._workspace.document.project.training.start
+        if start is not None and self._workspace.live.net_runs:
+            self.tell_start(STATUS, start, analysis.source, self._workspace.status.set_start)
 
     def tell_start(self, key: str, start: StartWeights, source: Source, then: Callable[[str, str], None]) -> None:
         """Have `then` told what a run starts from, short and whole, once the engine has counted it."""
         name = start.name or Path(start.path).name
-        self._window.engine.ask(
+        self._workspace.engine.ask(
             key, CountStart(start, source),
             on_answer=lambda counts: then(*start_words(start, *counts)),
             on_error=lambda failure: then(f"Start weights: {name} cannot be used", str(failure.error)),

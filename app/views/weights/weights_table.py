@@ -57,8 +57,7 @@ class WeightsModel(QAbstractTableModel):
         self.ticked.emit()
 
     def show_only(self, words: list[str], kind: str) -> None:
-        """Filter the rows: keys that contain all words, of one kind or of all ("").
-        """
+        """Filter the rows: keys that contain all words, of one kind or of all ("")."""
         self.beginResetModel()
         kinds = (SAME, DTYPE) if kind == SAME else (kind,)
         self.rows = [

@@ -18,10 +18,11 @@ from app.builder.layout.arrange import arrange
 from app.engine.tasks.export import write_export
 from app.project import file, library
 from app.project.project import Project
-from app.views.blocks.block_menu import op_menu
 from app.views.canvas.gestures.gestures import DropOp
 from app.views.main_window import MainWindow
+from app.views.palette.feature import PaletteFeature
 from app.views.settings import Settings
+from app.views.training.charts.feature import ChartsFeature
 from tests.support.builder_nets import net
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
@@ -98,7 +99,7 @@ class Hand:
 
     def answer(self, text: str) -> None:
         """Type into the question that is asked, over what stands there, and Enter."""
-        field = self.window.block_control.ask.field
+        field = self.window.drawing.ask_box.field
         assert field.isVisible()
         QTest.keyClick(field, Qt.Key.Key_A, CTRL)
         QTest.keyClicks(field, text)
@@ -132,7 +133,7 @@ def hand(window: MainWindow, qtbot) -> Hand:
     window.document.new(residual())
     window.library_control.read()
     window.activateWindow()
-    qtbot.waitUntil(lambda: window.live.up_to_date and hasattr(window, "page_links"), timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.furnished, timeout=60_000)
     return Hand(window, qtbot)
 
 
@@ -220,16 +221,16 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
     hand.qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
     assert hand.node("residual1").id in window.run_control.unchanged(window.session.current)
     window.overlay.set_value("Gradients")
-    window.page_links._paint_gradients()
+    window.findChild(ChartsFeature).paint_gradients()
     assert hand.strips() == {"stem", "residual1", "fc"}
     window.block_control.go_in()
     assert hand.strips() == {"conv1", "conv2"}, "those of the first repetition"
     _set(window, hand.node("conv1"), "bias", False)
-    window.page_links._paint_gradients()
+    window.findChild(ChartsFeature).paint_gradients()
     assert hand.strips() == {"conv2"}, "what is not as it was when the run began has no figures of it"
     hand.key(Qt.Key.Key_Z, CTRL)
     window.overlay.set_value("Shapes")
-    window.page_links._paint_gradients()
+    window.findChild(ChartsFeature).paint_gradients()
     hand.ready()
 
     job = preflight.job(hand.project, window.live.analysis)
@@ -256,7 +257,7 @@ def test_what_cannot_be_a_block_is_said_before_a_name_is_asked(hand: Hand) -> No
     before = hand.project
     hand.select("conv1", "conv2")
     hand.key(Qt.Key.Key_G, CTRL)
-    assert hand.window.block_control.ask.isHidden()
+    assert hand.window.drawing.ask_box.isHidden()
     assert "relu" in hand.canvas.word.text()
     assert hand.project is before
 
@@ -265,7 +266,7 @@ def test_a_name_that_cannot_be_is_asked_again_and_esc_lets_it_be(hand: Hand) -> 
     before = hand.project
     hand.select(*UNIT)
     hand.key(Qt.Key.Key_G, CTRL)
-    ask = hand.window.block_control.ask
+    ask = hand.window.drawing.ask_box
     assert ask.field.text() == "ResidualBlock"
     hand.answer("not a name")
     assert ask.isVisible() and "class" in ask.refusal.text()
@@ -406,7 +407,7 @@ def test_a_block_cannot_be_put_into_itself(hand: Hand) -> None:
 def test_the_menu_of_a_block_renames_copies_and_deletes_it(hand: Hand) -> None:
     window = hand.window
     hand.make(*UNIT)
-    menu = op_menu(window, "block.Residual", window.mapToGlobal(QPoint(100, 300)))
+    menu = window.findChild(PaletteFeature).menu("block.Residual", window.mapToGlobal(QPoint(100, 300)))
     doings = {action.text(): action for action in menu.actions()}
     doings["Duplicate"].trigger()
     assert set(hand.project.blocks) == {"Residual", "Residual2"}
@@ -414,11 +415,11 @@ def test_the_menu_of_a_block_renames_copies_and_deletes_it(hand: Hand) -> None:
     hand.answer("Unit")
     assert set(hand.project.blocks) == {"Unit", "Residual2"}
     assert hand.node("residual1").op == "block.Unit"
-    op_menu(window, "block.Unit", QPoint()).actions()[-1].trigger()
+    window.findChild(PaletteFeature).menu("block.Unit", QPoint()).actions()[-1].trigger()
     assert "in use" in hand.canvas.word.text()
-    op_menu(window, "block.Residual2", QPoint()).actions()[-1].trigger()
+    window.findChild(PaletteFeature).menu("block.Residual2", QPoint()).actions()[-1].trigger()
     assert set(hand.project.blocks) == {"Unit"}
-    op_menu(window, "block.Unit", QPoint()).actions()[1].trigger()
+    window.findChild(PaletteFeature).menu("block.Unit", QPoint()).actions()[1].trigger()
     assert window.place.block == "Unit"
 
 
@@ -483,7 +484,7 @@ def test_a_cure_inside_a_block_mends_the_block(hand: Hand) -> None:
     unused = hand.canvas.add_op("nn.Tanh")
     hand.ready()
     problem = next(problem for problem in window.live.in_front.problems if problem.node == unused)
-    window.cure(problem.cures[0])
+    window.cures.apply(problem.cures[0])
     assert hand.project.blocks == before.blocks
     assert window.place.block == "Residual"
 
@@ -581,7 +582,7 @@ def test_a_block_of_that_name_is_replaced_only_when_asked_twice(hand: Hand, tmp_
     _set(hand.window, hand.node("conv1"), "bias", False)
     control.save()
     hand.answer("Residual")
-    ask = hand.window.block_control.ask
+    ask = hand.window.drawing.ask_box
     assert ask.isVisible() and "already" in ask.refusal.text()
     QTest.keyClick(ask.field, Qt.Key.Key_Return)
     assert ask.isHidden()

@@ -71,7 +71,7 @@ def test_a_project_with_an_untrusted_file_opens_and_runs_nothing_of_it(qtbot, wi
 def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marker) -> None:
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis is not None
-    window.cure(window.live.analysis.errors[0].cures[0])
+    window.cures.apply(window.live.analysis.errors[0].cures[0])
     asking = dialog(window)
     assert asking.code.toPlainText().startswith("import pathlib")
     assert not marker.exists()

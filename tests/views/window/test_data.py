@@ -40,7 +40,7 @@ def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWind
     settled(qtbot, window)
     assert "row 82: 2 fields instead of 4" in form.data.state.text()
     (skip,) = (cure for problem in window.live.errors for cure in problem.cures if "bad" in cure.data)
-    window.cure_network(skip)
+    window.cures.apply_to_network(skip)
     assert window.document.project.data.bad == "skip" and window.document.undo_stack.undoText() == "Skip them"
     for _ in range(6):
         settled(qtbot, window)
@@ -51,7 +51,7 @@ def test_a_table_is_chosen_mended_and_learnt_from(qtbot: QtBot, window: MainWind
         if form.data.fit.buttons:
             qtbot.mouseClick(form.data.fit.buttons[0], Qt.MouseButton.LeftButton)
         else:
-            window.cure_network(errors[0].cures[0])
+            window.cures.apply_to_network(errors[0].cures[0])
     settled(qtbot, window)
     assert window.run_control.blocked == "" and form.data.fit.words.text() == "They match."
     assert window.document.project.training.loss.name == "MSELoss"

@@ -23,7 +23,7 @@ def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
 def test_the_menu_writes_the_drawing_as_it_stands(
     qtbot: QtBot, window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pictures = window.autograd_control.pictures
+    pictures = window.pictures
     answers = [(str(tmp_path / "net"), "JSON (*.json)"), (str(tmp_path / "net.svg"), "SVG (*.svg)"), ("", "")]
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: answers.pop(0))
     with qtbot.waitSignal(pictures.said) as said:
@@ -44,7 +44,7 @@ def test_the_menu_writes_the_drawing_as_it_stands(
 def test_an_empty_canvas_says_so(qtbot: QtBot, window: MainWindow) -> None:
     window.document.new()
     said: list[str] = []
-    window.say = lambda title, detail="": said.append(title)
-    window.refuse = lambda title, reason: said.append(reason)
+    window.notifier.say = lambda title, detail="": said.append(title)
+    window.notifier.refuse = lambda title, reason: said.append(reason)
     window.actions_by_key["export-drawing"].trigger()
     assert said == ["Nothing on the canvas yet."]

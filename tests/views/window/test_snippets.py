@@ -52,7 +52,10 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     snippets.toggle.set_value("snippet")
     assert window.tape_inspector.shown().name == "ExpBackward0"
     snippets.close()
-    again = SnippetControl(window, QStackedWidget())
+    again = SnippetControl(
+        window.workspace, window.room, window.tape_inspector, QStackedWidget(),
+        window.autograd_control.pictures, window.tape_control.replay,
+    )  # fmt: skip
     assert again.page.edit.text() == page.edit.text() and not again.running, "it is kept, and does not run by itself"
     again.page.load("import os", "theirs.py", Path("theirs.py"))
     again.close()

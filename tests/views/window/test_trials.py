@@ -66,7 +66,7 @@ def test_a_refusal_does_not_outlive_its_reason(qtbot: QtBot, window: MainWindow)
     window.run_control.run()
     assert window.banner.isVisible() and window.banner.reason() == "Fix 2 errors to run"
     problem = next(one for one in window.live.errors if one.message.startswith("logits"))
-    window.cure_network(problem.cures[-1])
+    window.cures.apply_to_network(problem.cures[-1])
     qtbot.waitUntil(lambda: window.banner.reason() == "Fix 1 error to run")
     window.document.apply("As it was", project)
     qtbot.waitUntil(lambda: not window.banner.isVisible())

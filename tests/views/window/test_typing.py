@@ -47,7 +47,7 @@ def settle(qtbot: QtBot, window: MainWindow) -> None:
     """Let the window and its worker answer whatever the last key asked."""
     QApplication.processEvents()
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.background.busy and not window.engine.busy)
-    qtbot.waitUntil(lambda: not window.page_links.later.active)
+    qtbot.waitUntil(lambda: not window.hearers.active)
     QApplication.processEvents()
 
 

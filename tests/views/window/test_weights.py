@@ -142,7 +142,7 @@ def test_replacing_the_last_layer_lets_its_start_weights_go_and_is_one_step(qtbo
     window.selection.set([head.node])
     assert window.actions_by_key["replace-last"] in window.canvas.more_actions()
     window.actions_by_key["replace-last"].trigger()
-    ask = window.block_control.ask
+    ask = window.drawing.ask_box
     ask.field.setText("many")
     qtbot.keyClick(ask.field, Qt.Key.Key_Return)
     assert ask.isVisible() and "many" in ask.refusal.text()
@@ -171,7 +171,7 @@ def test_an_edit_that_start_weights_do_not_survive_is_a_problem_with_a_cure(qtbo
     qtbot.waitUntil(lambda: bool(window.live.up_to_date and window.live.errors), timeout=60_000)
     (problem,) = window.live.errors
     assert "start weights do not fit" in problem.message and "fc1.weight" in problem.reason and problem.node == fc1.id
-    window.cure(problem.cures[0])
+    window.cures.apply(problem.cures[0])
     qtbot.waitUntil(lambda: not window.live.errors, timeout=60_000)
     assert "fc1.weight" not in window.document.project.training.start.keys
 

@@ -34,7 +34,7 @@ def window(qtbot, window: MainWindow) -> MainWindow:
 
 
 def ready(qtbot, window: MainWindow) -> None:
-    qtbot.waitUntil(lambda: window.live.up_to_date and hasattr(window, "page_links"), timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.furnished, timeout=60_000)
 
 
 def change(window: MainWindow, **training: object) -> None:
@@ -211,7 +211,7 @@ def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: MainWindow) -> 
     QTest.keyClick(window, Qt.Key.Key_F5)
     assert window.session.state == "idle"
     (problem,) = window.live.errors
-    window.cure(problem.cures[0])
+    window.cures.apply(problem.cures[0])
     ready(qtbot, window)
     assert not window.live.errors
     assert set(window.document.project.positions) == set(window.document.project.graph.nodes)
@@ -227,7 +227,7 @@ def test_data_that_do_not_fit_are_a_problem_with_a_cure(qtbot, window: MainWindo
     # Other data are offered before what changes the net.
     changing = [cure for cure in problem.cures if cure.label.startswith("Set shape")]
     assert len(changing) == 1 and problem.cures[-1] is changing[0] is not problem.cures[0]
-    window.cure(changing[0])
+    window.cures.apply(changing[0])
     ready(qtbot, window)
     assert not window.live.errors
 
@@ -382,7 +382,7 @@ def test_a_cure_that_is_a_setting_of_the_training_is_one_undo_step(qtbot, window
     from app.builder.diagnostics.problems import Cure, SetTraining
 
     before = window.document.project
-    window.cure(Cure("Set batch_size=16", (SetTraining(node(window, "fc1"), "batch_size", 16),)))
+    window.cures.apply(Cure("Set batch_size=16", (SetTraining(node(window, "fc1"), "batch_size", 16),)))
     assert window.document.project.training.batch_size == 16
     assert window.document.project.graph is before.graph
     window.document.undo_stack.undo()

@@ -20,7 +20,6 @@ from app.util.formatting import counted
 from app.views.autograd.findings.findings_page import CHECKPOINT, FINDINGS, GAIN, GRADCHECK, FindingsPage
 from app.views.autograd.findings.grad_none_section import check_section, layer_of, notes_section, why_section
 from app.views.ui.background import Failure
-from app.views.ui.docks import PageHeights
 from app.views.ui.present import present
 from app.views.ui.widgets.painting import announce
 
@@ -30,9 +29,11 @@ if TYPE_CHECKING:
     from app.engine.client import Question
     from app.engine.protocol import Request
     from app.engine.requests.capture import CaptureRequest
-    from app.views.main_window import MainWindow
+    from app.views.autograd.capture_control import AutogradControl
+    from app.views.autograd.inspector.inspector import TapeInspector
+    from app.views.autograd.page import AutogradPage
+    from app.views.workspace import Workspace
 
-HEIGHT = 262  # of the page "Findings", px
 WORK = "findings"  # the key of the question
 
 
@@ -42,9 +43,11 @@ class FindingsControl(QObject):
     What was found stays until another batch is captured or another project is opened.
     """
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(
+        self, workspace: Workspace, room: AutogradPage, inspector: TapeInspector, capture: AutogradControl
+    ) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._room, self._inspector, self._capture = workspace, room, inspector, capture
         self.findings: Findings | None = None
         self.report: GradcheckReport | None = None
         self._checked: object = None  # the key of what `report` is of
@@ -52,34 +55,31 @@ class FindingsControl(QObject):
         self._stopping = False
         self._rows: list[WhatIf] = []
         self.page = page = FindingsPage()
-        pane = window.bottom.pane
-        pane.add("findings", "Findings", "flask", page, after="tape")
-        pane.shown.connect(lambda key: self._shown() if key == "findings" else None)
-        present(window.bottom.findChild(PageHeights)).set_first("findings", HEIGHT)
-        page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
+        workspace.pages.shown.connect(lambda key: self._shown() if key == "findings" else None)
+        page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
         page.asked.connect(self.ask)
         page.stopped.connect(self.stop)
         page.turned.connect(lambda _page: self._shown())
         page.list.opened.connect(self.go_to)
         page.chart.chosen.connect(self._choose_layer)
-        page.steps.layerChosen.connect(lambda path: window.curves.gradients.layerClicked.emit(path))
-        window.network_selection.changed.connect(lambda *_: QTimer.singleShot(0, self, self._show_steps))
-        page.steps.runRequested.connect(lambda: window.run_control.run())
-        window.session.progressed.connect(self._show_steps)
+        page.steps.layerChosen.connect(workspace.shown_run.choose_layer)
+        workspace.network_selection.changed.connect(lambda *_: QTimer.singleShot(0, self, self._show_steps))
+        page.steps.runRequested.connect(lambda: workspace.run_control.run())
+        workspace.session.progressed.connect(self._show_steps)
         page.checkpoint.selected.connect(self._choose_path)
         page.checkpoint.wanted.connect(self._checkpoint)
-        window.autograd_control.captured.connect(lambda *_: self._captured())
-        window.autograd_control.failed.connect(lambda _failure: self._captured())
-        window.document.replaced.connect(lambda _project: self._forget())
-        window.document.changed.connect(lambda _before, _after: self._show_rows())
-        window.tape_inspector.above.append(self._above)
-        window.tape_inspector.below.append(self._below)
+        capture.captured.connect(lambda *_: self._captured())
+        capture.failed.connect(lambda _failure: self._captured())
+        workspace.document.replaced.connect(lambda _project: self._forget())
+        workspace.document.changed.connect(lambda _before, _after: self._show_rows())
+        inspector.above.append(self._above)
+        inspector.below.append(self._below)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
     def show(self, page: str = FINDINGS) -> None:
         """Bring a page to the front."""
-        self._window.show_page("findings")
+        self._workspace.pages.show("findings")
         self.page.turn_to(page)
 
     def ask(self, page: str) -> None:
@@ -98,7 +98,7 @@ class FindingsControl(QObject):
 
     def _batch(self) -> CaptureRequest | None:
         """The newest batch; where there is none yet, None, and the page says what to do."""
-        batch = self._window.autograd_control.diagnosed
+        batch = self._capture.diagnosed
         self.page.set_captured(batch is not None)
         return batch
 
@@ -107,16 +107,18 @@ class FindingsControl(QObject):
 
     def check_selected(self) -> None:
         """gradcheck of what is selected in the graph; a word where nothing is."""
-        room = self._window.room
+        room = self._room
         item = room.item_of(room.scene.current_key())
         if item is None or isinstance(item, TapeNode) and item.is_leaf:
-            self._window.say("Nothing to check is selected", "Click a backward node or a layer of the graph first.")
+            self._workspace.notifier.say(
+                "Nothing to check is selected", "Click a backward node or a layer of the graph first."
+            )
         else:
             self.check(item)
 
     def check(self, item: TapeNode | LayerGroup) -> None:
         """gradcheck of a backward node, or of a layer."""
-        tape = self._window.room.tape
+        tape = self._room.tape
         assert tape is not None
         if isinstance(item, TapeNode):
             number, title = item.id, item.name
@@ -132,7 +134,7 @@ class FindingsControl(QObject):
 
     def _check(self, key: object, title: str, what: WholeNet | LayerCall | NodeOperation) -> None:
         self.show(GRADCHECK)
-        batch, tape = self._batch(), self._window.room.tape
+        batch, tape = self._batch(), self._room.tape
         if batch is None:
             return
         self._checked = key
@@ -165,7 +167,7 @@ class FindingsControl(QObject):
     def _begin(self, request: Request[Any], answered: Callable[[Any], None]) -> None:
         self._drop()
         self._stopping = False
-        self._work = self._window.engine.ask(
+        self._work = self._workspace.engine.ask(
             WORK, request, on_answer=partial(self._ended, answered), on_error=partial(self._ended, self._failed),
             on_progress=self._progressed,
         )  # fmt: skip
@@ -173,7 +175,7 @@ class FindingsControl(QObject):
 
     def _drop(self) -> None:
         """Let what is under way go, without a word of what it finds."""
-        self._window.engine.forget(WORK)
+        self._workspace.engine.forget(WORK)
         self._work = None
         self.page.set_working(None)
 
@@ -204,20 +206,21 @@ class FindingsControl(QObject):
     # -- what happened -------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
+        self._capture.forget()
+        self._clear()
+        self.page.set_captured(False)
+
+    def _clear(self) -> None:
         self._drop()
         self.findings, self.report, self._checked, self._rows = None, None, None, []
-        self._window.autograd_control.diagnosed = None
-        self.page.set_captured(False)
         self.page.list.show_findings((), "", fine=False)
         self.page.chart.set_ladder(None)
         self.page.check.show_report(None)
         self._show_rows()
 
     def _captured(self) -> None:
-        batch = self._window.autograd_control.diagnosed
-        self._forget()
-        self._window.autograd_control.diagnosed = batch
-        self.page.set_captured(batch is not None, self._window.autograd_control.left_out)
+        self._clear()
+        self.page.set_captured(self._capture.diagnosed is not None, self._capture.left_out)
         self._inspect_again()
         self._shown()
 
@@ -232,9 +235,9 @@ class FindingsControl(QObject):
     def _show_steps(self) -> None:
         """The gain ladder over the run whose curves are shown."""
         if self.page.over_run and self.page.isVisible():
-            curves = self._window.curves
-            self.page.steps.set_history(curves.history if curves.has_run else None)
-            self.page.steps.map.set_selected(curves.gradients.selected)
+            shown = self._workspace.shown_run
+            self.page.steps.set_history(shown.figures.history if shown.figures is not None else None)
+            self.page.steps.map.set_selected(shown.selected)
 
     def _found(self, findings: Findings) -> None:
         self.findings = findings
@@ -266,7 +269,7 @@ class FindingsControl(QObject):
 
     def _inspect_again(self) -> None:
         """The inspector's sections tell something else now; what is in sight stays there."""
-        inspector = self._window.tape_inspector
+        inspector = self._inspector
         at = inspector.verticalScrollBar().value()
         if inspector.shown_item() is not None:
             inspector.show_item(inspector.tape, inspector.shown_item())
@@ -274,7 +277,7 @@ class FindingsControl(QObject):
             inspector.verticalScrollBar().setValue(at)
 
     def _show_rows(self, words: str = "") -> None:
-        chosen = self._window.document.project.training.recompute
+        chosen = self._workspace.document.project.training.recompute
         if not self._rows and not words:
             words = (
                 "Each block is checkpointed in turn on this batch: bytes at the peak, the time of a step and its "
@@ -288,44 +291,45 @@ class FindingsControl(QObject):
 
     def _same_tape(self) -> Tape | None:
         """The room's tape, where its nodes are those that the findings number."""
-        ours, theirs = self._window.room.tape, self.findings.tape if self.findings is not None else None
+        ours, theirs = self._room.tape, self.findings.tape if self.findings is not None else None
         if ours is None or theirs is None or len(ours.nodes) != len(theirs.nodes):
             return None
         return ours if all(a.name == b.name for a, b in zip(ours.nodes, theirs.nodes, strict=True)) else None
 
     def go_to(self, finding: Finding) -> None:
         """Select the place of a finding everywhere."""
-        window = self._window
+        workspace = self._workspace
         if finding.tape_node is not None and self._same_tape() is not None:
-            window.room.reveal(finding.tape_node)
+            self._room.reveal(finding.tape_node)
         node = finding.node
-        if node is not None and node in window.document.project.graph.nodes:
-            window.network_selection.set([node], window.room if finding.tape_node is not None else self)
+        if node is not None and node in workspace.document.project.graph.nodes:
+            workspace.network_selection.set([node], self._room if finding.tape_node is not None else self)
 
     def _choose_layer(self, key: str) -> None:
         tape = self._same_tape()
         if tape is not None and (node := first_nodes(tape).get(key)) is not None:
-            self._window.room.reveal(node)
+            self._room.reveal(node)
 
     def _choose_path(self, path: str) -> None:
-        tape = self._window.room.tape
+        tape = self._room.tape
         inside = [] if tape is None else [
             node for node in tape.nodes if node.layer == path or node.layer.startswith(f"{path}.")
         ]  # fmt: skip
         if inside:
-            self._window.room.reveal(inside[-1].id)
+            self._room.reveal(inside[-1].id)
 
     def _checkpoint(self, path: str) -> None:
         """Set what the training checkpoints, as one step that can be undone, and show it."""
-        window = self._window
-        project = window.document.project
+        workspace = self._workspace
+        project = workspace.document.project
         inside = path in project.training.recompute
         others = tuple(one for one in project.training.recompute if one != path)
         training = replace(project.training, recompute=others if inside else (*others, path))
-        window.document.apply(f"{'Keep' if inside else 'Checkpoint'} {path}", replace(project, training=training))
-        window.right.show()
-        window.right.pane.show_page("training")
-        window.say(f"{path} is {'kept' if inside else 'checkpointed'} in training", "recompute under Training")
+        workspace.document.apply(f"{'Keep' if inside else 'Checkpoint'} {path}", replace(project, training=training))
+        workspace.pages.show("training")
+        workspace.notifier.say(
+            f"{path} is {'kept' if inside else 'checkpointed'} in training", "recompute under Training"
+        )
 
     # -- the inspector -------------------------------------------------------------------------------------------------
 
@@ -336,7 +340,7 @@ class FindingsControl(QObject):
         return min(2 if norms else 1, whole), whole
 
     def _above(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
-        if tape is not self._window.room.tape:
+        if tape is not self._room.tape:
             return
         if isinstance(item, TapeNode) and (notes := notes_of(tape, item)):
             yield notes_section(notes)
@@ -353,7 +357,7 @@ class FindingsControl(QObject):
                 yield why_section(answers, self._ask_why, ".grad of its parameters")
 
     def _below(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterable[QWidget]:
-        if tape is not self._window.room.tape or (isinstance(item, TapeNode) and item.is_leaf):
+        if tape is not self._room.tape or (isinstance(item, TapeNode) and item.is_leaf):
             return
         few, whole = self._samples(tape)
         what = "op" if isinstance(item, TapeNode) else "layer"

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from app.autograd.grouping import LayerGroup
     from app.autograd.tape import TapeNode
     from app.diagram.diagram import Drawing
+    from app.views.autograd.inspector.inspector import TapeInspector
+    from app.views.autograd.page import AutogradPage
     from app.views.autograd.snippets.snippet_page import SnippetPage
-    from app.views.main_window import MainWindow
+    from app.views.autograd.tape.replay_control import ReplayControl
+    from app.views.export.picture_export import PictureExport
+    from app.views.workspace import Workspace
 
 FILTER = "Python file (*.py)"
 LIMITS = Limits()
@@ -39,9 +43,18 @@ class SnippetControl(QObject):
     A text that came out of a file waits for trust, as everything does that somebody else may have written.
     """
 
-    def __init__(self, window: MainWindow, pages: QStackedWidget) -> None:
-        super().__init__(window)
-        self._window, self._pages = window, pages
+    def __init__(
+        self,
+        workspace: Workspace,
+        room: AutogradPage,
+        inspector: TapeInspector,
+        pages: QStackedWidget,
+        pictures: PictureExport,
+        replay: ReplayControl,
+    ) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._room, self._inspector, self._pages = workspace, room, inspector, pages
+        self._pictures, self._replay = pictures, replay
         self._page: SnippetPage | None = None
         self._task: Task | None = None
         self._stop = threading.Event()
@@ -51,12 +64,10 @@ class SnippetControl(QObject):
         self.toggle = Segmented([(NET, "Net"), (SNIPPET, "Snippet")], "Graph of the net or of a snippet")
         self.toggle.setToolTip("The graph of this project's net, or of a few lines of PyTorch")
         self.toggle.changed.connect(self.show)
-        window.centre.shown.connect(lambda _key: self._centre_shown())
         application = QCoreApplication.instance()
         assert application is not None
         application.aboutToQuit.connect(self.close)
-        window.installEventFilter(self)
-        self._centre_shown()
+        workspace.window.installEventFilter(self)
 
     def eventFilter(self, _window: QObject, event: QEvent) -> bool:
         """A window that is closed leaves no process behind; one that is iconified is hidden by others."""
@@ -80,13 +91,11 @@ class SnippetControl(QObject):
             page.lookRequested.connect(self._look_at_file)
             page.detail.connect(self._inspect)
             norms = GradientSections(page.player)
-            self._window.tape_inspector.above.append(
-                lambda tape, item: norms(tape, item) if tape is page.room.tape else ()
-            )
+            self._inspector.above.append(lambda tape, item: norms(tape, item) if tape is page.room.tape else ())
             page.player.moved.connect(lambda _before, _now: self._moved(REFRESH))
             page.player.stood.connect(lambda _stop: self._moved(0.0))
             page.room.exportRequested.connect(self._export)
-            if kept := self._window.settings.snippet:
+            if kept := self._workspace.settings.snippet:
                 page.load(kept, "The lines that you left here.")
         return self._page
 
@@ -99,22 +108,18 @@ class SnippetControl(QObject):
     def show(self, key: str) -> None:
         """Show the net's graph ("net") or the snippet's ("snippet")."""
         self.toggle.set_value(key)
-        page = self.page if key == SNIPPET else self._window.room
+        page = self.page if key == SNIPPET else self._room
         self._pages.setCurrentWidget(page)
-        room = self.page.room if key == SNIPPET else self._window.room
-        self._window.tape_inspector.show_item(room.tape, room.item_of(room.scene.current_key()))
-        self._centre_shown()
+        room = self.page.room if key == SNIPPET else self._room
+        self._inspector.show_item(room.tape, room.item_of(room.scene.current_key()))
         if key == SNIPPET:
             self.page.edit.setFocus()
-
-    def _centre_shown(self) -> None:
-        self.toggle.setVisible(self._window.centre.page == "autograd")
 
     def _inspect(self, item: TapeNode | LayerGroup | None) -> None:
         """Show what is selected in the snippet's graph; without a selection what runs next."""
         if self.toggle.value() != SNIPPET:
             return
-        player, tape, inspector = self.page.player, self.page.room.tape, self._window.tape_inspector
+        player, tape, inspector = self.page.player, self.page.room.tape, self._inspector
         if item is None and player.keeps and tape is not None and player.next_node is not None:
             item = tape.nodes[player.next_node]
         if item is not None and item is inspector.shown_item():
@@ -128,11 +133,10 @@ class SnippetControl(QObject):
 
         graph, pages = self.page.shown, {}
         if graph is not None and (played := graph.played) is not None:
-            write, room, stopped = self._window.tape_control.replay.write, self.page.room, graph.stopped
+            write, room, stopped = self._replay.write, self.page.room, graph.stopped
             title = f"{graph.name}: backward"
             pages[".html"] = (REPLAY, lambda path: write(path, title, room, played, stopped))
-        pictures = self._window.autograd_control.pictures
-        pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
+        self._pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
 
     def _moved(self, every: float) -> None:
         """Numbers have come; while it plays, the inspector tells them now and then."""
@@ -173,7 +177,6 @@ class SnippetControl(QObject):
         if isinstance(answer, Failure):
             answer = SnippetAnswer("died", f"No process can be started for a snippet: {answer.error}.")
         self.page.set_answer(answer)
-        self._centre_shown()
 
     def close(self) -> None:
         """End what runs, and keep the person's own lines for the next time."""
@@ -181,14 +184,14 @@ class SnippetControl(QObject):
         page = self._page
         if page is not None and page.foreign is None:
             own = page.ready.value() is None
-            self._window.settings.snippet = page.edit.text() if own else ""
+            self._workspace.settings.snippet = page.edit.text() if own else ""
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def choose_file(self) -> None:
         """Ask for a file to put into the editor."""
-        start = str(self._window.settings.export_folder)
-        name, _ = QFileDialog.getOpenFileName(self._window, "Open a snippet", start, FILTER)
+        start = str(self._workspace.settings.export_folder)
+        name, _ = QFileDialog.getOpenFileName(self._workspace.window, "Open a snippet", start, FILTER)
         if name:
             self.open(Path(name))
 
@@ -197,7 +200,9 @@ class SnippetControl(QObject):
         try:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            self._window.refuse(f"{path.name} cannot be opened", getattr(error, "strerror", None) or str(error))
+            self._workspace.notifier.refuse(
+                f"{path.name} cannot be opened", getattr(error, "strerror", None) or str(error)
+            )
             return
         self.show(SNIPPET)
         self.page.load(text, path.name, None if layer_files.allowed(layer_files.digest(text)) else path)
@@ -205,14 +210,12 @@ class SnippetControl(QObject):
     def _look_at_file(self) -> None:
         path = self.page.foreign
         if path is not None:
-            from app.views.custom_layers.trust_snippet import SnippetTrustDialog
-
-            self._window.layers.look_at(path, lambda: self.open(path), SnippetTrustDialog)
+            self._workspace.layers.look_at_snippet(path, lambda: self.open(path))
 
     def save(self) -> None:
         """Ask where to, then write the text as it stands."""
-        start = self._window.settings.export_folder / "snippet.py"
-        name, _ = QFileDialog.getSaveFileName(self._window, "Save the snippet", str(start), FILTER)
+        start = self._workspace.settings.export_folder / "snippet.py"
+        name, _ = QFileDialog.getSaveFileName(self._workspace.window, "Save the snippet", str(start), FILTER)
         if not name:
             return
         path = Path(name) if Path(name).suffix else Path(name).with_suffix(".py")
@@ -220,10 +223,12 @@ class SnippetControl(QObject):
             text = f"{self.page.edit.text()}\n"
             atomic.write_text(path, text)
         except OSError as error:
-            self._window.refuse(f"{path.name} was not written", error.strerror or str(error))
+            self._workspace.notifier.refuse(f"{path.name} was not written", error.strerror or str(error))
             return
-        self._window.settings.export_folder = path.parent
-        self._window.say(f"Saved {path.name}", "It starts with torch, nn and F imported; in a file, import them.")
+        self._workspace.settings.export_folder = path.parent
+        self._workspace.notifier.say(
+            f"Saved {path.name}", "It starts with torch, nn and F imported; in a file, import them."
+        )
 
 
 def made_pages(room: QWidget) -> QStackedWidget:

@@ -21,9 +21,10 @@ from app.util import atomic
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
+    from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.page import AutogradPage
     from app.views.autograd.tape.player import Player
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 FILTER = "HTML replay (*.html)"
 
@@ -31,62 +32,62 @@ FILTER = "HTML replay (*.html)"
 class ReplayControl(QObject):
     """Writes the net's tape, with its graph folded as it stands; the graph's own dialog of files offers it too."""
 
-    def __init__(self, window: MainWindow, player: Player, parent: QObject) -> None:
-        super().__init__(parent)
-        self._window, self._player = window, player
-        window.autograd_control.pages[".html"] = (FILTER, self.export)
+    def __init__(self, workspace: Workspace, room: AutogradPage, player: Player, capture: AutogradControl) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._room, self._player = workspace, room, player
+        capture.add_format(".html", FILTER, self.export)
 
     def ask(self) -> None:
         """Ask where to, then write it."""
-        window = self._window
-        if window.room.drawing() is None:
-            window.say("There is no graph to replay yet", "Capture one batch first.")
+        workspace = self._workspace
+        if self._room.drawing() is None:
+            workspace.notifier.say("There is no graph to replay yet", "Capture one batch first.")
             return
-        start = window.settings.export_folder / f"{window.document.project.name}-backward.html"
-        name, _ = QFileDialog.getSaveFileName(window, "Export an HTML replay", str(start), FILTER)
+        start = workspace.settings.export_folder / f"{workspace.document.project.name}-backward.html"
+        name, _ = QFileDialog.getSaveFileName(workspace.window, "Export an HTML replay", str(start), FILTER)
         if name:
             path = Path(name)
             self.export(path if path.suffix else path.with_suffix(".html"))
 
     def export(self, path: Path) -> None:
         """Write the page: of the pass that was played to its end, edits and all, else of one that is played for it."""
-        window, player = self._window, self._player
-        tape, folded, drawing = window.room.tape, window.room.folded, window.room.drawing()
+        workspace, player = self._workspace, self._player
+        tape, folded, drawing = self._room.tape, self._room.folded, self._room.drawing()
         if tape is None or folded is None or drawing is None:
             return
-        window.settings.export_folder = path.parent
-        write = partial(_write, path, f"{window.document.project.name}: backward", tape, folded, drawing)
+        workspace.settings.export_folder = path.parent
+        write = partial(_write, path, f"{workspace.document.project.name}: backward", tape, folded, drawing)
         if player.tape is not None and same_graph(player.tape, tape) and player.position == len(player) > 0:
             ask = partial(write, player.result(), player.tape)
         elif player.batch is not None:
             key = f"replay {path}"
-            window.engine.ask(key, RecordRequest(player.batch), on_answer=partial(self._recorded, key, write),
+            workspace.engine.ask(key, RecordRequest(player.batch), on_answer=partial(self._recorded, key, write),
                               on_error=self._failed)  # fmt: skip
             return
         else:
             return
-        window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
+        workspace.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
 
     def _recorded(self, key: str, write: partial[tuple[Path, int, str]], recorded: RecordedPass) -> None:
         ask = partial(_write_recorded, write, recorded)
-        self._window.background.ask(key, ask, on_answer=self._written, on_error=self._failed)
+        self._workspace.background.ask(key, ask, on_answer=self._written, on_error=self._failed)
 
     def write(self, path: Path, title: str, room: AutogradPage, passed: PassResult, stopped: str = "") -> None:
         """Write the page of a pass that is there already, of the graph that a room shows."""
         tape, folded, drawing = room.tape, room.folded, room.drawing()
         if tape is None or folded is None or drawing is None:
             return
-        self._window.settings.export_folder = path.parent
+        self._workspace.settings.export_folder = path.parent
         ask = partial(_write, path, title, tape, folded, drawing, passed, None, stopped)
-        self._window.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
+        self._workspace.background.ask(f"replay {path}", ask, on_answer=self._written, on_error=self._failed)
 
     def _written(self, written: tuple[Path, int, str]) -> None:
         path, steps, stopped = written
         words = f"{steps:,} steps of the backward pass, in {path.parent}"
-        self._window.say(f"Saved {path.name}", stopped or words)
+        self._workspace.notifier.say(f"Saved {path.name}", stopped or words)
 
     def _failed(self, failure: Failure) -> None:
-        self._window.refuse("The replay was not written", str(failure.error))
+        self._workspace.notifier.refuse("The replay was not written", str(failure.error))
 
 
 def _write_recorded(write: partial[tuple[Path, int, str]], recorded: RecordedPass) -> tuple[Path, int, str]:

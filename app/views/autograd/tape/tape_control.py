@@ -18,19 +18,19 @@ from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.inspector.gradient_look import LookSections
 from app.views.autograd.inspector.gradient_sections import GradientSections
 from app.views.autograd.tape.player import LOADING, PLAYING, Player
-from app.views.autograd.tape.replay_control import ReplayControl
 from app.views.autograd.tape.step_list import StepList
 from app.views.autograd.tape.tape_page import TapePage
-from app.views.ui.docks import PageHeights
-from app.views.ui.present import present
 
 if TYPE_CHECKING:
     from app.engine.requests.capture import CaptureRequest
-    from app.views.autograd.inspector.inspector import Sections
-    from app.views.main_window import MainWindow
+    from app.views.autograd.capture_control import AutogradControl
+    from app.views.autograd.inspector.inspector import Sections, TapeInspector
+    from app.views.autograd.page import AutogradPage
+    from app.views.autograd.snippets.snippet_control import SnippetControl
+    from app.views.autograd.tape.replay_control import ReplayControl
+    from app.views.workspace import Workspace
 
 REFRESH = 0.3  # seconds between two looks of the inspector while a tape is played
-HEIGHT = 262  # of the page "Backward tape", px
 
 
 class TapeControl(QObject):
@@ -40,31 +40,32 @@ class TapeControl(QObject):
     or somebody lets go of it.
     """
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
-        self.player = player = Player(self)
+    def __init__(
+        self,
+        workspace: Workspace,
+        room: AutogradPage,
+        inspector: TapeInspector,
+        capture: AutogradControl,
+        snippets: SnippetControl,
+        replay: ReplayControl,
+        player: Player,
+    ) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._room, self._inspector, self._snippets = workspace, room, inspector, snippets
+        self.player, self.replay = player, replay
         self.page = TapePage(player)
-        self.graph = PlayedGraph(window.room, player, self)
+        self.graph = PlayedGraph(room, player, self)
         self._norms, self._look = GradientSections(player), LookSections(player)
-        window.tape_inspector.above += [self._of_net(self._norms), self._of_net(self._look)]
+        inspector.above += [self._of_net(self._norms), self._of_net(self._look)]
         self._refreshed = 0.0
         player.moved.connect(lambda _before, _now: self._refresh())
-        self.replay = ReplayControl(window, player, self)
         self.steps = StepList(player)
-        window.left.pane.add("steps", "Steps", "autograd", self.steps)
-        window.centre.shown.connect(self._centre_shown)
-        self._centre_shown(window.centre.page)
-        pane = window.bottom.pane
-        pane.add("tape", "Backward tape", "tapedeck", self.page, after="problems")
-        pane.add_corner(self.page.controls)
-        self.page.controls.setVisible(pane.page == "tape")
-        pane.shown.connect(lambda key: self.page.controls.setVisible(key == "tape"))
-        present(window.bottom.findChild(PageHeights)).set_first("tape", HEIGHT)
-        window.autograd_control.captured.connect(self._captured)
-        window.document.replaced.connect(lambda _project: player.set_tape(None))
-        self.page.captureRequested.connect(lambda: window.actions_by_key["capture"].trigger())
-        player.replaced.connect(window.room.set_tape)
+        workspace.pages.shown.connect(self._page_shown)
+        self._page_shown()
+        capture.captured.connect(self._captured)
+        workspace.document.replaced.connect(lambda _project: player.set_tape(None))
+        self.page.captureRequested.connect(lambda: workspace.commands.trigger("capture"))
+        player.replaced.connect(room.set_tape)
         player.changed.connect(self._tell)
         player.changed.connect(lambda: self._refresh(now=True))
         player.state_changed.connect(self._state)
@@ -79,16 +80,16 @@ class TapeControl(QObject):
 
     def show(self) -> None:
         """Bring the graph and the tape to the front."""
-        window = self._window
-        window.show_page("autograd")
-        window.snippets.show("net")
-        window.show_page("tape")
+        workspace = self._workspace
+        workspace.pages.show("autograd")
+        self._snippets.show("net")
+        workspace.pages.show("tape")
 
     def play(self) -> None:
         """Play, or pause what plays; without a tape, capture one first."""
         self.show()
         if self.player.tape is None:
-            self._window.actions_by_key["capture"].trigger()
+            self._workspace.commands.trigger("capture")
         else:
             self.player.toggle()
 
@@ -121,10 +122,10 @@ class TapeControl(QObject):
 
     def selected_node(self) -> int | None:
         """The backward node that is selected; of a layer the one that runs first. None, and a word, without one."""
-        tape, room = self.player.tape, self._window.room
+        tape, room = self.player.tape, self._room
         item = room.item_of(room.scene.current_key())
         if tape is None or item is None:
-            self._window.say("Nothing is selected", "Click a backward node or a layer of the graph first.")
+            self._workspace.notifier.say("Nothing is selected", "Click a backward node or a layer of the graph first.")
             return None
         return first_of(tape, item)
 
@@ -136,52 +137,54 @@ class TapeControl(QObject):
 
     def inspect(self, item: TapeNode | LayerGroup | None) -> None:
         """Show what is selected in the net's graph; without a selection what runs next."""
-        self._window.tape_inspector.show_item(self._window.room.tape, self._wanted(item))
+        self._inspector.show_item(self._room.tape, self._wanted(item))
 
     def _wanted(self, item: TapeNode | LayerGroup | None) -> TapeNode | LayerGroup | None:
-        room, player = self._window.room, self.player
+        room, player = self._room, self.player
         if item is None and player.keeps and room.tape is not None and player.next_node is not None:
             return room.tape.nodes[player.next_node]
         return item
 
     def _of_net(self, give: Sections) -> Sections:
         """Sections for the net's own graph, and not for a snippet's."""
-        return lambda tape, item: give(tape, item) if tape is self._window.room.tape else ()
+        return lambda tape, item: give(tape, item) if tape is self._room.tape else ()
 
     def _refresh(self, now: bool = False) -> None:
         """Show what has come about since: at once where it stands, and now and then while it plays."""
-        window, player = self._window, self.player
-        if window.inspectors.currentWidget() is not window.tape_inspector or window.snippets.toggle.value() != "net":
+        workspace, player = self._workspace, self.player
+        if not workspace.pages.is_front("autograd") or self._snippets.toggle.value() != "net":
             return
         since = time.monotonic() - self._refreshed
         if not now and (player.state != PLAYING or player.speed is None or since < REFRESH):
             return
         self._refreshed = time.monotonic()
-        selected = window.room.item_of(window.room.scene.current_key())
+        selected = self._room.item_of(self._room.scene.current_key())
         wanted = self._wanted(selected)
-        if wanted is window.tape_inspector.shown_item() or not now:  # while it plays, what is shown stays
-            window.tape_inspector.refresh()
+        if wanted is self._inspector.shown_item() or not now:  # while it plays, what is shown stays
+            self._inspector.refresh()
         else:
-            window.tape_inspector.show_item(window.room.tape, wanted)
+            self._inspector.show_item(self._room.tape, wanted)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
     def _captured(self, tape: Tape, batch: CaptureRequest) -> None:
-        self._window.room.set_tape(tape)
+        self._room.set_tape(tape)
         self.player.set_tape(tape, batch)
 
-    def _centre_shown(self, key: str) -> None:
+    def _page_shown(self, _key: str = "") -> None:
         """Steps belong to the graph as the outline does to the drawing; there is no room for both."""
-        left = self._window.left.pane
-        if key == "autograd" and left.page == "outline" or key != "autograd" and left.page == "steps":
-            left.show_page("steps" if key == "autograd" else "outline")
-        left.tabs.set_shown("steps", key == "autograd")
-        left.tabs.set_shown("outline", key != "autograd")
+        pages = self._workspace.pages
+        here = pages.is_front("autograd")
+        wanted, other = ("steps", "outline") if here else ("outline", "steps")
+        if pages.is_front(other):
+            pages.turn_to(wanted)
+        pages.set_offered("steps", here)
+        pages.set_offered("outline", not here)
 
     def _state(self, state: str) -> None:
-        left = self._window.left.pane
-        if state == LOADING and left.page == "layers":  # nothing can be put into a graph that is played
-            left.show_page("steps")
+        pages = self._workspace.pages
+        if state == LOADING and pages.is_front("layers"):  # nothing can be put into a graph that is played
+            pages.turn_to("steps")
         self._tell()
 
     def _stood(self, _stop: Stop) -> None:
@@ -189,19 +192,19 @@ class TapeControl(QObject):
         self._refresh(now=True)
 
     def _troubled(self, trouble: Trouble) -> None:
-        self._window.room.show_error(trouble.title, trouble.reason)
+        self._room.show_error(trouble.title, trouble.reason)
         if trouble.traceback:
-            self._window.show_unexpected(f"{trouble.title}: {trouble.reason}", trouble.traceback)
+            self._workspace.notifier.show_unexpected(f"{trouble.title}: {trouble.reason}", trouble.traceback)
         if trouble.node is not None:
-            self._window.room.reveal(trouble.node)
+            self._room.reveal(trouble.node)
 
     def _let_go_of(self, alive: int) -> None:
         if not self.player.keeps:
-            self._window.status.set_kept(f"Inspection keeps {bytes_text(alive)} alive")
+            self._workspace.status.set_kept(f"Inspection keeps {bytes_text(alive)} alive")
 
     def _tell(self) -> None:
         """The status line, and the graph's head when its numbers are of a newer batch."""
-        player, status, room = self.player, self._window.status, self._window.room
+        player, status, room = self.player, self._workspace.status, self._room
         tape = player.tape
         if tape is not None and tape is not room.tape and player.state not in (LOADING,) and room.tape is not None:
             room.head.set_summary(summary(tape), tape)

@@ -140,7 +140,7 @@ class Curves(QWidget):
         self.controls.modeChanged.connect(self.set_mode)
         self.controls.followRequested.connect(self.follow)
         self.controls.set_page(self)
-        self.gradients.layerClicked.connect(self._tell_layer)
+        self.gradients.layerClicked.connect(self.choose_layer)
         self.gradients.layerHovered.connect(self._tell_hover)
         for chart in self.charts:
             chart.plot.view.handled.connect(self._on_handled)
@@ -188,10 +188,10 @@ class Curves(QWidget):
         self.set_mode(self._scale.mode)
         self.follow()
 
-    def compare(self, history: History, source: Source | None, others: Sequence[Other]) -> None:
+    def compare(self, history: History, source: Source | None, others: Sequence[tuple[str, History]]) -> None:
         """Show a history, and the loss and accuracy of other runs beside it."""
         self.set_history(history, source)
-        self._set_others(others)
+        self._set_others([Other(title, each) for title, each in others])
         self.follow()
 
     def _set_others(self, others: Sequence[Other]) -> None:
@@ -390,7 +390,8 @@ class Curves(QWidget):
 
     # layers
 
-    def _tell_layer(self, layer: str) -> None:
+    def choose_layer(self, layer: str) -> None:
+        """Select the first node of a layer."""
         for node in self._nodes.get(layer, ())[:1]:
             self.layerSelected.emit(node)
 

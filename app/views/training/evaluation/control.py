@@ -33,7 +33,7 @@ from app.views.training.evaluation.page import EvaluationPage
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 KEY = "evaluation"
 SHOWN = 60  # samples that are shown at once
@@ -45,9 +45,9 @@ FILTER = "Weights (*.safetensors *.pt);;All files (*)"
 class EvaluationControl(QObject):
     """Runs one evaluation at a time in the engine, independent of a training run."""
 
-    def __init__(self, page: EvaluationPage, window: MainWindow) -> None:
-        super().__init__(window)
-        self._page, self._window = page, window
+    def __init__(self, page: EvaluationPage, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._page, self._workspace = page, workspace
         self._busy = False
         self._net: Handle | None = None  # of the page "Try"
         self._evaluated: Handle | None = None  # whose evaluation is shown
@@ -62,16 +62,16 @@ class EvaluationControl(QObject):
         page.wanted.connect(self._read)
         page.sampleOpened.connect(self.try_sample)
         page.trying.prediction_requested.connect(self._try)
-        page.trying.refused.connect(window.refuse)
+        page.trying.refused.connect(workspace.notifier.refuse)
         page.weights_menu.aboutToShow.connect(self._list_weights)
         page.weights_menu.triggered.connect(lambda action: self._choose(str(action.data()), action.text()))
-        window.document.replaced.connect(self._project_replaced)
+        workspace.document.replaced.connect(self._project_replaced)
 
     # --- Weights
 
     def _list_weights(self) -> None:
         choices = [(NEWEST, "Newest weights"), (START, "Start weights")]
-        for kept in store.listed(self._window.runs_keeper.folder)[:RUNS]:
+        for kept in store.listed(self._workspace.runs_keeper.folder)[:RUNS]:
             found = checkpoints(kept)
             if found:
                 choices.append(("", ""))
@@ -81,8 +81,8 @@ class EvaluationControl(QObject):
 
     def _choose(self, key: str, words: str) -> None:
         if key == FILE:
-            folder = str(self._window.settings.export_folder)
-            name, _ = QFileDialog.getOpenFileName(self._window, "Weights to evaluate", folder, FILTER)
+            folder = str(self._workspace.settings.export_folder)
+            name, _ = QFileDialog.getOpenFileName(self._workspace.window, "Weights to evaluate", folder, FILTER)
             if not name:
                 return
             key, words = name, Path(name).name
@@ -102,22 +102,22 @@ class EvaluationControl(QObject):
 
         Raises LookupError with words.
         """
-        window = self._window
-        run, thread = window.newest_weights.run, window.session.training_thread
+        workspace = self._workspace
+        run, thread = workspace.newest_weights.run, workspace.session.training_thread
         if self._key == NEWEST and run is not None and thread is not None:
             if thread.result is None or thread.result.state_dict is not None:
                 return run.job, thread, f"newest weights of run {run.display_number}"
-        analysis = window.live.analysis
-        if analysis is None or not window.live.up_to_date:
+        analysis = workspace.live.analysis
+        if analysis is None or not workspace.live.up_to_date:
             raise LookupError("The network is still being checked. Try again in a moment.")
-        if window.live.errors:
-            first = window.live.errors[0]
+        if workspace.live.errors:
+            first = workspace.live.errors[0]
             raise LookupError(f"The network cannot run yet: {first.message}. {first.reason}")
-        job = preflight.job(window.document.project, analysis, str(window.settings.data_folder))
+        job = preflight.job(workspace.document.project, analysis, str(workspace.settings.data_folder))
         if self._path is not None:
             return job, WeightsFile(self._path, self._name), self._name
         newest = self._key == NEWEST
-        return job, NewestKept(window.runs_keeper.folder) if newest else InitialWeights(), ""
+        return job, NewestKept(workspace.runs_keeper.folder) if newest else InitialWeights(), ""
 
     # --- An evaluation
 
@@ -145,21 +145,21 @@ class EvaluationControl(QObject):
             return
         # A run writes its current weights between two of its steps.
         file = Path(self._folder.name) / f"{uuid4().hex}.pt"
-        self._window.background.ask(
+        self._workspace.background.ask(
             KEY, weights.write_weights, file,
             on_answer=lambda _none: self._request_preparation(Prepare(job, WeightsFile(file, name), scope)),
             on_error=self._failed,
         )  # fmt: skip
 
     def _request_preparation(self, request: Prepare) -> None:
-        self._window.engine.ask(
+        self._workspace.engine.ask(
             KEY, request, on_answer=self._prepared, on_error=self._failed, on_progress=self._page.set_busy
         )
 
     def cancel(self) -> None:
         """Break off after the batch under way."""
-        self._window.background.forget(KEY)
-        self._window.engine.forget(KEY)
+        self._workspace.background.forget(KEY)
+        self._workspace.engine.forget(KEY)
         self._settle()
 
     def _settle(self) -> None:
@@ -185,13 +185,13 @@ class EvaluationControl(QObject):
         self._net, self._evaluated = net, evaluated
         for handle in before - {net, evaluated, None}:
             assert handle is not None
-            self._window.engine.release(handle)
+            self._workspace.engine.release(handle)
 
     # --- Samples
 
     def _read(self, numbers: list[int]) -> None:
         if self._evaluated is not None:
-            self._window.engine.ask(
+            self._workspace.engine.ask(
                 "evaluation.samples", ShowSamples(self._evaluated, tuple(numbers[:SHOWN])),
                 on_answer=self._page.show_samples, on_error=self._not_read,
             )  # fmt: skip
@@ -212,11 +212,11 @@ class EvaluationControl(QObject):
             self._page.trying.show_sample(values, name)
 
         request = ReadSample(self._evaluated, number)
-        self._window.engine.ask("evaluation.sample", request, on_answer=take, on_error=self._not_read)
+        self._workspace.engine.ask("evaluation.sample", request, on_answer=take, on_error=self._not_read)
 
     def _try(self, sample: Image) -> None:
         if self._net is not None:
-            self._window.engine.ask(
+            self._workspace.engine.ask(
                 "evaluation.try", TryInput(self._net, sample), on_answer=self._show_answer, on_error=self._not_tried
             )
 
@@ -235,11 +235,11 @@ class EvaluationControl(QObject):
 
     def export(self, what: str) -> None:
         """Ask for a file, and write the samples or the classes as CSV."""
-        found, window = self._page.found, self._window
+        found, workspace = self._page.found, self._workspace
         if found is None:
             return
-        start = window.settings.export_folder / f"{window.document.project.name}-{found.part}-{what}.csv"
-        name, _ = QFileDialog.getSaveFileName(window, "Export the evaluation", str(start), "Numbers (*.csv)")
+        start = workspace.settings.export_folder / f"{workspace.document.project.name}-{found.part}-{what}.csv"
+        name, _ = QFileDialog.getSaveFileName(workspace.window, "Export the evaluation", str(start), "Numbers (*.csv)")
         if name:
             self.write(what, Path(name))
 
@@ -250,9 +250,9 @@ class EvaluationControl(QObject):
         try:
             atomic.write_text(path, found.to_csv() if what == "samples" else found.classes_csv())
         except OSError as error:
-            self._window.refuse(f"{path.name} could not be written", error.strerror or str(error))
+            self._workspace.notifier.refuse(f"{path.name} could not be written", error.strerror or str(error))
             return
-        self._window.say(f"Wrote {path.name}", str(path.parent))
+        self._workspace.notifier.say(f"Wrote {path.name}", str(path.parent))
 
     def _project_replaced(self, _project: object) -> None:
         """Reset the page: results and runs belong to the previous project."""

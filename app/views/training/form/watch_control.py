@@ -11,13 +11,14 @@ from app.training.events import Caught, Event
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.training.run_requests import ShowCaught
+from app.views.training.form.settings_form import TrainingForm
 from app.views.training.form.watch_section import WatchSection
 from app.views.training.layer.batch_dialog import BatchDialog
 from app.views.training.runs.session import Run
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 LOOK = "Show the batch"
 
@@ -25,29 +26,23 @@ LOOK = "Show the batch"
 class WatchControl(QObject):
     """Gives every run the watch points, and says when one of them holds."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace, form: TrainingForm) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
         self.section = WatchSection()
-        self.section.show_points(from_text(window.settings.watch_points))
+        self.section.show_points(from_text(workspace.settings.watch_points))
         self.section.changed.connect(self._changed)
         self.dialog: BatchDialog | None = None
         self._caught: Caught | None = None
         self._asked: Future | None = None
         self._title = ""
-        window.training_form.add_section(self.section)
-        window.session.runStarted.connect(self._run_started)
-        window.session.told.connect(self._on_events)
-        window.session.stateChanged.connect(self._state)
-        window.banner.acted.connect(self._acted)
-
-    @property
-    def speaks(self) -> bool:
-        """Whether the banner is about a watch point."""
-        return bool(self._title) and self._window.banner.title() == self._title
+        form.add_section(self.section)
+        workspace.session.runStarted.connect(self._run_started)
+        workspace.session.told.connect(self._on_events)
+        workspace.session.stateChanged.connect(self._state)
 
     def _changed(self, points: WatchPoints) -> None:
-        self._window.settings.watch_points = to_text(points)
+        self._workspace.settings.watch_points = to_text(points)
         self._give()
 
     def _run_started(self, _run: Run) -> None:
@@ -55,7 +50,7 @@ class WatchControl(QObject):
         self._give()
 
     def _give(self) -> None:
-        thread = self._window.session.training_thread
+        thread = self._workspace.session.training_thread
         if thread is not None:
             thread.control.watch = self.section.points
 
@@ -67,28 +62,26 @@ class WatchControl(QObject):
 
     def _show(self, caught: Caught) -> None:
         self._caught, self._title = caught, caught.message
-        window = self._window
-        window.banner.set(
-            "warning", self._title, "The run is paused. Run resumes it, Step trains one more batch.", LOOK
-        )
-        window.banner.show()
-        if caught.node is not None and caught.node in window.document.project.graph.nodes:
-            window.network_selection.set([caught.node], self)
+        workspace = self._workspace
+        reason = "The run is paused. Run resumes it, Step trains one more batch."
+        workspace.notifier.warn(self._title, reason, LOOK, self._acted)
+        if caught.node is not None and caught.node in workspace.document.project.graph.nodes:
+            workspace.network_selection.set([caught.node], self)
 
     def _state(self, state: str) -> None:
-        if state != "paused" and self.speaks:
-            self._window.banner.hide()
+        if state != "paused" and self._title:
+            self._workspace.notifier.withdraw(self._title)
 
     def _acted(self) -> None:
-        thread = self._window.session.training_thread
-        if not self.speaks or thread is None or self._asked is not None:
+        thread = self._workspace.session.training_thread
+        if thread is None or self._asked is not None:
             return
         self._asked = thread.run_between_steps(ShowCaught())
         when_done(self._asked, self, self._look, self._refuse)
 
     def _refuse(self, error: BaseException | str) -> None:
         self._asked = None
-        self._window.refuse("The batch cannot be shown", str(error))
+        self._workspace.notifier.refuse("The batch cannot be shown", str(error))
 
     def _look(self, found: BatchPeek | None) -> None:
         """Open the dialog once the run has answered."""
@@ -96,5 +89,5 @@ class WatchControl(QObject):
         if found is None or self._caught is None:
             self._refuse("The run has resumed and released it.")
             return
-        self.dialog = BatchDialog(found, self._caught.message, self._window)
+        self.dialog = BatchDialog(found, self._caught.message, self._workspace.window)
         self.dialog.open()

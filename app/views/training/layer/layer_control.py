@@ -15,14 +15,16 @@ from app.runs import store
 from app.training.monitoring.looks import LayerInside
 from app.training.run_requests import LookInside
 from app.util.leftovers import TemporaryFolder
+from app.views.shown_run import Figures
 from app.views.training.layer.activations_card import CHOOSE
+from app.views.training.layer.layer_page import LayerPage
 from app.views.ui.background import Failure
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
-    from app.views.main_window import MainWindow
     from app.views.training.runs.session import Run
+    from app.views.workspace import Workspace
 
 INSIDE = "inside"
 REST = 250  # after the selection has changed
@@ -31,9 +33,9 @@ REST = 250  # after the selection has changed
 class LayerControl(QObject):
     """Asks for the inside of the selected layer: of the run under way, of the newest weights, or of fresh ones."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window, self.page = window, window.layer_page
+    def __init__(self, workspace: Workspace, page: LayerPage) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self.page = workspace, page
         self._sample = 0
         self._folder = TemporaryFolder()  # weights of a run, as they were for a look
         self._asked: Future | None = None
@@ -44,35 +46,35 @@ class LayerControl(QObject):
         self._rest.timeout.connect(self.look)
         self.page.inside.wanted.connect(self._look_at)
         self.page.layerChosen.connect(self._chosen)
-        window.network_selection.changed.connect(self._selected)
-        window.session.runStarted.connect(self._run_started)
-        window.session.progressed.connect(self.page.refresh)
-        window.page_links.later.add(self._show_layers)
-        window.runs.runChosen.connect(self._show_run)
-        window.runs.keptChosen.connect(self._show_kept)
-        window.runs_keeper.listed.connect(self._listed)
-        window.document.replaced.connect(self._replaced)
-        window.bottom.pane.shown.connect(lambda _key: self._rest.start())
+        workspace.network_selection.changed.connect(self._selected)
+        workspace.session.runStarted.connect(self._run_started)
+        workspace.session.progressed.connect(self.page.refresh)
+        workspace.hearers.add(self._show_layers, later=True)
+        workspace.shown_run.changed.connect(self._show)
+        workspace.runs_keeper.listed.connect(self._listed)
+        workspace.document.replaced.connect(self._replaced)
+        workspace.pages.shown.connect(lambda _key: self._rest.start())
         self._show_layers()
-        run = window.newest_weights.run
+        run = workspace.newest_weights.run
         if run is not None:
-            self._show_run(run)
+            self._show(run.figures)
         else:
-            window.runs_keeper.refresh()
+            workspace.runs_keeper.refresh()
 
     # -- the run whose figures are shown ------------------------------------------------------------------------------
 
-    def _show_run(self, run: Run) -> None:
-        self._window.background.forget("layers of a run")
-        self.page.set_history(run.history, f"Run {run.display_number}")
+    def _show(self, figures: Figures | None) -> None:
+        if figures is not None and not figures.beside:
+            self._workspace.background.forget("layers of a run")
+            self.page.set_history(figures.history, figures.title)
 
     def _listed(self, runs: list[Kept]) -> None:
         """Without a run in this window the newest that is kept is shown."""
-        if runs and not self.page.run_title and self._window.newest_weights.run is None:
+        if runs and not self.page.run_title and self._workspace.newest_weights.run is None:
             self._show_kept(runs[0])
 
     def _show_kept(self, kept: Kept) -> None:
-        self._window.background.ask(
+        self._workspace.background.ask(
             "layers of a run", store.history_of, kept,
             on_answer=lambda history: self.page.set_history(history, kept.record.title),
             on_error=lambda _failure: None,  # the page "Runs" says what is wrong with it
@@ -80,9 +82,9 @@ class LayerControl(QObject):
 
     def _replaced(self, _project: object) -> None:
         """What is shown is of another project."""
-        self._window.background.forget("layers of a run")
-        self._window.background.forget(INSIDE)
-        self._window.engine.forget(INSIDE)
+        self._workspace.background.forget("layers of a run")
+        self._workspace.background.forget(INSIDE)
+        self._workspace.engine.forget(INSIDE)
         self.page.set_history(None)
         self.page.show_layer("")
         self.page.inside.show_reason(CHOOSE)
@@ -90,26 +92,26 @@ class LayerControl(QObject):
     # -- the layer ----------------------------------------------------------------------------------------------------
 
     def _show_layers(self) -> None:
-        analysis = self._window.live.analysis
+        analysis = self._workspace.live.analysis
         if analysis is not None and analysis.source.modules:
             self.page.set_layers(tuple(dict.fromkeys(path for path in analysis.source.modules.values() if path)))
 
     def _run_started(self, run: Run) -> None:
-        self._show_run(run)
+        self._show(run.figures)
         self._rest.start()
 
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
-        analysis = self._window.live.analysis
+        analysis = self._workspace.live.analysis
         paths = [analysis.source.modules.get(each, "") for each in ids] if analysis is not None else []
         if len(paths) == 1 and paths[0] and paths[0] != self.page.layer:
             self.page.show_layer(paths[0])
             self._rest.start()
 
     def _chosen(self, layer: str) -> None:
-        analysis = self._window.live.analysis
+        analysis = self._workspace.live.analysis
         nodes = [node for node, path in analysis.source.modules.items() if path == layer] if analysis else []
         if nodes:
-            self._window.network_selection.set(nodes[:1], self)
+            self._workspace.network_selection.set(nodes[:1], self)
         self._rest.start()
 
     def _look_at(self, sample: int) -> None:
@@ -124,18 +126,18 @@ class LayerControl(QObject):
         if self._asked is not None:
             self._again = True
             return
-        session = self._window.session
+        session = self._workspace.session
         if session.active and session.training_thread is not None:
             self._asked = session.training_thread.run_between_steps(LookInside(layer, self._sample))
             when_done(self._asked, self, self._answered, self._refused)
             return
-        window = self._window
-        if window.live.torch is None or window.live.analysis is None or not window.live.up_to_date:
+        workspace = self._workspace
+        if workspace.live.torch is None or workspace.live.analysis is None or not workspace.live.up_to_date:
             return
-        job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
+        job = preflight.job(workspace.document.project, workspace.live.analysis, str(workspace.settings.data_folder))
         sample, folder = self._sample, Path(self._folder.name)
-        window.background.ask(
-            INSIDE, window.newest_weights.choice(job.source, folder),
+        workspace.background.ask(
+            INSIDE, workspace.newest_weights.choice(job.source, folder),
             on_answer=lambda weights: self._ask_engine(engine_requests.LookInside(job, weights, layer, sample)),
             on_error=lambda failure: self._fail(failure.error),
         )  # fmt: skip
@@ -148,16 +150,16 @@ class LayerControl(QObject):
 
         def show(found: LayerInside) -> None:
             _remove(file)
-            self._show(found)
+            self._show_inside(found)
 
         def fail(failure: Failure) -> None:
             _remove(file)
             self._fail(failure.error)
 
-        self._window.engine.ask(INSIDE, request, on_answer=show, on_error=fail)
+        self._workspace.engine.ask(INSIDE, request, on_answer=show, on_error=fail)
 
     def _answered(self, found: LayerInside) -> None:
-        self._show(found)
+        self._show_inside(found)
         self._ask_again()
 
     def _refused(self, error: BaseException) -> None:
@@ -170,7 +172,7 @@ class LayerControl(QObject):
             self._again = False
             self.look()
 
-    def _show(self, found: LayerInside) -> None:
+    def _show_inside(self, found: LayerInside) -> None:
         if found.layer == self.page.layer:
             self.page.inside.show_inside(found)
 

@@ -19,25 +19,25 @@ from app.views.training.memory.memory_dialog import MemoryDialog, size
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
     from app.views.training.runs.session import Run
+    from app.views.workspace import Workspace
 
 
 class MemoryControl(QObject):
     """Opens the dialog and fills it; estimates every run when it begins."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
         self.dialog: MemoryDialog | None = None
         self.estimates: dict[int, int] = {}  # bytes, by the number of the run
         self._asked: Future | None = None
-        window.session.runStarted.connect(self._run_started)
+        workspace.session.runStarted.connect(self._run_started)
 
     def open(self) -> None:
         """Show the memory of the run under way, or the estimate of the next one."""
         if self.dialog is None:
-            self.dialog = MemoryDialog(self._window)
+            self.dialog = MemoryDialog(self._workspace.window)
             self.dialog.measure_wanted.connect(self._measure)
             self.dialog.file_wanted.connect(self._ask_file)
             self.dialog.empty_wanted.connect(self._empty)
@@ -49,23 +49,25 @@ class MemoryControl(QObject):
             if report.step is not None:
                 self.estimates[run.number] = report.step.total.whole
 
-        self._window.engine.ask(
+        self._workspace.engine.ask(
             "memory of a run", EstimateMemory(run.job),
             on_answer=keep, on_error=lambda _failure: None,
         )  # fmt: skip
 
     def _measure(self) -> None:
-        window, session = self._window, self._window.session
+        workspace, session = self._workspace, self._workspace.session
         if self._asked is not None or self.dialog is None:
             return
         if session.active and session.training_thread is not None:
             self._ask(session.training_thread.run_between_steps(TellMemory()))
-        elif window.live.analysis is None or not window.live.up_to_date or window.run_control.blocked:
-            reason = window.run_control.blocked or "the network is being checked"
+        elif workspace.live.analysis is None or not workspace.live.up_to_date or workspace.run_control.blocked:
+            reason = workspace.run_control.blocked or "the network is being checked"
             self.dialog.show_message(f"Nothing to estimate: {reason}.")
         else:
-            job = preflight.job(window.document.project, window.live.analysis, str(window.settings.data_folder))
-            window.engine.ask(
+            job = preflight.job(
+                workspace.document.project, workspace.live.analysis, str(workspace.settings.data_folder)
+            )
+            workspace.engine.ask(
                 "memory", EstimateMemory(job),
                 on_answer=self._show, on_error=lambda failure: self._fail(failure.error),
             )  # fmt: skip
@@ -81,7 +83,7 @@ class MemoryControl(QObject):
 
     def _score(self, report: MemoryReport) -> str:
         """How the estimate that was made when the run began compares with what is measured."""
-        run = self._window.session.current
+        run = self._workspace.session.current
         estimate = self.estimates.get(run.number) if run is not None else None
         if estimate is None or report.step is None:
             return ""
@@ -108,20 +110,24 @@ class MemoryControl(QObject):
         try:
             atomic.write_text(path, report.to_json())
         except OSError as error:
-            self._window.refuse("The memory report could not be saved", f"“{path}”: {error.strerror or error}.")
+            self._workspace.notifier.refuse(
+                "The memory report could not be saved", f"“{path}”: {error.strerror or error}."
+            )
             return
-        self._window.say("Memory report saved", str(path))
-        session = self._window.session
+        self._workspace.notifier.say("Memory report saved", str(path))
+        session = self._workspace.session
         if report.allocator is not None and session.active and session.training_thread is not None:
             snapshot = path.with_suffix(".pickle")
             when_done(
                 session.training_thread.run_between_steps(WriteSnapshot(str(snapshot))), self,
-                lambda _: self._window.say("CUDA allocator snapshot saved", str(snapshot)),
-                lambda error: self._window.refuse("The snapshot could not be saved", f"“{snapshot}”: {error}."),
+                lambda _: self._workspace.notifier.say("CUDA allocator snapshot saved", str(snapshot)),
+                lambda error: self._workspace.notifier.refuse(
+                    "The snapshot could not be saved", f"“{snapshot}”: {error}."
+                ),
             )  # fmt: skip
 
     def _empty(self) -> None:
         """Between two steps of a run, so that nothing of it is in the way."""
-        thread = self._window.session.training_thread
-        if self._asked is None and thread is not None and self._window.session.active:
+        thread = self._workspace.session.training_thread
+        if self._asked is None and thread is not None and self._workspace.session.active:
             self._ask(thread.run_between_steps(TellMemory(empty=True)))

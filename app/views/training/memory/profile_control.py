@@ -16,7 +16,7 @@ from app.views.training.memory.profile_dialog import ProfileDialog
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 NOTHING = "No run is training: start or pause a run, then try again."
 
@@ -24,16 +24,16 @@ NOTHING = "No run is training: start or pause a run, then try again."
 class ProfileControl(QObject):
     """Opens the dialog and fills it."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
         self.dialog: ProfileDialog | None = None
         self._asked: Future | None = None
 
     def open(self) -> None:
         """Profile the run under way, or say that there is none."""
         if self.dialog is None:
-            self.dialog = ProfileDialog(self._window)
+            self.dialog = ProfileDialog(self._workspace.window)
             self.dialog.measure_wanted.connect(self._measure)
             self.dialog.file_wanted.connect(self._ask_file)
         self.dialog.open()
@@ -49,7 +49,7 @@ class ProfileControl(QObject):
         self._measure(str(path))
 
     def _measure(self, trace: str = "") -> None:
-        session = self._window.session
+        session = self._workspace.session
         if self._asked is not None or self.dialog is None:
             return
         if not session.active or session.training_thread is None:

@@ -15,7 +15,7 @@ from app.views.actions import Actions
 from app.views.settings import MOST_PROCESSES
 
 if TYPE_CHECKING:
-    from app.views.main_window import MainWindow
+    from app.views.workspace import Workspace
 
 PLACES = (
     ("own", "Runs in a process of their &own"),
@@ -34,36 +34,33 @@ LINES = "Lines of a run (*.jsonl *.json *.log *.txt);;All files (*)"
 class PlacesControl(QObject):
     """The commands of the Run menu that choose a place; it is remembered, and holds from the next run on."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._workspace = workspace
         self._places: dict[str, QAction] = {}
         self._blocking = QAction()
         pool.prepare(later=True)
         self._idle = QTimer(self, singleShot=True, interval=IDLE)
         self._idle.timeout.connect(pool.prepare)
-        window.live.torch_loaded.connect(lambda _torch: self._idle.start())
+        workspace.live.torch_loaded.connect(lambda _torch: self._idle.start())
 
     def fill(self, actions: Actions, menu: QMenu) -> None:
-        """Put them into the menu."""
-        inner = menu.addMenu("&Where runs are carried out")
-        inner.setToolTipsVisible(True)
-        self._places = actions.choices(inner, "place", PLACES, self.choose)
+        """Put them into their menu."""
+        menu.setToolTipsVisible(True)
+        self._places = actions.choices(menu, "place", PLACES, self.choose)
         for key, action in self._places.items():
             action.setToolTip(TIPS[key])
-        inner.addSeparator()
+        menu.addSeparator()
         self._blocking = actions.add(
-            inner, "launch-blocking", "Wait for every CUDA &kernel", self._set_blocking, tip=BLOCKING_TIP
+            menu, "launch-blocking", "Wait for every CUDA &kernel", self._set_blocking, tip=BLOCKING_TIP
         )
         self._blocking.setCheckable(True)
-        self._blocking.setChecked(self._window.settings.launch_blocking)
-        tip = "Its curves, from the file that the lines of train.py --json go into, as they come"
-        actions.add(menu, "watch-run", "Watch a run else&where…", self.ask_file, tip=tip)
+        self._blocking.setChecked(self._workspace.settings.launch_blocking)
         self._apply()
 
     def choose(self, key: str) -> None:
         """Take a place for the runs to come; for several processes, ask how many."""
-        settings = self._window.settings
+        settings = self._workspace.settings
         if key != "several":
             settings.processes = 1
         elif count := self._ask_count(max(2, settings.processes)):
@@ -73,23 +70,27 @@ class PlacesControl(QObject):
     def _ask_count(self, before: int) -> int:
         """How many processes; 0 if nobody wants to say."""
         words = "Every batch is dealt out to so many processes of this machine. On CUDA each takes a GPU of its own."
-        count, chosen = QInputDialog.getInt(self._window, "Run on several processes", words, before, 2, MOST_PROCESSES)
+        count, chosen = QInputDialog.getInt(
+            self._workspace.window, "Run on several processes", words, before, 2, MOST_PROCESSES
+        )
         return count if chosen else 0
 
     def _set_blocking(self) -> None:
-        self._window.settings.launch_blocking = self._blocking.isChecked()
+        self._workspace.settings.launch_blocking = self._blocking.isChecked()
         self._apply()
 
     def _apply(self) -> None:
-        settings = self._window.settings
+        settings = self._workspace.settings
         count = settings.processes
-        self._window.session.place = Place(count, settings.launch_blocking)
+        self._workspace.session.place = Place(count, settings.launch_blocking)
         self._places["own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
 
     def ask_file(self) -> None:
         """Ask for the file of a run elsewhere, which need not be there yet."""
-        dialog = QFileDialog(self._window, "Watch a run elsewhere", str(self._window.settings.export_folder), LINES)
+        dialog = QFileDialog(
+            self._workspace.window, "Watch a run elsewhere", str(self._workspace.settings.export_folder), LINES
+        )
         dialog.setFileMode(QFileDialog.FileMode.AnyFile)
         dialog.setLabelText(QFileDialog.DialogLabel.Accept, "Watch")
         if dialog.exec():
@@ -98,11 +99,11 @@ class PlacesControl(QObject):
 
     def watch(self, path: Path) -> None:
         """Show the curves of the run whose lines go into a file."""
-        window = self._window
-        if window.session.active:
-            window.refuse(f"{path.name} has to wait", "A run goes on. Stop it first.")
+        workspace = self._workspace
+        if workspace.session.active:
+            workspace.notifier.refuse(f"{path.name} has to wait", "A run goes on. Stop it first.")
             return
         from app.engine.watched_run import stand_in  # with the first run that is watched
 
-        window.session.start(stand_in(path), place=Place(watched=path))
-        window.show_page("curves")
+        workspace.session.start(stand_in(path), place=Place(watched=path))
+        workspace.pages.show("curves")

@@ -22,16 +22,16 @@ from app.runs.record import Parent, RunError
 from app.runs.store import Kept
 from app.training.config import StartWeights
 from app.training.history import History
-from app.views.training.charts.overlays import Other
-from app.views.training.runs.run_panel import MOST
+from app.views.shown_run import Figures
+from app.views.training.runs.run_panel import MOST, RunPanel
 from app.views.training.runs.table_model import RunRow
 from app.views.ui.background import Failure
 
 if TYPE_CHECKING:
     from app.runs.compare import Setting
     from app.source.generated import Source
-    from app.views.main_window import MainWindow
     from app.views.training.runs.session import Run
+    from app.views.workspace import Workspace
 
 A = TypeVar("A")
 Given = TypeVarTuple("Given")
@@ -57,17 +57,17 @@ def _deleted(kept: tuple[Kept, ...]) -> str:
 
 
 class RunsControl(QObject):
-    """Connects the page to the keeper, the session and the document of a window."""
+    """Connects the page to the keeper, the session and the document of a workspace."""
 
-    def __init__(self, window: MainWindow) -> None:
-        super().__init__(window)
-        self._window = window
-        panel, keeper = window.runs, window.runs_keeper
+    def __init__(self, workspace: Workspace, panel: RunPanel) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._panel = workspace, panel
+        keeper = workspace.runs_keeper
         keeper.listed.connect(panel.set_kept)
         panel.runChosen.connect(self._show_run)
         panel.keptChosen.connect(self._show_kept)
         panel.compared.connect(self.compare)
-        panel.curvesRequested.connect(lambda: window.show_page("curves"))
+        panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
         panel.renamed.connect(self.rename)
         panel.deleted.connect(self.ask_delete)
         panel.restored.connect(self.restore)
@@ -75,7 +75,7 @@ class RunsControl(QObject):
         panel.continued.connect(self.go_on)
         panel.forked.connect(self.fork)
         panel.exported.connect(self.ask_export)
-        panel.event_files = window.settings.event_files
+        panel.event_files = workspace.settings.event_files
         panel.eventFilesChanged.connect(self.write_event_files)
         self.write_event_files(panel.event_files)
         keeper.refresh()
@@ -84,35 +84,35 @@ class RunsControl(QObject):
         self, key: str, title: str, function: Callable[[*Given], A], *arguments: *Given, then: Callable[[A], None]
     ) -> None:
         """Have something done beside the window; what goes wrong is said under `title`."""
-        self._window.background.ask(key, function, *arguments, on_answer=then, on_error=partial(self._failed, title))
+        self._workspace.background.ask(key, function, *arguments, on_answer=then, on_error=partial(self._failed, title))
 
     def _ask_engine(self, key: str, title: str, request: Request[A], then: Callable[[A], None]) -> None:
         """Have something done by the engine."""
-        self._window.engine.ask(key, request, on_answer=then, on_error=partial(self._failed, title))
+        self._workspace.engine.ask(key, request, on_answer=then, on_error=partial(self._failed, title))
 
     def _failed(self, title: str, failure: Failure) -> None:
         known = RunError | DataError | OSError | ValueError | EngineError | file.ProjectFileError
         if isinstance(failure.error, known):
-            self._window.refuse(title, f"{failure.error}")
+            self._workspace.notifier.refuse(title, f"{failure.error}")
         else:
-            self._window.show_unexpected(f"{title}: {failure.error}", failure.traceback)
+            self._workspace.notifier.show_unexpected(f"{title}: {failure.error}", failure.traceback)
 
     # -- curves and settings ------------------------------------------------------------------------------------------
 
     def _show_run(self, run: Run) -> None:
-        self._window.background.forget("run shown")
-        self._window.curves.set_run(run)
+        self._workspace.background.forget("run shown")
+        self._workspace.shown_run.show(run.figures)
 
     def _show_kept(self, kept: Kept) -> None:
         def shown(history: History) -> None:
-            self._window.curves.loss.set_loss_name(kept.record.loss)
-            self._window.curves.set_history(history, self._same_source(kept))
+            figures = Figures(history, kept.record.title, self._same_source(kept), kept.record.loss)
+            self._workspace.shown_run.show(figures)
 
         self._ask("run shown", "The run cannot be shown", store.history_of, kept, then=shown)
 
     def _same_source(self, kept: Kept) -> Source | None:
         """The source of the open drawing if the run trained that very text, so that its layers are nodes here."""
-        analysis = self._window.live.analysis
+        analysis = self._workspace.live.analysis
         try:
             text = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
         except OSError:
@@ -129,12 +129,13 @@ class RunsControl(QObject):
         def read(histories: list[History]) -> None:
             read_or_live = zip(rows, histories, strict=True)
             shown = [row.run.history if row.run is not None else history for row, history in read_or_live]
-            beside = [Other(row.title, history) for row, history in zip(others, shown[1:], strict=True)]
+            beside = tuple((row.title, history) for row, history in zip(others, shown[1:], strict=True))
             source = first.run.job.source if first.run is not None else self._same_source(kept[0])
-            self._window.curves.compare(shown[0], source, beside)
+            loss = first.run.job.training.loss_name if first.run is not None else kept[0].record.loss
+            self._workspace.shown_run.show(Figures(shown[0], first.title, source, loss, beside))
 
         self._ask("run shown", "The runs cannot be compared", _histories, kept, then=read)
-        panel = self._window.runs
+        panel = self._panel
         self._ask(
             "runs compared", "The runs cannot be compared", _compared_settings, kept,
             then=lambda lines: panel.set_settings(rows[:MOST], lines),
@@ -144,7 +145,7 @@ class RunsControl(QObject):
 
     def rename(self, kept: Kept, name: str) -> None:
         """Give a run a name."""
-        refresh = self._window.runs_keeper.refresh
+        refresh = self._workspace.runs_keeper.refresh
         self._ask("run renamed", "The run was not renamed", store.rename, kept, name, then=lambda _kept: refresh())
 
     def ask_delete(self, kept: list[Kept]) -> None:
@@ -155,7 +156,7 @@ class RunsControl(QObject):
         reason = "Its curves, its checkpoints and its folder are deleted. This cannot be undone."
         dialog = QuestionDialog(
             f"Delete {what}?", reason if len(kept) == 1 else reason.replace("Its", "Their").replace("its", "their"),
-            self._window,
+            self._workspace.window,
         )  # fmt: skip
         dialog.offer("Delete", DialogAnswer.DISCARD, left=True)
         dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
@@ -169,8 +170,8 @@ class RunsControl(QObject):
 
         def done(problem: str) -> None:
             if problem:
-                self._window.refuse("Not everything was deleted", problem)
-            self._window.runs_keeper.refresh()
+                self._workspace.notifier.refuse("Not everything was deleted", problem)
+            self._workspace.runs_keeper.refresh()
 
         self._ask("runs deleted", "The runs were not deleted", _deleted, tuple(kept), then=done)
 
@@ -178,19 +179,21 @@ class RunsControl(QObject):
         """Make the project of a run the open one, in one step that can be undone."""
 
         def read(project: Project) -> None:
-            self._window.document.apply(f"Restore the project of {kept.record.title}", project)
-            self._window.say(f"The project of {kept.record.title} is open", "Undo restores the previous project.")
+            self._workspace.document.apply(f"Restore the project of {kept.record.title}", project)
+            self._workspace.notifier.say(
+                f"The project of {kept.record.title} is open", "Undo restores the previous project."
+            )
 
         self._ask("run restored", "The project was not restored", store.project_of, kept, then=read)
 
     def open_folder(self, kept: Kept) -> None:
         if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(kept.folder))):
-            self._window.refuse("The folder cannot be opened", f"It is {kept.folder}.")
+            self._workspace.notifier.refuse("The folder cannot be opened", f"It is {kept.folder}.")
 
     def go_on(self, kept: Kept) -> None:
         """Continue a run from its newest checkpoint."""
-        now, root = self._window.document.project.training, str(self._window.settings.data_folder)
-        control = self._window.run_control
+        now, root = self._workspace.document.project.training, str(self._workspace.settings.data_folder)
+        control = self._workspace.run_control
 
         title = f"{kept.record.title} cannot be resumed"
 
@@ -201,37 +204,38 @@ class RunsControl(QObject):
             control.go_on(kept, found.project, found.job, history, found.checkpoint)
             if found.passed_over:
                 words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
-                self._window.banner.set("warning", "An older checkpoint was used", words)
-                self._window.banner.show()
+                self._workspace.notifier.warn("An older checkpoint was used", words)
 
         self._ask_engine("run goes on", title, FindResumable(kept.folder, now, root), found)
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
-        kept = next((row.kept for row in self._window.runs.model.rows if row.kept is not None), None)
+        kept = next((row.kept for row in self._panel.model.rows if row.kept is not None), None)
         if kept is None:
-            self._window.refuse("There is no run to resume", "Runs of this project are listed under Runs.")
+            self._workspace.notifier.refuse("There is no run to resume", "Runs of this project are listed under Runs.")
         else:
             self.go_on(kept)
 
     def write_event_files(self, wanted: bool) -> None:
         """Whether runs from now on also write TensorBoard's files, while they go on."""
-        self._window.settings.event_files = wanted
-        self._window.runs_keeper.event_files = wanted
+        self._workspace.settings.event_files = wanted
+        self._workspace.runs_keeper.event_files = wanted
 
     def ask_export(self, kept: Kept) -> None:
         """Ask for a folder, and write a run as TensorBoard event files."""
-        start = str(self._window.settings.export_folder)
-        name = QFileDialog.getExistingDirectory(self._window, "Folder for TensorBoard event files", start)
+        start = str(self._workspace.settings.export_folder)
+        name = QFileDialog.getExistingDirectory(self._workspace.window, "Folder for TensorBoard event files", start)
         if name:
             self.export(kept, Path(name))
 
     def export(self, kept: Kept, folder: Path) -> None:
         """Write a run as TensorBoard event files below a folder."""
-        root = str(self._window.settings.data_folder)
+        root = str(self._workspace.settings.data_folder)
 
         def done(target: Path) -> None:
-            self._window.say(f"{kept.record.title} was exported for TensorBoard", f"tensorboard --logdir {target}")
+            self._workspace.notifier.say(
+                f"{kept.record.title} was exported for TensorBoard", f"tensorboard --logdir {target}"
+            )
 
         request = ExportEventFiles(kept.folder, folder, root)
         self._ask_engine("run exported", f"{kept.record.title} could not be exported", request, done)
@@ -242,7 +246,7 @@ class RunsControl(QObject):
         parent = Parent(kept.record.title, checkpoint.path.name, checkpoint.step)
 
         def ready(start: StartWeights) -> None:
-            self._window.run_control.fork(start, parent)
+            self._workspace.run_control.fork(start, parent)
 
         title = f"{kept.record.title} cannot be forked"
         self._ask_engine("run forked", title, StartFrom(checkpoint.path, name), ready)

@@ -20,6 +20,7 @@ from app.engine.placement import OWN_PROCESS, Place
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
+from app.views.shown_run import Figures
 
 if TYPE_CHECKING:
     from app.runs.recorder import Recorder
@@ -62,6 +63,11 @@ class Run:
         return self.recorder.kept.record.number if self.recorder is not None else self.number
 
     @property
+    def figures(self) -> Figures:
+        """What is shown of it as it goes on."""
+        return Figures(self.history, f"Run {self.display_number}", self.job.source, self.job.training.loss_name)
+
+    @property
     def active(self) -> bool:
         return self.state in ACTIVE
 
@@ -90,13 +96,13 @@ class RunSession(QObject):
     told = Signal(object)  # the events of a poll, as a list
     failed = Signal(object)  # Failed
     finished = Signal(object)  # Finished
+    noted = Signal(str)  # a remark on the current run, for its console
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.runs: list[Run] = []
-        self.place = OWN_PROCESS  # where the next run executes
-        # Called when a run starts; the returned function is called on the run's thread, which waits for it.
-        self.before_run: Callable[[], Callable[[], object]] | None = None
+        self.place = OWN_PROCESS  # where the next run is carried out
+        self._before_run: Callable[[], Callable[[], object]] | None = None
         self._count = 0
         self._thread: TrainingThread | None = None
         self._ending: Finished | Failed | None = None
@@ -104,6 +110,14 @@ class RunSession(QObject):
         self._timer.setInterval(POLL)
         self._timer.timeout.connect(self._poll_in_time)
         self._used = 0.0  # seconds of the processor by this thread, up to the last poll
+
+    def call_before_run(self, before: Callable[[], Callable[[], object]]) -> None:
+        """Call `before` as a run is started; what it returns is called on the run's thread, which waits for it."""
+        self._before_run = before
+
+    def note(self, words: str) -> None:
+        """Make a remark on the current run."""
+        self.noted.emit(words)
 
     @property
     def current(self) -> Run | None:
@@ -160,7 +174,7 @@ class RunSession(QObject):
         self._count += 1
         run = Run(self._count, job, datetime.now(), history or History(), recorder=recorder)
         place = self.place if place is None else place
-        before = self.before_run() if self.before_run is not None else None
+        before = self._before_run() if self._before_run is not None else None
         old, self._thread = (
             self._thread,
             TrainingThread(job, self, recorder=recorder, resume=resume, place=place, before=before),

@@ -57,7 +57,6 @@ class Counter(QWidget):
         self._angle = 0.0  # turns
         self._turned_at = 0.0  # seconds, monotonic
 
-
     def set_fields(self, fields: Iterable[tuple[str, str]]) -> None:
         """Set the numbers as (caption, value) pairs, such as ("Epoch", "3/10")."""
         fields = tuple(fields)

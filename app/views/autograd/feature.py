@@ -1,0 +1,152 @@
+"""The autograd graph in the window: the page "Autograd", its steps, the backward tape, and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.views.feature import Action, Feature, Page, Steps
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
+    from app.views.autograd.capture_control import AutogradControl
+    from app.views.autograd.findings.findings_control import FindingsControl
+    from app.views.autograd.inspector.inspector import TapeInspector
+    from app.views.autograd.options_control import OptionsControl
+    from app.views.autograd.page import AutogradPage
+    from app.views.autograd.snippets.snippet_control import SnippetControl
+    from app.views.autograd.tape.tape_control import TapeControl
+
+REPLAY = "A self-contained page that plays the backward pass"
+
+
+class AutogradFeature(Feature):
+    rank = 180
+    room: AutogradPage
+    tape_inspector: TapeInspector
+    autograd_control: AutogradControl
+    snippets: SnippetControl
+    tape_control: TapeControl
+    findings_control: FindingsControl
+    options_control: OptionsControl
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("autograd", "Autograd", "autograd", "centre", self._make_graph, after="network", edge="back",
+                   words="&Autograd", shortcut="Ctrl+2", controls=lambda: self.snippets.toggle,
+                   home=lambda: self.room.view)  # fmt: skip
+        yield Page("steps", "Steps", "autograd", "left", lambda: self.tape_control.steps)
+        yield Page("tape", "Backward tape", "tapedeck", "bottom", lambda: self.tape_control.page, 262,
+                   after="problems", words="Backward &tape",
+                   controls=lambda: self.tape_control.page.controls)  # fmt: skip
+        yield Page("findings", "Findings", "flask", "bottom", self._make_findings, 262, after="tape")
+
+    def actions(self) -> Iterable[Action]:
+        return (
+            Action("capture", "&Capture one batch", lambda: self._capture(True), "Ctrl+Return", "autograd"),
+            Action("capture-eval", "Capture in &eval mode", lambda: self._capture(False)),
+            Action("play-backward", "&Play backward or pause", lambda: self.tape_control.play(), "F9", "run",
+                   late=True),
+            Action("step-backward", "S&tep", lambda: self.tape_control.step(), "F10", "step",
+                   "Run the next backward node", late=True),
+            Action("step-back", "Step &back", lambda: self.tape_control.back(), "Ctrl+F10", "step-back",
+                   "Undo the last backward step", late=True),
+            Action("run-to-selected", "&Run to selected", lambda: self.tape_control.run_to_selected(), "Ctrl+F9",
+                   "to-end", late=True),
+            Action("break-at-selected", "Break at se&lected", lambda: self.tape_control.break_at_selected(),
+                   "Shift+F9", "record", late=True),
+            Action("html-replay", "Export an HT&ML replay…", lambda: self.tape_control.export_replay(), "", "export",
+                   REPLAY, late=True),
+            Action("findings", "&Findings", self._show("findings"), "Ctrl+F8", "flask", late=True),
+            Action("gain-ladder", "&Gain ladder", self._show("gain"), late=True),
+            Action("gradcheck-net", "Run gradcheck on the &whole net", lambda: self.findings_control.check_net(),
+                   late=True),
+            Action("gradcheck-here", "Run gradcheck &here", lambda: self.findings_control.check_selected(), late=True),
+            Action("what-if-checkpoint", "What if a bloc&k were checkpointed", self._show("checkpoint"), late=True),
+            Action("snippet", "&Snippet of PyTorch", self._show_snippet, "Ctrl+Shift+Return", "code"),
+        )  # fmt: skip
+
+    def begin(self) -> None:
+        self.workspace.pages.set_offered("steps", False)
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    def _make_graph(self) -> Steps:
+        from app.views.autograd.capture_control import AutogradControl
+        from app.views.autograd.inspector.inspector import TapeInspector
+        from app.views.autograd.page import AutogradPage
+        from app.views.autograd.snippets.snippet_control import SnippetControl, made_pages
+        from app.views.autograd.tape.player import Player
+        from app.views.autograd.tape.replay_control import ReplayControl
+        from app.views.autograd.tape.tape_control import TapeControl
+
+        workspace = self.workspace
+        self.room, self.tape_inspector = AutogradPage(), TapeInspector()
+        room, inspector = self.room, self.tape_inspector
+        workspace.pages.stand_in("inspector", inspector, while_front="autograd")
+        self.autograd_control = capture = AutogradControl(workspace, room)
+        yield
+        player = Player(workspace.window)
+        replay = ReplayControl(workspace, room, player, capture)
+        pages = made_pages(room)
+        self.snippets = SnippetControl(workspace, room, inspector, pages, capture.pictures, replay)
+        self.tape_control = TapeControl(workspace, room, inspector, capture, self.snippets, replay, player)
+        return pages
+
+    def _make_findings(self) -> QWidget:
+        from app.views.autograd.findings.findings_control import FindingsControl
+
+        control = FindingsControl(self.workspace, self.room, self.tape_inspector, self.autograd_control)
+        self.findings_control = control
+        return control.page
+
+    def finish(self) -> Iterator[None] | None:
+        from app.views.autograd.options_control import OptionsControl
+
+        workspace, room = self.workspace, self.room
+        self.options_control = OptionsControl(workspace, room, self.autograd_control)
+        room.nodeSelected.connect(self._node_selected)
+        room.nodeHovered.connect(workspace.network_selection.hover)
+        room.detail.connect(self.tape_control.inspect)
+        workspace.network_selection.changed.connect(self._selected)
+        workspace.document.replaced.connect(lambda _project: room.set_tape(None))
+        workspace.notifier.told_by.append(self._tells)
+        workspace.hearers.add(self._hear, later=True)
+        self._hear()
+        return None
+
+    def close(self) -> None:
+        if hasattr(self, "tape_control"):  # else the window is closed before its pages are made
+            self.tape_control.close()
+
+    # -- who hears whom -----------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        if self.workspace.live.analysis is not None:
+            self.room.set_source_text(self.workspace.live.analysis.source.text)
+
+    def _selected(self, ids: frozenset[str], origin: object) -> None:
+        if origin is not self.room:
+            self.room.select_nodes(ids)
+
+    def _node_selected(self, node: str | None) -> None:
+        if node is not None:
+            self.workspace.network_selection.set([node], self.room)
+
+    def _tells(self, words: str) -> bool:
+        """Whether the page says already that the engine has ended, with the graph that went along."""
+        return self.room.isVisible() and words in self.room.banner.reason()
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def _capture(self, train: bool) -> None:
+        self.workspace.pages.show("autograd")
+        self.snippets.show("net")
+        self.autograd_control.capture(train)
+
+    def _show_snippet(self) -> None:
+        self.workspace.pages.show("autograd")
+        self.snippets.show("snippet")
+
+    def _show(self, page: str) -> Callable[[], None]:
+        return lambda: self.findings_control.show(page)

@@ -1,0 +1,93 @@
+"""The way from the network to the sheet in front: written over the canvas, and each sheet seen as it was left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QPointF
+
+from app.builder.blocks import Block, block_of
+from app.builder.edits import blocks
+from app.project.project import Project
+from app.source.generated import Path as Way
+from app.views.canvas.breadcrumb import NETWORK as OUTERMOST
+from app.views.canvas.breadcrumb import Crumb
+from app.views.canvas.overlays import arrange_overlays
+from app.views.ui.widgets.painting import announce
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+    from app.views.workspace import Workspace
+
+Look = tuple[float, QPointF]  # how near, and at what
+
+
+class WayOverCanvas(QObject):
+    """Follows the person into blocks and out of them."""
+
+    def __init__(self, workspace: Workspace, canvas: Canvas) -> None:
+        super().__init__(canvas)
+        self._workspace, self._canvas = workspace, canvas
+        self._looks: dict[Way, Look] = {}
+        workspace.place.changed.connect(self._moved)
+        workspace.document.changed.connect(lambda _before, _after: self._show_way())
+        workspace.document.replaced.connect(lambda _project: self._looks.clear())
+        canvas.breadcrumb.chosen.connect(self._crumb_chosen)
+        self._show_way()
+
+    def _crumb_chosen(self, number: int) -> None:
+        """Go to a part of the way; at its end, to the next of the repetitions."""
+        place = self._workspace.place
+        if number < len(place.path):
+            place.go_to(place.path[:number])
+        elif place.path:
+            *before, (node, turn) = place.path
+            repeat = self._sheets()[-2].graph.owner(node).repeat
+            place.go_to((*before, (node, (turn + 1) % repeat)))
+
+    def _moved(self, before: Way, after: Way) -> None:
+        """Another sheet is in front: seen whole at first, as it was left on the way back."""
+        workspace, canvas = self._workspace, self._canvas
+        self._looks[before] = (canvas.view.zoom, canvas.view.visible_area().center())
+        outwards = before[: len(after)] == after
+        turned = [node for node, _ in before] == [node for node, _ in after]
+        if not turned:
+            workspace.selection.set([before[len(after)][0]] if outwards and len(before) > len(after) else ())
+        canvas.scene.select_wires(())
+        if outwards and after in self._looks:
+            zoom, middle = self._looks[after]
+            canvas.view.zoom_to(zoom)
+            canvas.view.show_point(middle)
+        elif not turned:
+            canvas.frame_all()
+        self._show_way()
+        announce(canvas, canvas.breadcrumb.accessibleName())
+
+    def _sheets(self) -> list[Project | Block]:
+        """The sheets along the way, the network first."""
+        project = self._workspace.document.project
+        sheets: list[Project | Block] = [project]
+        for node, _ in self._workspace.place.path:
+            sheets.append(project.blocks[block_of(sheets[-1].graph.nodes[node].op)])
+        return sheets
+
+    def _show_way(self) -> None:
+        """Write the way over the canvas."""
+        place, project = self._workspace.place, self._workspace.document.project
+        place.step_out()
+        sheets, crumbs = self._sheets(), [OUTERMOST]
+        for i, (node, turn) in enumerate(place.path):
+            value = sheets[i].graph.nodes[node]
+            repeat = sheets[i].graph.owner(node).repeat
+            last = i == len(place.path) - 1
+            tip = f"Go to {value.name}" if not last else f"{sheets[i + 1].name}, in {value.name}"
+            if last and repeat > 1:
+                tip = f"Number {turn + 1} of {repeat}. Click to see the next one."
+            crumbs.append(Crumb(f"{value.name} {turn + 1}/{repeat}" if repeat > 1 else value.name, tip))
+        note = ""
+        if place.path:
+            name = sheets[-1].name
+            others = len(blocks.instances(project, name))
+            note = f"class {name}" + (f" · {others} instances follow" if others > 1 else "")
+        self._canvas.breadcrumb.set_crumbs(crumbs, note)
+        arrange_overlays(self._canvas)

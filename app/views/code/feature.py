@@ -1,0 +1,38 @@
+"""The code in the window: the page "Code"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.views.feature import Feature, Page
+
+if TYPE_CHECKING:
+    from app.views.code.code_view import CodeView
+
+
+class CodeFeature(Feature):
+    rank = 120
+    code: CodeView
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("code", "Code", "code", "centre", self._make, words="&Code", shortcut="Ctrl+3")
+
+    def _make(self) -> CodeView:
+        from app.views.code.code_view import CodeView
+
+        self.code = CodeView(self.workspace.selection)
+        self.code.edits(self.workspace.sheet, self.workspace.catalog)
+        return self.code
+
+    def finish(self) -> Iterator[None] | None:
+        self.workspace.hearers.add(self._hear, later=True)
+        self._hear()
+        return None
+
+    def _hear(self) -> None:
+        live = self.workspace.live
+        if live.analysis is not None:
+            in_front = live.in_front
+            path = self.workspace.place.path
+            self.code.set_source(in_front.source if in_front is not None else live.analysis.source.within(path))

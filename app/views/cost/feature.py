@@ -1,0 +1,37 @@
+"""Costs in the window: the page "Cost", and the overlay on the canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.views.feature import Feature, Page
+
+if TYPE_CHECKING:
+    from app.views.cost.cost_control import CostControl
+    from app.views.cost.cost_table import CostTable
+
+
+class CostFeature(Feature):
+    rank = 152  # its overlay stands behind the gradients
+    costs: CostTable
+    cost_control: CostControl
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("cost", "Cost", "memory", "bottom", self._make, 262, after="problems", words="Co&st",
+                   controls=lambda: self.costs.controls)  # fmt: skip
+
+    def overlays(self) -> Iterable[str]:
+        return ("Cost",)
+
+    def _make(self) -> CostTable:
+        from app.views.cost.cost_table import CostTable
+
+        self.costs = CostTable(self.workspace.catalog, self.workspace.network_selection)
+        return self.costs
+
+    def finish(self) -> Iterator[None] | None:
+        from app.views.cost.cost_control import CostControl
+
+        self.cost_control = CostControl(self.workspace, self.costs)
+        return None

@@ -1,0 +1,89 @@
+"""The drawing area as features beside it see it: where things stand there, and what can be put there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu
+
+from app.builder.layout.arrange import Size
+from app.builder.sheet import Sheet
+from app.views.ui.present import present
+from app.views.ui.widgets.ask import PromptBox
+
+if TYPE_CHECKING:
+    from app.views.canvas.canvas import Canvas
+
+NARROWEST, LOWEST, MARGIN = 640.0, 320.0, 96.0  # of the room that a whole drawing is to be seen in, px
+
+
+class Drawing:
+    """Stands before the canvas, which is `attach`ed by its own feature.
+
+    `ask_box` asks beside what is selected. `of_node` and `of_op` are asked for more commands of a menu: of the node
+    that is selected, and of an op of the palette, whose menu opens at a spot of the window.
+    """
+
+    ask_box: PromptBox
+
+    def __init__(self) -> None:
+        self._canvas: Canvas | None = None
+        self.of_node: list[Callable[[], list[QAction]]] = []
+        self.of_op: list[Callable[[QMenu, str, QPoint], None]] = []
+
+    def attach(self, canvas: Canvas, ask: PromptBox) -> None:
+        """Take the canvas, and the box that asks beside what is selected on it."""
+        self._canvas, self.ask_box = canvas, ask
+        canvas.more_actions = lambda: [action for offer in self.of_node for action in offer()]
+
+    @property
+    def _there(self) -> Canvas:
+        return present(self._canvas)
+
+    def say(self, words: str) -> None:
+        """Show a word at the foot of the drawing, for a while."""
+        self._there.say(words)
+
+    def add_op(self, key: str) -> None:
+        """Put a new node on the sheet in front."""
+        self._there.add_op(key)
+
+    @property
+    def project(self) -> Sheet:
+        """The sheet in front, with a place for every node."""
+        return self._there.commands.project
+
+    def placed(self, sheet: Sheet) -> Sheet:
+        """A changed sheet with a place for each node that has none."""
+        return self._there.placed(sheet)
+
+    @property
+    def room(self) -> Size:
+        """What a whole drawing is to be seen in, px."""
+        there = self._there
+        return Size(max(there.width() - MARGIN, NARROWEST), max(there.height() - MARGIN, LOWEST), 0.0)
+
+    def frame_selection(self) -> None:
+        """Show what is selected, or everything."""
+        self._there.frame_selection()
+
+    def put_callout_away(self) -> None:
+        """Close the bubble of a problem: it stands among the problems too."""
+        callout = self._there.callout
+        if callout.problem is not None:
+            callout.dismiss()
+
+    def spot(self) -> QPoint:
+        """Under what is selected, in the window's pixels."""
+        canvas = self._there
+        area = canvas.scene.rect_of(canvas.selection.ids)
+        if area.isEmpty():
+            return canvas.mapTo(canvas.window(), QPoint(24, 48))
+        return canvas.mapTo(canvas.window(), canvas.on_canvas(area).bottomLeft().toPoint()) + QPoint(0, 8)
+
+    def ask(self, title: str, text: str, hint: str, answer: Callable[[str], str], at: QPoint | None = None) -> None:
+        """Ask under what is selected, or at a spot of the window; `answer` returns "" or why it cannot be."""
+        self.ask_box.open_at(at or self.spot(), title, text, hint, answer)

@@ -1,0 +1,140 @@
+"""What a feature brings to the window: pages, commands, overlays. Each has a `feature.py` in its folder, found here.
+
+A feature is made with a workspace and nothing else, and reaches other features through it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import isclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from PySide6.QtCore import QMimeData, QObject
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QMenu, QWidget
+
+from app.views.ui import icons
+
+if TYPE_CHECKING:
+    from app.views.actions import Actions
+    from app.views.workspace import Workspace
+
+LIST_HEIGHT = 176  # of a page in the bottom dock that is a list, px
+Shortcut = str | QKeySequence.StandardKey | tuple[str, ...]
+Steps = Generator[None, None, QWidget]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page under a tab of a dock: "left", "right", "bottom" or "centre".
+
+    `make` returns the widget, or makes it in steps, between which the window answers. Pages are made after the first
+    painting, but for `early` ones, which stand from the start. Tabs stand in the order of their features, or `after`
+    the tab of another page. `controls` gives the widget that stands beside the tabs while the page is in front, `home`
+    the one that takes the keys when the widget is gone that had them. `words` are the page's entry in the View menu.
+    """
+
+    key: str
+    title: str
+    icon: str
+    dock: str
+    make: Callable[[], QWidget | Steps]
+    height: int = LIST_HEIGHT
+    after: str = ""
+    early: bool = False
+    words: str = ""
+    shortcut: str = ""
+    edge: str = ""
+    controls: Callable[[], QWidget] | None = None
+    home: Callable[[], QWidget] | None = None
+
+    def __post_init__(self) -> None:
+        if self.icon not in icons.names():  # said here, since Qt cannot hear of it while it paints
+            raise ValueError(f"Page {self.key!r} has the icon {self.icon!r}. There are: {', '.join(icons.names())}")
+
+
+@dataclass(frozen=True)
+class Action:
+    """A command: `does` is called after all pages are made where it is `late`, and without arguments.
+
+    `app.views.menus` says in which menu it stands; one that is not named there stands at the end of `menu`. Without
+    `text` it stands in none, and is there for other features to trigger, with what they give.
+    """
+
+    key: str
+    text: str
+    does: Callable[..., object]
+    shortcut: Shortcut = ""
+    icon: str = ""
+    tip: str = ""
+    late: bool = False
+    enabled: bool = True
+    menu: str = ""
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A command that a view or the undo stack has made; it can be searched for where it is `listed`."""
+
+    key: str
+    action: QAction
+    listed: bool = True
+
+
+@dataclass(frozen=True)
+class Submenu:
+    """A menu in a menu, filled by its feature."""
+
+    key: str
+    text: str
+    fill: Callable[[Actions, QMenu], object]
+
+
+class Feature(QObject):
+    """Override what the feature brings. `rank` says where its tabs stand, and when it is made, among all features."""
+
+    rank: ClassVar[int] = 1000
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self.workspace = workspace
+
+    def pages(self) -> Iterable[Page]:
+        """Its pages."""
+        return ()
+
+    def actions(self) -> Iterable[Action | Adopted | Submenu]:
+        """Its commands and menus."""
+        return ()
+
+    def overlays(self) -> Iterable[str]:
+        """What it can draw over the nodes of the canvas."""
+        return ()
+
+    def begin(self) -> None:
+        """Connect what stands from the start; menus, docks and early pages are there."""
+
+    def finish(self) -> Iterator[None] | None:
+        """Connect the pages that were made late, in steps if that takes long."""
+
+    def drop(self, data: QMimeData) -> Callable[[], object] | None:
+        """Return what takes data that are dragged over the window, None if they are none of this feature's."""
+        return None
+
+    def close(self) -> None:
+        """Let go of what is under way: the window closes."""
+
+
+def found() -> list[type[Feature]]:
+    """Return the class of each `feature.py` below this folder, by rank."""
+    here = Path(__file__).parent
+    classes: list[type[Feature]] = []
+    for file in sorted(here.glob("*/**/feature.py")):
+        name = ".".join(("app", "views", *file.relative_to(here).with_suffix("").parts))
+        for value in vars(import_module(name)).values():
+            if isclass(value) and issubclass(value, Feature) and value.__module__ == name:
+                classes.append(value)
+    return sorted(classes, key=lambda one: one.rank)

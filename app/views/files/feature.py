@@ -1,0 +1,73 @@
+"""Files in the window: opening and saving, unsaved work, and checkpoints that cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QMimeData
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import QMenu
+
+from app.util.resources import path as resource_path
+from app.views.actions import Actions
+from app.views.feature import Action, Feature, Submenu
+from app.views.files.files import project_in
+from app.views.files.recovery_control import RecoveryControl
+from app.views.files.saving_control import SavingControl
+
+Key = QKeySequence.StandardKey
+OLD_FORMAT = "It was of an older format, which this version saves over with a newer one."
+
+
+class FilesFeature(Feature):
+    rank = 50
+    recovery: RecoveryControl
+
+    def actions(self) -> Iterable[Action | Submenu]:
+        files = self.workspace.files
+        return (
+            Action("new", "&New", files.new, Key.New, "new"),
+            Action("open", "&Open…", files.choose, Key.Open, "folder"),
+            Submenu("recent", "Open &recent", self._follow_recent),
+            Submenu("examples", "&Examples", self._list_examples),
+            Action("save", "&Save", files.save, Key.Save, "save"),
+            Action("save-as", "Save &as…", files.save_as, "Ctrl+Shift+S"),
+            Action("recover", "Reco&ver unsaved work…", lambda: self.recovery.look(asked=True)),
+            Action("offer-unsaved", "", lambda: self.recovery.look()),
+            Action("restore-journal", "", lambda path: self.recovery.open(path)),
+        )
+
+    def begin(self) -> None:
+        workspace, notifier = self.workspace, self.workspace.notifier
+        self.recovery = RecoveryControl(workspace)
+        self.saving = SavingControl(workspace)
+        workspace.files.refused.connect(notifier.refuse)
+        workspace.files.saved.connect(lambda path: notifier.say(f"Saved {path.name}", str(path.parent)))
+        workspace.document.backed_up.connect(
+            lambda copy: notifier.say(f"The original is kept as {copy.name}", OLD_FORMAT)
+        )
+        workspace.document.replaced.connect(lambda _project: notifier.withdraw())
+
+    def drop(self, data: QMimeData) -> Callable[[], object] | None:
+        path = project_in(data)
+        return None if path is None else lambda: self.workspace.files.open_asking(path)
+
+    def close(self) -> None:
+        self.recovery.close()
+
+    def _follow_recent(self, _actions: Actions, menu: QMenu) -> None:
+        menu.aboutToShow.connect(lambda: self._list_recent(menu))
+
+    def _list_recent(self, menu: QMenu) -> None:
+        menu.clear()
+        for path in self.workspace.settings.recent_files:
+            action = menu.addAction(path.name)
+            action.setToolTip(str(path))
+            action.triggered.connect(lambda *_, chosen=path: self.workspace.files.open_asking(chosen))
+        if menu.isEmpty():
+            menu.addAction("No project was opened yet").setEnabled(False)
+
+    def _list_examples(self, _actions: Actions, menu: QMenu) -> None:
+        for path in sorted(resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()):
+            action = menu.addAction(path.stem)
+            action.triggered.connect(lambda *_, name=path.name: self.workspace.files.open_example(name))

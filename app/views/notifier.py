@@ -1,0 +1,82 @@
+"""What the window says: a word that goes by itself, a banner that stays, a dialog with the whole story."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
+
+from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.toast import ToastStack
+
+
+class Notifier(QObject):
+    """One banner and one stack of toasts for all features; who asks for an action is called when it is taken."""
+
+    def __init__(self, banner: Banner, toasts: ToastStack, window: QWidget) -> None:
+        super().__init__(window)
+        self._banner, self._toasts, self._window = banner, toasts, window
+        self._act: Callable[[], object] | None = None
+        # Who has said some words already, where they concern the person more than in the banner.
+        self.told_by: list[Callable[[str], bool]] = []
+        banner.acted.connect(self._acted)
+
+    # -- words that go by themselves ----------------------------------------------------------------------------------
+
+    def say(self, title: str, detail: str = "") -> None:
+        """Show a toast."""
+        self._toasts.show(title, detail)
+
+    def clear(self) -> None:
+        """Take all toasts away."""
+        self._toasts.clear()
+
+    # -- the banner ---------------------------------------------------------------------------------------------------
+
+    def refuse(self, title: str, reason: str) -> None:
+        """Show an error that stays until it is closed."""
+        self.show("error", title, reason)
+
+    def warn(self, title: str, reason: str, action: str = "", act: Callable[[], object] | None = None) -> None:
+        """Show a warning that stays until it is closed."""
+        self.show("warning", title, reason, action, act)
+
+    def show(
+        self, kind: str, title: str, reason: str, action: str = "", act: Callable[[], object] | None = None
+    ) -> None:
+        """Put something else into the banner; `act` is called when its button `action` is clicked."""
+        self._act = act
+        self._banner.set(kind, title, reason, action)
+        self._banner.show()
+
+    def _acted(self) -> None:
+        if self._act is not None:
+            self._act()
+
+    @property
+    def title(self) -> str:
+        """What the banner is about, "" while nothing is shown."""
+        return "" if self._banner.isHidden() else self._banner.title()
+
+    @property
+    def reason(self) -> str:
+        """What the banner says of it, "" while nothing is shown."""
+        return "" if self._banner.isHidden() else self._banner.reason()
+
+    def withdraw(self, title: str = "") -> None:
+        """Hide the banner, or hide it if it is about `title`."""
+        if not title or self._banner.title() == title:
+            self._banner.hide()
+
+    # -- dialogs ------------------------------------------------------------------------------------------------------
+
+    def show_details(self, title: str, cure: str, trace: str) -> None:
+        """Open a dialog with a traceback, one click away from its words."""
+        from app.views.ui.dialogs.message import ErrorDialog
+
+        ErrorDialog(title, cure=cure, traceback=trace, parent=self._window).open()
+
+    def show_unexpected(self, message: str, trace: str) -> None:
+        """Tell of a fault of the program itself. The project is untouched: it is a value."""
+        self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is unchanged; save it.", trace)

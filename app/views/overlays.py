@@ -1,0 +1,51 @@
+"""What is drawn over the nodes of the canvas, chosen by the person: gradients of a run, or what the net costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+if TYPE_CHECKING:
+    from app.builder.shapes.network_cost import NetworkCost
+
+
+class Overlays(QObject):
+    """`changed(name)` tells which one is chosen; the canvas draws what the other signals bring.
+
+    `gradients_drawn(norms by node, lowest, highest)`, `costs_drawn(share by node, words by node, caption)`, and
+    `cost_known(NetworkCost or None)` for whoever tells what the net, or the sheet in front, costs.
+    """
+
+    changed = Signal(str)
+    gradients_drawn = Signal(object, float, float)
+    costs_drawn = Signal(object, object, str)
+    cost_known = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._chosen = ""
+
+    @property
+    def chosen(self) -> str:
+        """The name of the overlay that is drawn."""
+        return self._chosen
+
+    def choose(self, name: str) -> None:
+        """Have another overlay drawn."""
+        if name != self._chosen:
+            self._chosen = name
+            self.changed.emit(name)
+
+    def draw_gradients(self, norms: Mapping[str, Sequence[float]], low: float = 1e-3, high: float = 10.0) -> None:
+        """Draw gradient norms on the nodes, oldest first, on a log scale from `low` to `high`; none take them away."""
+        self.gradients_drawn.emit(norms, low, high)
+
+    def draw_costs(self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = "") -> None:
+        """Draw the nodes' shares of a whole, with words; none take them away."""
+        self.costs_drawn.emit(shares, words, caption)
+
+    def know_cost(self, cost: NetworkCost | None) -> None:
+        """Tell what the sheet in front costs, None where nothing is said of its nodes."""
+        self.cost_known.emit(cost)

@@ -1,0 +1,112 @@
+"""Pages by key: which one is in front in its dock, and how another comes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QBoxLayout, QDockWidget, QStackedWidget, QVBoxLayout, QWidget
+
+from app.views.ui.docks import TabbedPane
+from app.views.ui.present import present
+
+
+class Pages(QObject):
+    """`shown(key)` comes when a page came to the front of its dock.
+
+    The window adds docks and pages; features ask for pages by key, whoever brings them.
+    """
+
+    shown = Signal(str)
+
+    def __init__(self, make_all: Callable[[], None], parent: QObject) -> None:
+        super().__init__(parent)
+        self._make_all = make_all
+        self._panes: dict[str, tuple[TabbedPane, QDockWidget | None]] = {}
+        self._dock_of: dict[str, str] = {}
+        self._below: dict[str, list[QWidget]] = {}
+        self._strips: QVBoxLayout | None = None
+
+    # -- for the window -----------------------------------------------------------------------------------------------
+
+    def add_dock(self, name: str, pane: TabbedPane, dock: QDockWidget | None) -> None:
+        """Take the pane of a dock, or of the centre, which is in none."""
+        self._panes[name] = (pane, dock)
+        pane.shown.connect(self.shown)
+
+    def add_page(self, key: str, dock: str, widget: QWidget | None) -> None:
+        """Note where a page is going to stand; what was to be put below it comes with it, if it is made."""
+        self._dock_of[key] = dock
+        if widget is not None:
+            for below in self._below.pop(key, ()):
+                _append(widget, below)
+
+    def set_strips(self, column: QVBoxLayout) -> None:
+        """Take the column over the centre that strips are put into."""
+        self._strips = column
+
+    # -- for features -------------------------------------------------------------------------------------------------
+
+    def make_all(self) -> None:
+        """Make all pages that are not there yet, now."""
+        self._make_all()
+
+    def show(self, key: str) -> None:
+        """Bring a page to the front, and its dock into sight; pages that are not there yet are made."""
+        self._make_all()
+        pane, dock = self._panes[self._dock_of[key]]
+        if dock is not None:
+            dock.show()
+        pane.show_page(key)
+
+    def turn_to(self, key: str) -> None:
+        """Bring a page to the front of its dock, which stays hidden if it is."""
+        self._panes[self._dock_of[key]][0].show_page(key)
+
+    def front(self, dock: str) -> str:
+        """The key of the page in front of a dock."""
+        return self._panes[dock][0].page
+
+    def is_front(self, key: str) -> bool:
+        """Whether a page is in front of its dock."""
+        return self.front(self._dock_of[key]) == key
+
+    def set_offered(self, key: str, on: bool) -> None:
+        """Show or hide the tab of a page."""
+        self._panes[self._dock_of[key]][0].tabs.set_shown(key, on)
+
+    def set_badge(self, key: str, number: int, color: str) -> None:
+        """Put a number on the tab of a page, 0 for none."""
+        self._panes[self._dock_of[key]][0].tabs.set_badge(key, number, color)
+
+    def add_strip(self, strip: QWidget) -> None:
+        """Put a strip, such as a banner, over the centre."""
+        present(self._strips).insertWidget(0, strip)
+
+    def add_below(self, key: str, widget: QWidget) -> None:
+        """Put a widget below what stands on a page."""
+        if key in self._dock_of:
+            _append(self._panes[self._dock_of[key]][0].widget_of(key), widget)
+        else:
+            self._below.setdefault(key, []).append(widget)
+
+    def stand_in(self, key: str, widget: QWidget, while_front: str) -> None:
+        """Have a widget stand in for what a stacked page shows, while another page is in front."""
+        stack = self._panes[self._dock_of[key]][0].widget_of(key)
+        assert isinstance(stack, QStackedWidget)
+        usual = present(stack.currentWidget())
+        stack.addWidget(widget)
+        dock = self._dock_of[while_front]
+
+        def turn(shown: str) -> None:
+            if self._dock_of[shown] == dock:
+                stack.setCurrentWidget(widget if shown == while_front else usual)
+
+        self.shown.connect(turn)
+        turn(self.front(dock))
+
+
+def _append(page: QWidget, widget: QWidget) -> None:
+    layout = present(page.layout())
+    assert isinstance(layout, QBoxLayout)
+    layout.addWidget(widget)

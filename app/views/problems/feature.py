@@ -1,0 +1,39 @@
+"""The problems in the window: the page "Problems", and how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.views.feature import Feature, Page
+from app.views.problems.problems import ProblemsPanel
+from app.views.workspace import Workspace
+
+
+class ProblemsFeature(Feature):
+    rank = 40
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self.problems_panel = ProblemsPanel(workspace.catalog, workspace.network_selection)
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("problems", "Problems", "error", "bottom", lambda: self.problems_panel, early=True,
+                   words="&Problems")  # fmt: skip
+
+    def begin(self) -> None:
+        workspace, panel = self.workspace, self.problems_panel
+        panel.cure_requested.connect(workspace.cures.apply_to_network)
+        panel.jump_requested.connect(workspace.jump_to)
+        panel.enter_requested.connect(workspace.place.go_to)
+        panel.count_changed.connect(self._count)
+        workspace.hearers.add(self._hear)
+
+    def _hear(self) -> None:
+        live = self.workspace.live
+        if live.analysis is not None and live.up_to_date:
+            self.problems_panel.set_analysis(live.analysis)
+            self._count(*self.problems_panel.counts)
+
+    def _count(self, errors: int, warnings: int) -> None:
+        self.workspace.pages.set_badge("problems", errors or warnings, "errorFill" if errors else "line3")
+        self.workspace.status.set_problems(errors, warnings)

@@ -1,0 +1,110 @@
+"""What belongs to the window itself: undo, theme, help, and what is said when torch or its engine fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QApplication, QMenu
+
+from app.engine.requests.shapes import Torch
+from app.views.actions import Actions
+from app.views.feature import Action, Adopted, Feature, Submenu
+from app.views.ui import icons, theme
+from app.views.ui.background import Failure
+
+THEMES = (("dark", "Dark"), ("light", "Light"), ("system", "As the system"))
+
+
+class ShellFeature(Feature):
+    rank = 5
+
+    def actions(self) -> Iterable[Action | Adopted | Submenu]:
+        window, stack = self.workspace.window, self.workspace.document.undo_stack
+        undo, redo = stack.createUndoAction(window, "&Undo"), stack.createRedoAction(window, "&Redo")
+        undo.setShortcut(QKeySequence("Ctrl+Z"))
+        redo.setShortcuts([QKeySequence("Ctrl+Shift+Z"), QKeySequence("Ctrl+Y")])
+        undo.setIcon(icons.icon("undo"))
+        redo.setIcon(icons.icon("redo"))
+        return (
+            Action("quit", "&Quit", window.close, QKeySequence.StandardKey.Quit),
+            Adopted("undo", undo),
+            Adopted("redo", redo),
+            Submenu("theme", "&Theme", self._offer_themes),
+            Adopted("reduce-motion", self._motion_action(), listed=False),
+            Action("commands", "Search &commands", self._search_commands, ("Ctrl+K", "Ctrl+Shift+P"), "search"),
+            Action("shortcuts", "&Shortcuts", self._show_shortcuts, ("?", "F1"), "help"),
+            Action("about", "&About Tapedeck", self._show_about),
+            Action("about-qt", "About &Qt", QApplication.aboutQt),
+        )
+
+    def begin(self) -> None:
+        live, status = self.workspace.live, self.workspace.status
+        live.torch_loaded.connect(self._torch_loaded)
+        live.torch_failed.connect(self._torch_failed)
+        live.analysed.connect(lambda analysis: status.set_checked(analysis.milliseconds))
+        live.analysed.connect(lambda analysis: status.set_parameters(analysis.total_parameters))
+        live.analysis_failed.connect(self._analysis_failed)
+        self.workspace.engine.ended.connect(self._engine_ended)
+        self.workspace.document.replaced.connect(lambda _project: self.workspace.selection.set(()))
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def _offer_themes(self, actions: Actions, menu: QMenu) -> None:
+        made = actions.choices(menu, "theme", THEMES, self.set_theme)
+        made[self.workspace.settings.theme].setChecked(True)
+
+    def set_theme(self, choice: str) -> None:
+        """Put on a theme, and remember it."""
+        self.workspace.settings.theme = choice
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        theme.apply(application, choice)
+
+    def _motion_action(self) -> QAction:
+        """Whether reels and dashes stand still."""
+        still = QAction("Reduce &motion", self, checkable=True)
+        still.setChecked(self.workspace.settings.reduced_motion)
+        still.toggled.connect(self.set_reduced_motion)
+        return still
+
+    def set_reduced_motion(self, still: bool) -> None:
+        """Have reels and dashes stand still, or not, and remember it."""
+        self.workspace.settings.reduced_motion = still
+        theme.manager().set_reduced_motion(still)
+
+    # The dialogs are imported when they are first asked for.
+
+    def _show_shortcuts(self) -> None:
+        from app.views.ui.dialogs.shortcuts import ShortcutSheet
+
+        ShortcutSheet(self.workspace.commands.all(), self.workspace.window).open()
+
+    def _search_commands(self) -> None:
+        from app.views.ui.dialogs.shortcuts import CommandPalette
+
+        CommandPalette(self.workspace.commands.all(), self.workspace.window).open()
+
+    def _show_about(self) -> None:
+        from app.views.ui.dialogs.about import AboutDialog
+
+        AboutDialog(self.workspace.window).open()
+
+    # -- torch and the engine -----------------------------------------------------------------------------------------
+
+    def _torch_loaded(self, torch: Torch) -> None:
+        self.workspace.status.set_torch(f"PyTorch {torch.version}")
+
+    def _torch_failed(self, failure: Failure) -> None:
+        self.workspace.status.set_torch("PyTorch is not there")
+        reason = f"{failure.error}. You can draw; to check and to train, install it: pip install torch"
+        self.workspace.notifier.refuse("PyTorch cannot be loaded", reason)
+
+    def _analysis_failed(self, failure: Failure) -> None:
+        words = f"The drawing could not be checked: {failure.error}"
+        self.workspace.notifier.show_unexpected(words, failure.traceback)
+
+    def _engine_ended(self, words: str) -> None:
+        if not any(tells(words) for tells in self.workspace.notifier.told_by):
+            reason = f"{words} Nothing of the project is lost, and the next question starts another."
+            self.workspace.notifier.refuse("The engine has ended", reason)

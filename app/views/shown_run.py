@@ -1,0 +1,52 @@
+"""Which run's figures are shown: of the run under way, or of one that is kept, alone or beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+if TYPE_CHECKING:
+    from app.source.generated import Source
+    from app.training.history import History
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A run's history under its title; `source` tells which nodes its layers belong to, None if they are not open.
+
+    `beside` are the titles and histories of runs that it is compared with.
+    """
+
+    history: History
+    title: str
+    source: Source | None = None
+    loss: str = ""
+    beside: tuple[tuple[str, History], ...] = ()
+
+
+class ShownRun(QObject):
+    """`changed(Figures or None)` comes when another run is shown, `layer_chosen(path)` when one of its layers is."""
+
+    changed = Signal(object)
+    layer_chosen = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.figures: Figures | None = None
+        self.selected: frozenset[str] = frozenset()  # layers of the nodes that are selected
+
+    def show(self, figures: Figures | None) -> None:
+        """Show a run, or none."""
+        self.figures = figures
+        self.changed.emit(figures)
+
+    def choose_layer(self, path: str) -> None:
+        """Select the nodes of a layer."""
+        self.layer_chosen.emit(path)
+
+    def select(self, layers: Iterable[str]) -> None:
+        """Note which layers the selected nodes belong to."""
+        self.selected = frozenset(layers)

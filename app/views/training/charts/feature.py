@@ -1,0 +1,111 @@
+"""The curves in the window: the page "Curves", and gradients on the canvas."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.views.feature import Feature, Page, Steps
+from app.views.shown_run import Figures
+
+if TYPE_CHECKING:
+    from app.views.training.charts.curves import Curves
+    from app.views.training.charts.gradients import GradientOverlay
+    from app.views.training.runs.session import Run
+    from app.views.workspace import Workspace
+
+GRADIENTS = "Gradients"
+STRIPS = 1.0  # seconds between two paintings of the gradient strips
+
+
+class ChartsFeature(Feature):
+    rank = 150
+    curves: Curves
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self._painted = 0.0
+        self._gradients: GradientOverlay | None = None
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("curves", "Curves", "curves", "bottom", self._make, 338, words="C&urves",
+                   controls=lambda: self.curves.controls)  # fmt: skip
+
+    def overlays(self) -> Iterable[str]:
+        return (GRADIENTS,)
+
+    def _make(self) -> Steps:
+        from app.views.training.charts.curves import Curves, made_in_steps
+
+        self.curves = Curves((yield from made_in_steps()))
+        return self.curves
+
+    def finish(self) -> Iterator[None] | None:
+        workspace, curves, chosen = self.workspace, self.curves, self.workspace.network_selection
+        curves.runRequested.connect(workspace.run_control.run)
+        curves.layerSelected.connect(lambda node: chosen.set([node], curves))
+        curves.layerHovered.connect(chosen.hover)
+        chosen.changed.connect(self._selected)
+        workspace.shown_run.changed.connect(self._show)
+        workspace.shown_run.layer_chosen.connect(curves.choose_layer)
+        workspace.run_control.started.connect(self._run_started)
+        workspace.session.stateChanged.connect(self._run_state)
+        workspace.session.progressed.connect(self._progressed)
+        workspace.document.replaced.connect(self._project_replaced)
+        workspace.place.changed.connect(lambda _before, _after: self.paint_gradients())
+        workspace.overlays.changed.connect(self.paint_gradients)
+        return None
+
+    def _show(self, figures: Figures | None) -> None:
+        if figures is None:
+            self.curves.set_history(None)
+            return
+        self.curves.loss.set_loss_name(figures.loss)
+        self.curves.compare(figures.history, figures.source, figures.beside)
+
+    def _selected(self, ids: frozenset[str], _origin: object) -> None:
+        self.curves.select_nodes(ids)
+        self.workspace.shown_run.select(self.curves.gradients.selected)
+
+    def _run_started(self, run: Run) -> None:
+        from app.views.training.charts.gradients import GradientOverlay
+
+        self._gradients = GradientOverlay(run.job.source, run.history)
+        self.workspace.shown_run.show(run.figures)
+        self.curves.room = self.workspace.session.room
+        self.workspace.pages.show("curves")
+
+    def _run_state(self, _state: str) -> None:
+        if not self.workspace.session.active:
+            self._progressed()
+
+    def _project_replaced(self, _project: object) -> None:
+        """The curves were another project's; a run that still goes on keeps its own."""
+        if not self.workspace.session.active:
+            self._gradients = None
+            if self.curves.has_run:
+                self.workspace.shown_run.show(None)
+            self.workspace.overlays.draw_gradients({})
+
+    def _progressed(self) -> None:
+        session = self.workspace.session
+        if session.current is None:
+            return
+        self.curves.refresh()
+        now = time.monotonic()
+        if now - self._painted > STRIPS / session.room or not session.active:
+            self._painted = now
+            self.paint_gradients()
+
+    def paint_gradients(self, _overlay: str = "") -> None:
+        """Draw strips on the nodes that are as they were when the run began."""
+        workspace, run = self.workspace, self.workspace.session.current
+        wanted = self._gradients is not None and workspace.overlays.chosen == GRADIENTS
+        shown = self._gradients.read(within=workspace.place.path) if self._gradients and wanted else None
+        if run is None or shown is None:
+            workspace.overlays.draw_gradients({})
+            return
+        same = workspace.run_control.unchanged(run, workspace.place.block)
+        norms = {node: values for node, values in shown.norms.items() if node in same}
+        workspace.overlays.draw_gradients(norms, shown.low, shown.high)

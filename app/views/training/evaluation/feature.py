@@ -1,0 +1,29 @@
+"""Evaluation in the window: the page "Evaluation"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from app.views.feature import Feature, Page
+
+if TYPE_CHECKING:
+    from app.views.training.evaluation.control import EvaluationControl
+    from app.views.training.evaluation.page import EvaluationPage
+
+
+class EvaluationFeature(Feature):
+    rank = 160
+    evaluation: EvaluationPage
+    evaluation_control: EvaluationControl
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("evaluation", "Evaluation", "check", "bottom", self._make, 338, words="E&valuation")
+
+    def _make(self) -> EvaluationPage:
+        from app.views.training.evaluation.control import EvaluationControl
+        from app.views.training.evaluation.page import EvaluationPage
+
+        self.evaluation = EvaluationPage()
+        self.evaluation_control = EvaluationControl(self.evaluation, self.workspace)
+        return self.evaluation

@@ -1,0 +1,95 @@
+"""The training form in the window: the page "Training", downloads, and watch points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.views.feature import Action, Feature, Page
+
+if TYPE_CHECKING:
+    from app.views.training.form.settings_form import TrainingForm
+    from app.views.training.form.watch_control import WatchControl
+
+
+class TrainingFormFeature(Feature):
+    rank = 130
+    training_form: TrainingForm
+    watch_control: WatchControl
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("training", "Training", "runs", "right", self._make)
+
+    def actions(self) -> Iterable[Action]:
+        yield Action("set-rate", "Set the &learning rate", self.focus_rate, "Ctrl+Shift+L", "curves",
+                     "Of the current run, or of the next", late=True)  # fmt: skip
+        yield Action("choose-data", "", self.choose_data)
+
+    def _make(self) -> TrainingForm:
+        from app.views.training.form.settings_form import TrainingForm
+
+        self.training_form = TrainingForm(self.workspace.document, self.workspace.engine)
+        return self.training_form
+
+    def finish(self) -> Iterator[None] | None:
+        from app.views.training.form.watch_control import WatchControl
+
+        workspace, form, control = self.workspace, self.training_form, self.workspace.run_control
+        form.set_data_root(workspace.settings.data_folder)
+        form.download_requested.connect(self.download)
+        form.asked.connect(workspace.commands.trigger)
+        form.data.trust_requested.connect(self._look_at_dataset)
+        form.data.fit.cure_requested.connect(workspace.cures.apply_to_network)
+        form.data.facts_changed.connect(workspace.live.refresh)
+        form.live_rate.rate_requested.connect(control.set_rate)
+        control.started.connect(lambda _run: form.set_running(True))
+        control.download_wanted.connect(self.download)
+        workspace.session.stateChanged.connect(self._run_state)
+        workspace.session.progressed.connect(self._progressed)
+        workspace.live.torch_loaded.connect(lambda torch: form.set_devices(torch.devices))
+        if workspace.live.torch is not None:
+            form.set_devices(workspace.live.torch.devices)
+        for hear in (self._hear_fit, self._hear_layers):
+            workspace.hearers.add(hear, later=True)
+            hear()
+        self.watch_control = WatchControl(workspace, form)
+        return None
+
+    def focus_rate(self) -> None:
+        """Put the caret into the learning rate: of the run that goes on, or the optimizer's."""
+        self.workspace.pages.show("training")
+        self.training_form.focus_rate()
+
+    def choose_data(self) -> None:
+        """Open the list of data."""
+        self.workspace.pages.show("training")
+        self.training_form.choose_data()
+
+    def _hear_fit(self) -> None:
+        if self.workspace.live.analysis is not None:
+            self.training_form.set_fit(self.workspace.live.analysis)
+
+    def _hear_layers(self) -> None:
+        if self.workspace.live.analysis is not None:
+            self.training_form.set_layers(self.workspace.live.analysis)
+
+    def _run_state(self, _state: str) -> None:
+        if not self.workspace.session.active:
+            self.training_form.set_running(False)
+            self._progressed()
+
+    def _progressed(self) -> None:
+        if (run := self.workspace.session.current) is not None:
+            self.training_form.live_rate.show_rates(run.history.newest_rates())
+
+    def _look_at_dataset(self, path: str) -> None:
+        self.workspace.layers.look_at_dataset(Path(path), self.training_form.refresh_data)
+
+    def download(self, source: str) -> None:
+        """Ask before anything is fetched; the dialog says how much and from where."""
+        from app.views.training.form.download_dialog import DownloadDialog
+
+        dialog = DownloadDialog(source, self.workspace.settings.data_folder, self.workspace.window)
+        dialog.downloaded.connect(lambda _source: self.training_form.refresh_data())
+        dialog.open()

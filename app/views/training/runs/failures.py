@@ -1,0 +1,23 @@
+"""A run that failed: what, where and the cure; the traceback is one click away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.training.events import Failed
+    from app.views.workspace import Workspace
+
+
+def show_failure(workspace: Workspace, failed: Failed, title: str = "Training stopped") -> None:
+    """Say it in the banner; its button leads to the layer that failed, or to the whole story."""
+    node = workspace.document.project.graph.nodes.get(failed.node or "")
+
+    def act() -> None:
+        if failed.node is not None and failed.node in workspace.document.project.graph.nodes:
+            workspace.jump_to(failed.node)
+        else:
+            workspace.notifier.show_details(failed.message, failed.cure, failed.traceback)
+
+    where = f"Show {node.name}" if node else "Details"
+    workspace.notifier.show("error", f"{title}: {failed.message}", failed.cure, where, act)

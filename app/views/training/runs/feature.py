@@ -1,0 +1,125 @@
+"""Runs in the window: the pages "Console" and "Runs", the Run menu, and what is said of a run under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.views.feature import Action, Feature, Page, Submenu
+from app.views.training.runs.failures import show_failure
+from app.views.training.runs.placement_control import PlacesControl
+
+if TYPE_CHECKING:
+    from app.views.training.runs.console import Console
+    from app.views.training.runs.run_panel import RunPanel
+    from app.views.training.runs.runs_control import RunsControl
+    from app.views.training.runs.session import Run
+    from app.views.workspace import Workspace
+
+MOVED_ON = "The drawing has moved on"
+RESUME = "Resume it from its newest checkpoint, as if it had never stopped"
+WATCH = "Its curves, from the file that the lines of train.py --json go into, as they come"
+STATES = {
+    "starting": ("Starting", "run"),
+    "running": ("Training", "run"),
+    "paused": ("Paused", "warn"),
+    "stopping": ("Stopping", "text2"),
+    "failed": ("Stopped by an error", "error"),
+}
+
+
+class RunsFeature(Feature):
+    rank = 155
+    console: Console
+    runs: RunPanel
+    runs_control: RunsControl
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self.places = PlacesControl(workspace)
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("console", "Console", "console", "bottom", self._make_console, words="C&onsole")
+        yield Page("runs", "Runs", "runs", "bottom", self._make_runs, 262, words="&Runs")
+
+    def actions(self) -> Iterable[Action | Submenu]:
+        control, places = self.workspace.run_control, self.places
+        return (
+            Action("run", "&Run or resume", control.run, "F5", "run"),
+            Action("pause", "&Pause", control.pause, "F6", "pause"),
+            Action("step", "&Step one batch", control.step, "F7", "step"),
+            Action("stop", "S&top", control.stop, "F8", "stop"),
+            Action("continue", "Res&ume the newest run", lambda: self.runs_control.go_on_newest(), tip=RESUME,
+                   late=True),
+            Submenu("places", "&Where runs are carried out", places.fill),
+            Action("watch-run", "Watch a run else&where…", places.ask_file, tip=WATCH),
+        )  # fmt: skip
+
+    def _make_console(self) -> Console:
+        from app.views.training.runs.console import Console
+
+        self.console = Console()
+        return self.console
+
+    def _make_runs(self) -> RunPanel:
+        from app.views.training.runs.run_panel import RunPanel
+
+        self.runs = RunPanel()
+        return self.runs
+
+    def begin(self) -> None:
+        workspace, notifier, control = self.workspace, self.workspace.notifier, self.workspace.run_control
+        for teller in (control, workspace.runs_keeper):
+            teller.said.connect(notifier.say)
+            teller.refused.connect(notifier.refuse)
+        control.failed.connect(lambda failed: show_failure(workspace, failed))
+        control.started.connect(self._run_started)
+        control.moved_on.connect(self._moved_on)
+        workspace.session.stateChanged.connect(self._run_state)
+        workspace.document.replaced.connect(self._project_replaced)
+
+    def finish(self) -> Iterator[None]:
+        from app.views.training.runs.runs_control import RunsControl
+
+        workspace, session = self.workspace, self.workspace.session
+        self.runs.runRequested.connect(workspace.run_control.run)
+        self.runs.set_session(session)
+        workspace.run_control.started.connect(self.console.begin)
+        session.told.connect(self.console.write_events)
+        session.noted.connect(lambda words: self.console.log(words, "text3"))
+        session.progressed.connect(self._progressed)
+        session.stateChanged.connect(self._ended)
+        yield
+        self.runs_control = RunsControl(workspace, self.runs)
+
+    def _run_started(self, _run: Run) -> None:
+        self.workspace.notifier.withdraw()
+        self.workspace.notifier.clear()
+
+    def _run_state(self, state: str) -> None:
+        status, run = self.workspace.status, self.workspace.session.current
+        text, color = STATES.get(state, ("", "text2"))
+        device = run.history.started.device if run and run.history.started else ""
+        status.set_state(f"{text} on {device}" if device and text else text, color)
+        status.set_run(f"Run {run.display_number}" if run else "")
+
+    def _moved_on(self, moved: bool) -> None:
+        """The drawing is no longer the one that is being trained."""
+        if moved:
+            reason = "The run goes on with the network as it was when it began; your edits are for the next run."
+            self.workspace.notifier.show("info", MOVED_ON, reason)
+        else:
+            self.workspace.notifier.withdraw(MOVED_ON)
+
+    def _progressed(self) -> None:
+        if self.workspace.session.current is not None:
+            self.runs.refresh()
+
+    def _ended(self, _state: str) -> None:
+        if not self.workspace.session.active:
+            self._progressed()
+
+    def _project_replaced(self, _project: object) -> None:
+        if not self.workspace.session.active:
+            self.workspace.status.set_state("")
+            self.workspace.status.set_run("")

@@ -1,0 +1,49 @@
+"""Weights in the window: loading and saving them, what a run starts from, and the last layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QMimeData
+
+from app.views.feature import Action, Feature
+from app.views.training.runs.session import Run
+from app.views.weights.head_control import HeadControl
+from app.views.weights.weights_control import WeightsControl
+from app.views.workspace import Workspace
+
+INITS = "Initialises new weights as the imported model does"
+
+
+class WeightsFeature(Feature):
+    rank = 90
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self.weights_control, self.head_control = WeightsControl(workspace), HeadControl(workspace)
+        workspace.drawing.of_node.append(self.head_control.offered)
+        workspace.run_control.started.connect(self._run_started)
+
+    def actions(self) -> Iterable[Action]:
+        weights, head = self.weights_control, self.head_control
+        return (
+            Action("load-weights", "&Load weights…", weights.ask, "Ctrl+Shift+W", "folder"),
+            Action("save-weights", "Save &weights…", weights.ask_save),
+            Action("forget-weights", "Start from ran&dom weights", weights.forget, enabled=False),
+            Action("take-inits", "&Initialise as the imported model", weights.take_inits, tip=INITS, enabled=False),
+            Action("replace-last", "Replace the l&ast layer…", head.ask_replace),
+            Action("drop-last", "&Drop the last layer", head.drop),
+            Action("freeze-but-last", "Free&ze all but the last layer", head.freeze, icon="snowflake"),
+        )
+
+    def drop(self, data: QMimeData) -> Callable[[], object] | None:
+        path = self.weights_control.takes(data)
+        return None if path is None else lambda: self.weights_control.open(path)
+
+    def _run_started(self, run: Run) -> None:
+        start = run.job.training.start
+        if start is not None:
+            note = self.workspace.session.note
+            self.weights_control.tell_start(
+                "weights.console", start, run.job.source, lambda words, _whole: note(f"{words}.")
+            )

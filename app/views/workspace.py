@@ -1,0 +1,84 @@
+"""What every feature is made with: the models and services of one window, and how pages and words reach the person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.views.navigation import NETWORK
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
+    from app.project.document import Document
+    from app.views.actions import Actions
+    from app.views.analysis_service import AnalysisService, Hearers
+    from app.views.custom_layers.layers_control import LayersControl
+    from app.views.drawing import Drawing
+    from app.views.engine_service import EngineService
+    from app.views.files.files import FileMenu
+    from app.views.navigation import Navigation, SheetDocument
+    from app.views.newest_weights import NewestWeightsSource
+    from app.views.notifier import Notifier
+    from app.views.overlays import Overlays
+    from app.views.pages import Pages
+    from app.views.problems.cure_control import CureControl
+    from app.views.project_catalog import ProjectCatalog
+    from app.views.selection import NetworkSelection, Selection
+    from app.views.settings import Settings
+    from app.views.shown_run import ShownRun
+    from app.views.status import StatusLine
+    from app.views.training.runs.keeper import RunsKeeper
+    from app.views.training.runs.run_control import RunControl
+    from app.views.training.runs.session import RunSession
+    from app.views.ui.background import Background
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """`window` is what dialogs stand over. Models tell of changes by signals; features change them by methods."""
+
+    window: QWidget
+    settings: Settings
+    # The project, and where in it the person is.
+    document: Document
+    catalog: ProjectCatalog
+    place: Navigation
+    sheet: SheetDocument
+    selection: Selection
+    network_selection: NetworkSelection
+    # What computes beside the window, and what is known of the drawing.
+    background: Background
+    engine: EngineService
+    live: AnalysisService
+    hearers: Hearers
+    # FileMenu, the person's own layers, and cures.
+    files: FileMenu
+    layers: LayersControl
+    cures: CureControl
+    # Runs.
+    session: RunSession
+    run_control: RunControl
+    runs_keeper: RunsKeeper
+    newest_weights: NewestWeightsSource
+    shown_run: ShownRun
+    # What the person sees.
+    drawing: Drawing
+    overlays: Overlays
+    pages: Pages
+    commands: Actions
+    notifier: Notifier
+    status: StatusLine
+
+    def show_node(self, node: str) -> None:
+        """Select a node of the sheet in front and bring it into view."""
+        if node in self.sheet.project.graph.nodes:
+            self.pages.turn_to("network")
+            self.selection.set([node])
+            self.drawing.frame_selection()
+
+    def jump_to(self, node: str) -> None:
+        """Select a node of the network and bring it into view."""
+        if node in self.document.project.graph.nodes:
+            self.place.go_to(NETWORK)
+            self.show_node(node)

@@ -1,0 +1,109 @@
+"""What a feature declares stands in the window, and nothing else has to be told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
+
+from app.views import feature
+from app.views.feature import Action, Feature, Page
+from app.views.main_window import MainWindow
+from tests.support.windows import shown
+
+
+class Counting(Feature):
+    """Counts nodes: a page, commands, an overlay, and files that it takes."""
+
+    rank = 500
+
+    def pages(self) -> Iterable[Page]:
+        yield Page("count", "Count", "flask", "bottom", self._make, 300, after="cost", words="Co&unt",
+                   controls=lambda: self.tools, home=lambda: self.label)  # fmt: skip
+
+    def actions(self) -> Iterable[Action]:
+        yield Action("count-nodes", "Count &nodes", self.count, "Ctrl+Alt+J", "flask", late=True, menu="run")
+        yield Action("forget-count", "", self.forget)
+
+    def overlays(self) -> Iterable[str]:
+        return ("Counts",)
+
+    def _make(self) -> Iterator[None]:
+        yield
+        self.label, self.tools = QLabel(""), QLabel("beside the tabs")
+        return self.label
+
+    def finish(self) -> None:
+        self.workspace.hearers.add(self.count, later=True)
+
+    def count(self) -> None:
+        self.label.setText(f"{len(self.workspace.document.project.graph.nodes)} nodes")
+
+    def forget(self, words: str) -> None:
+        self.label.setText(words)
+
+    def drop(self, data: QMimeData):
+        return (lambda: self.forget("dropped")) if data.hasUrls() and data.urls()[0].path().endswith(".count") else None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def window(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[MainWindow]:
+    found = feature.found()
+    monkeypatch.setattr(feature, "found", lambda: [*found, Counting])
+    with shown(qapp, "features") as made:
+        yield made
+
+
+def texts(window: MainWindow, menu: str) -> list[str]:
+    top = next(action for action in window.menuBar().actions() if action.text() == menu)
+    return [action.text() for action in top.menu().actions()]
+
+
+def test_a_page_is_made_late_and_stands_where_its_feature_says(window: MainWindow) -> None:
+    keys = [window.bottom.pane.tabs.tabText(at) for at in range(window.bottom.pane.tabs.count())]
+    counting = window.findChild(Counting)
+    assert not hasattr(counting, "label"), "made after the first painting"
+    assert keys[keys.index("Cost") + 1] == "Count"
+    window.furnish()
+    assert window.bottom.pane.widget_of("count") is counting.label and not counting.tools.isVisible()
+    window.actions_by_key["show.count"].trigger()
+    assert window.bottom.pane.page == "count" and counting.label.isVisible() and counting.tools.isVisible()
+    assert window.bottom.height() == 300
+    window.show_page("problems")
+    assert not counting.tools.isVisible()
+
+
+def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(window: MainWindow) -> None:
+    assert texts(window, "&Run")[-1] == "Count &nodes" and texts(window, "&View")[-1] == "Co&unt"
+    QTest.keyClick(window, Qt.Key.Key_J, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier)
+    counting = window.findChild(Counting)
+    assert counting.label.text() == f"{len(window.document.project.graph.nodes)} nodes"
+    window.actions_by_key.trigger("forget-count", "none")
+    assert counting.label.text() == "none"
+    assert "forget-count" not in {action.objectName() for action in window.actions_by_key.all()}
+
+
+def test_an_overlay_is_offered_beside_the_others(window: MainWindow) -> None:
+    heard: list[str] = []
+    window.overlays.changed.connect(heard.append)
+    window.overlay.set_value("Counts")
+    window.overlays.choose("Shapes")
+    assert heard == ["Counts", "Shapes"] and window.overlay.value() == "Shapes"
+
+
+def test_a_feature_takes_what_is_let_go_and_hears_that_the_window_closes(window: MainWindow) -> None:
+    window.furnish()
+    data, counting = QMimeData(), window.findChild(Counting)
+    data.setUrls([QUrl.fromLocalFile("/of/nobody.count")])
+    spot, copies, left = QWidget.rect(window).center(), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    window.dropEvent(QDropEvent(spot, copies, data, left, Qt.KeyboardModifier.NoModifier))
+    assert counting.label.text() == "dropped"
+    window.close()
+    assert counting.closed
