@@ -42,7 +42,7 @@ SIZE = (1280, 800)
 PLAIN = (type(None), bool, int, str, enum.Enum)
 # What is filled anew, from the project alone, before anybody sees it; and whose pages are, but for the one in front.
 ANEW = {
-    "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "Head", "CostTable", "CodeView",
+    "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "AutogradHeader", "CostTable", "CodeView",
     "TapePage", "HistogramChart",
 }  # fmt: skip
 ALONE = {"AutogradPage", "FindingsPage"}
