@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from PySide6.QtCore import QObject, QThread, Signal
 
 from app.engine.dispatch import control_for, train
-from app.engine.placement import OWN_PROCESS, Place
+from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.telemetry.ring import Ring
 from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
@@ -51,7 +51,7 @@ class TrainingThread(QThread):
         *,
         recorder: Recorder | None = None,
         resume: Path | None = None,
-        place: Place = OWN_PROCESS,
+        place: RunPlacement = OWN_PROCESS,
         before: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(parent)

@@ -178,7 +178,7 @@ def in_engine(rounds: int) -> Figure:
     from app.autograd.playback.steps import Breaks
     from app.engine.client import Engine
     from app.engine.requests.capture import CaptureRequest
-    from app.engine.requests.playback import Kept, Play, PlaybackRequest, Steps, Stood
+    from app.engine.requests.playback import GraphHeld, MovementEnded, Play, PlaybackRequest, Steps
     from app.engine.tasks.playback import PlaybackSession
     from app.source.generated import InputSpec, Source
     from app.training.job import Job
@@ -194,15 +194,15 @@ def in_engine(rounds: int) -> Figure:
         """Seconds of the clock until the last step is there as an object."""
         started, steps = time.perf_counter(), 0
         send(Play(Breaks(), again=True))
-        while not isinstance(event := events.get(), Stood):
+        while not isinstance(event := events.get(), MovementEnded):
             steps += len(event.records) if isinstance(event, Steps) else 0
         assert steps >= CHAIN
         return time.perf_counter() - started
 
     for events in (heard, mine):
-        while not isinstance(events.get(), Kept):
+        while not isinstance(events.get(), GraphHeld):
             pass
-    ours, theirs = in_turns(lambda: play(question.send, heard), lambda: play(session.ask, mine), rounds)
+    ours, theirs = in_turns(lambda: play(question.send, heard), lambda: play(session.submit, mine), rounds)
     engine.close()
     return Figure(f"chain of {CHAIN:,}: played in an engine, against a thread of this process", "s", ours, theirs)
 

@@ -117,7 +117,7 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     except import_model.ImportTimeoutError as error:
         raise cli.Refused(f"{error}; increase the limit with --timeout SECONDS", 1) from error
     except import_model.ModelImportError as error:
-        raise cli.Refused(import_advice.told(error), 1) from error
+        raise cli.Refused(import_advice.with_cure(error), 1) from error
     except (WeightsError, OSError, file.ProjectFileError) as error:
         raise cli.Refused(str(error)) from error
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.run_output import CLEARED, JsonLines, Output, Progress
-from app.engine.placement import Place
+from app.engine.placement import RunPlacement
 
 if TYPE_CHECKING:
     from app.project.project import Project
@@ -99,10 +99,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _place(options: argparse.Namespace) -> Place | None:
+def _place(options: argparse.Namespace) -> RunPlacement | None:
     """Return where the run is executed; None for this process."""
     count = options.processes or 1
-    return Place(count) if count > 1 or options.own_process else None
+    return RunPlacement(count) if count > 1 or options.own_process else None
 
 
 def _with_options(project: Project, options: argparse.Namespace) -> Project:
@@ -171,7 +171,7 @@ def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
 
 
 def _events(
-    job: Job, control: Control, folder: Path | None, resume: Path | None, place: Place | None
+    job: Job, control: Control, folder: Path | None, resume: Path | None, place: RunPlacement | None
 ) -> Iterator[Event]:
     from app.engine import dispatch
     from app.training import loop
@@ -182,7 +182,7 @@ def _events(
 
 
 def _watch(
-    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: Place | None
+    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: RunPlacement | None
 ) -> tuple[Any, Event]:
     """Run the job to its end; return the history and the last event."""
     from app.runs import store

@@ -112,10 +112,10 @@ def memory_kills() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
-def ending_words(code: int, kills_before: int | None) -> str:
+def describe_exit(code: int, kills_before: int | None) -> str:
     """Describe how a process ended, as the second half of a sentence.
 
-    >>> ending_words(3, None)
+    >>> describe_exit(3, None)
     'ended with exit code 3'
     """
     if code >= 0:

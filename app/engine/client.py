@@ -281,7 +281,7 @@ class Engine:
                 process.reason = f"said what is not understood ({error}) and was ended"
             process.child.kill()
         code = process.child.wait()
-        how = process.reason or child_process.ending_words(code, process.kills)
+        how = process.reason or child_process.describe_exit(code, process.kills)
         if process.retired or self._closed:
             return
         process.reason = self._words(how)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.engine.distributed import LineControl
 from app.engine.distributed import train as train_on_several
-from app.engine.placement import Place
+from app.engine.placement import RunPlacement
 from app.engine.run_process import ChildControl
 from app.engine.run_process import train as train_in_child
 from app.engine.watched_run import WatchControl, follow
@@ -16,7 +16,7 @@ from app.training.events import Event
 from app.training.job import Job
 
 
-def control_for(place: Place) -> Control:
+def control_for(place: RunPlacement) -> Control:
     """The hands for a run at a place."""
     if place.watched is not None:
         return WatchControl()
@@ -26,7 +26,7 @@ def control_for(place: Place) -> Control:
 def train(
     job: Job,
     control: Control,
-    place: Place,
+    place: RunPlacement,
     *,
     threads: int | None = None,
     folder: Path | None = None,

@@ -23,7 +23,7 @@ import msgspec
 from app.engine import child_process, pool
 from app.engine.json_lines import Clock, Reader
 from app.engine.own_engine import once
-from app.engine.placement import Place
+from app.engine.placement import RunPlacement
 from app.engine.protocol import EngineDied
 from app.engine.remote_control import Elsewhere, RemoteControl
 from app.engine.requests.train import Prepare
@@ -71,7 +71,7 @@ def train(
     job: Job,
     control: LineControl | None = None,
     *,
-    place: Place,
+    place: RunPlacement,
     threads: int | None = None,
     folder: Path | None = None,
     resume: Path | None = None,
@@ -127,7 +127,7 @@ class _Rank:
     def reason(self) -> str:
         """Why it ended, in a sentence."""
         code = self.child.wait()
-        return f"it {child_process.ending_words(code, self._kills)}." if code < 0 else reason(self.stderr.text())
+        return f"it {child_process.describe_exit(code, self._kills)}." if code < 0 else reason(self.stderr.text())
 
 
 class _Group:
@@ -148,7 +148,7 @@ class _Group:
         self._count = 0
         self._late = False
 
-    def events(self, place: Place, threads: int | None) -> Iterator[Event]:
+    def events(self, place: RunPlacement, threads: int | None) -> Iterator[Event]:
         self._count = place.processes
         reader = Reader(
             self._clock, f"On {place.processes} processes, each with its part of every batch.",
@@ -181,14 +181,14 @@ class _Group:
         self._hand_over(ending)
         yield ending
 
-    def _prepared(self, place: Place, threads: int | None) -> list[str]:
+    def _prepared(self, place: RunPlacement, threads: int | None) -> list[str]:
         """The script, which a process with torch writes, and its arguments. Raises OSError, ValueError, EngineDied."""
         each = _threads(place, threads)
         done = once(Prepare(self.job, self._home, self._folder, self._resume, each, place.processes))
         self._changed, self._clock.before = done.changed, done.before
         return list(done.arguments)
 
-    def _start(self, arguments: list[str], place: Place, threads: int | None) -> None:
+    def _start(self, arguments: list[str], place: RunPlacement, threads: int | None) -> None:
         self._store = TemporaryFolder()  # mode 0700
         extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), **on_loopback()}
         extra["WORLD_SIZE"] = str(place.processes)
@@ -287,7 +287,7 @@ OTHERS = 2.0  # seconds in which the others may end by themselves when one has f
 _LOST_OTHER = re.compile(r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*\]|NCCL|Timed out waiting", re.I)
 
 
-def _threads(place: Place, threads: int | None) -> int:
+def _threads(place: RunPlacement, threads: int | None) -> int:
     """How many threads each of the processes has."""
     return max(1, (threads or os.cpu_count() or 1) // place.processes)
 

@@ -58,7 +58,7 @@ class Reader:
         number = {name: math.nan if value is None else value for name, value in fields.items()}
         match kind:
             case "started":
-                self._started = self._begun(fields)
+                self._started = self._started_event(fields)
                 return self._started
             case "step":
                 epoch, step = int(fields["epoch"]), int(fields["step"])
@@ -101,7 +101,7 @@ class Reader:
         left = count - (batches - 1) * size if step == epoch * batches else size
         return min(left, size, count)
 
-    def _begun(self, fields: dict[str, Any]) -> Started:
+    def _started_event(self, fields: dict[str, Any]) -> Started:
         epochs, size, count = (int(fields[name]) for name in ("epochs", "batch_size", "train_count"))
         batches = self._batches(count) if self._batches is not None else max(1, math.ceil(count / size))
         return Started(

@@ -35,7 +35,7 @@ class OwnEngine(Engine):
 
     def how_it_ended(self) -> str:
         """The second half of a sentence; waits for its end."""
-        return self._how or child_process.ending_words(self.child.wait(), self._own.kills)
+        return self._how or child_process.describe_exit(self.child.wait(), self._own.kills)
 
     def kill(self) -> None:
         """End it now, whatever it does."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPlacement:
     """`processes` is 1 for a single separate process, more for distributed training on this machine.
 
     `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1: kernels run synchronously, so an error of CUDA points at the line
@@ -19,4 +19,4 @@ class Place:
     watched: Path | None = None
 
 
-OWN_PROCESS = Place()
+OWN_PROCESS = RunPlacement()

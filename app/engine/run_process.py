@@ -16,7 +16,7 @@ from app.engine import child_process, pool
 from app.engine.client import Question, traceback_of
 from app.engine.mark import Mark
 from app.engine.own_engine import OwnEngine, once
-from app.engine.placement import OWN_PROCESS, Place
+from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.engine.protocol import EngineDied
 from app.engine.remote_control import Elsewhere, RemoteControl
 from app.engine.requests.train import Answered, Hand, Order, TellKept, Train, Trained, Watch, WriteWeights
@@ -152,7 +152,7 @@ def train(
     threads: int | None = None,
     folder: Path | None = None,
     resume: Path | None = None,
-    place: Place = OWN_PROCESS,
+    place: RunPlacement = OWN_PROCESS,
     hang: float = HANG,
     grace: float = STOP,
 ) -> Iterator[Event]:
@@ -182,7 +182,9 @@ class _Child:
         self.epoch = self.step = 0
         self.started = self.paused = False
 
-    def events(self, threads: int | None, folder: Path | None, resume: Path | None, place: Place) -> Iterator[Event]:
+    def events(
+        self, threads: int | None, folder: Path | None, resume: Path | None, place: RunPlacement
+    ) -> Iterator[Event]:
         self._folder, self._resume = folder, resume
         extra = {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else None
         try:

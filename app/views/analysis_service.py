@@ -14,7 +14,7 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.engine.protocol import EngineDied
-from app.engine.requests.shapes import Analyse, LoadTorch, Shapes, StartProblems, Torch
+from app.engine.requests.shapes import Analyse, InferShapes, LoadTorch, StartProblems, Torch
 from app.preflight import preflight
 from app.project.document import Document
 from app.project.project import Project
@@ -242,7 +242,7 @@ class AnalysisService(QObject):
                 self._recall.start()
                 return
             self._engine.ask(
-                "shapes", Shapes(*question, self._shapes),
+                "shapes", InferShapes(*question, self._shapes),
                 on_answer=partial(self._shaped, question), on_error=self._not_answered,
             )  # fmt: skip
 

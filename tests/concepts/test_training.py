@@ -493,7 +493,7 @@ def test_row_36_time_on_a_device_is_that_of_its_events_and_nothing_waits_for_it(
 
 def test_row_31_cuda_launch_blocking_is_set_for_a_run_in_a_process_of_its_own(monkeypatch):
     from app.engine import pool, run_process
-    from app.engine.placement import Place
+    from app.engine.placement import RunPlacement
 
     given = {}
 
@@ -502,7 +502,7 @@ def test_row_31_cuda_launch_blocking_is_set_for_a_run_in_a_process_of_its_own(mo
         raise OSError("enough is seen")
 
     monkeypatch.setattr(pool, "start", start)
-    list(run_process.train(job(), place=Place(1, launch_blocking=True)))
+    list(run_process.train(job(), place=RunPlacement(1, launch_blocking=True)))
     assert given == {"CUDA_LAUNCH_BLOCKING": "1"}
 
 

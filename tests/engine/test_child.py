@@ -15,7 +15,7 @@ import pytest
 
 from app.cli import run_results
 from app.engine import pool, run_process
-from app.engine.placement import Place
+from app.engine.placement import RunPlacement
 from app.engine.values import Codec
 from app.source.generated import Source
 from app.telemetry.histogram import Histogram
@@ -211,7 +211,7 @@ def test_a_generator_that_is_let_go_leaves_nothing_behind(monkeypatch):
         return started[-1]
 
     monkeypatch.setattr(pool, "start", kept)
-    run = run_process.train(job(epochs=10_000), place=Place(1, launch_blocking=True))
+    run = run_process.train(job(epochs=10_000), place=RunPlacement(1, launch_blocking=True))
     assert isinstance(next(run), Started)
     assert given == [("engine", {"CUDA_LAUNCH_BLOCKING": "1"})]
     run.close()

@@ -14,7 +14,7 @@ import pytest
 from app.data.config import DataConfig
 from app.engine import distributed, pool
 from app.engine.json_lines import Clock, Reader
-from app.engine.placement import Place
+from app.engine.placement import RunPlacement
 from app.engine.remote_control import Elsewhere
 from app.export.script.script import training_script
 from app.training.config import INPUT, Choice, OutputLoss, Schedule
@@ -28,7 +28,7 @@ PLAIN_NET = net(
     ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"],
     ["x = F.relu(self.linear1(x.flatten(1)))", "return self.linear2(x)"],
 )
-TWO = Place(2)
+TWO = RunPlacement(2)
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 
@@ -101,12 +101,12 @@ def test_none_is_left_behind_when_one_fails(ranks):
 _PARENT = """
 import sys
 from app.engine import distributed, pool
-from app.engine.placement import Place
+from app.engine.placement import RunPlacement
 from app.training.events import StepDone
 from tests.engine.test_distributed import PLAIN_NET, job
 started, start = [], pool.start
 pool.start = lambda *given, **named: started.append(start(*given, **named)) or started[-1]
-for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=Place(2)):
+for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=RunPlacement(2)):
     if isinstance(event, StepDone):
         print(*(one.pid for one in started), flush=True)
         sys.stdin.read()

@@ -22,7 +22,7 @@ from app.engine import client as engine_client
 from app.engine.client import Engine, traceback_of
 from app.engine.protocol import EngineDied, Handle, HandleLost
 from app.engine.requests.measure import Measure
-from app.engine.requests.shapes import Shapes
+from app.engine.requests.shapes import InferShapes
 from app.engine.values import Codec, NotAValue
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
@@ -60,7 +60,7 @@ def lenet() -> Graph:
 
 def test_shapes_of_an_engine_are_those_of_this_process(engine: Engine) -> None:
     graph = lenet()
-    answer = engine.ask(Shapes(graph, catalog(), ())).result(PATIENCE)
+    answer = engine.ask(InferShapes(graph, catalog(), ())).result(PATIENCE)
     here = shapes_first(graph)
     assert answer.graph is graph and answer.walk.catalog is not None
     assert (answer.values, answer.resolved, answer.parameters) == (here.values, here.resolved, here.parameters)
@@ -69,11 +69,11 @@ def test_shapes_of_an_engine_are_those_of_this_process(engine: Engine) -> None:
 
 def test_an_edit_sends_what_it_changed(engine: Engine) -> None:
     ops, graph, codec = catalog(), lenet(), Codec(0)
-    first = len(str(codec.encode(Shapes(graph, ops, ()))))
+    first = len(str(codec.encode(InferShapes(graph, ops, ()))))
     edited = graph.with_param(list(graph.nodes)[4], "out_features", 12)
-    assert len(str(codec.encode(Shapes(edited, ops, ())))) < first / 2
-    before = engine.ask(Shapes(graph, ops, ())).result(PATIENCE)
-    after = engine.ask(Shapes(edited, ops, (), before)).result(PATIENCE)
+    assert len(str(codec.encode(InferShapes(edited, ops, ())))) < first / 2
+    before = engine.ask(InferShapes(graph, ops, ())).result(PATIENCE)
+    after = engine.ask(InferShapes(edited, ops, (), before)).result(PATIENCE)
     assert after.values == shapes_first(edited).values
     untouched = [node for node, result in after.results.items() if result is before.results.get(node)]
     assert len(untouched) == 4  # what the edit did not reach is the very same object
@@ -88,7 +88,7 @@ def test_an_engine_that_is_killed_is_said_and_started_again(engine: Engine) -> N
     assert heard.wait(PATIENCE)
     assert "SIGKILL" in said[0] and said[0].count(".") == 1
     assert engine.ask(Measure()).result(PATIENCE).pid != first
-    answer = engine.ask(Shapes(lenet(), catalog(), ())).result(PATIENCE)
+    answer = engine.ask(InferShapes(lenet(), catalog(), ())).result(PATIENCE)
     assert answer.values == shapes_first(lenet()).values
 
 
@@ -123,7 +123,7 @@ def test_a_question_larger_than_the_pipe_does_not_hide_a_stopped_engine(
         stop(engine.ask(Measure()).result(PATIENCE).pid)
         long = net([("input", "x" * 300_000, {"shape": (4,)})])
         with pytest.raises(EngineDied, match="SIGSTOP"):
-            engine.ask(Shapes(long, catalog(), ())).result(PATIENCE)
+            engine.ask(InferShapes(long, catalog(), ())).result(PATIENCE)
         assert engine.ask(Measure()).result(PATIENCE).pid
     finally:
         engine.close()
@@ -149,12 +149,12 @@ def test_what_a_handle_names_is_gone_with_its_engine(engine: Engine) -> None:
 
 def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:
     with pytest.raises(Exception) as caught:
-        engine.ask(Shapes(None, catalog(), ())).result(PATIENCE)  # type: ignore[arg-type]
+        engine.ask(InferShapes(None, catalog(), ())).result(PATIENCE)  # type: ignore[arg-type]
     assert "shapes_first" in traceback_of(caught.value)
 
 
 def test_a_question_that_nobody_waits_for_any_more_is_cancelled(engine: Engine) -> None:
-    question = engine.ask(Shapes(lenet(), catalog(), ()))
+    question = engine.ask(InferShapes(lenet(), catalog(), ()))
     question.stop()
     assert question.done()
     assert engine.ask(Measure()).result(PATIENCE).kept == 0

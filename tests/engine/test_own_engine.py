@@ -16,7 +16,7 @@ from app.engine import values as values_module
 from app.engine.own_engine import OwnEngine
 from app.engine.protocol import EngineDied
 from app.engine.requests.measure import Measure
-from app.engine.requests.shapes import Shapes
+from app.engine.requests.shapes import InferShapes
 from app.engine.values import Codec
 from tests.engine.test_engine import stop
 from tests.support.builder_nets import net
@@ -86,9 +86,9 @@ def test_an_engine_that_only_answers_forgets_with_who_asks(monkeypatch: pytest.M
         return plain(generation)
 
     monkeypatch.setattr(codec, "renewed", noted)
-    before = engine.ask(Shapes(graph, catalog(), ())).result(PATIENCE)
+    before = engine.ask(InferShapes(graph, catalog(), ())).result(PATIENCE)
     assert renewed.wait(PATIENCE)  # without another question
-    after = engine.ask(Shapes(graph, catalog(), (), before)).result(PATIENCE)
+    after = engine.ask(InferShapes(graph, catalog(), (), before)).result(PATIENCE)
     assert after.values == before.values and after.graph is graph
 
 

@@ -20,10 +20,10 @@ from app.engine.tasks import import_model
 from app.engine.tasks import import_model as task
 from app.engine.tasks.import_pipeline import Wish, imported
 from app.engine.tasks.parity import held, resources
-from app.engine.tasks.parity.check import Check, Found
+from app.engine.tasks.parity.check import ParityCheck, ParityResult
 from app.engine.tasks.parity.differences import Difference
 from app.engine.tasks.parity.inputs import Inputs
-from app.engine.tasks.parity.subject import Subject
+from app.engine.tasks.parity.subject import ComparedModule
 from app.project.project import Project
 from app.source.generated import InputSpec
 
@@ -47,9 +47,10 @@ class Two(nn.Module):
         return self.body(self, x)
 
 
-def checked(theirs: nn.Module, ours: nn.Module) -> Found:
+def checked(theirs: nn.Module, ours: nn.Module) -> ParityResult:
     ours.load_state_dict(theirs.state_dict())
-    return Check(Subject(ours), Subject(theirs), Inputs((InputSpec("x", (4,)),), (SHAPE,), theirs)).run()
+    inputs = Inputs((InputSpec("x", (4,)),), (SHAPE,), theirs)
+    return ParityCheck(ComparedModule(ours), ComparedModule(theirs), inputs).run()
 
 
 def without_gradient(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -236,7 +237,7 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
 
 def test_what_cannot_be_one_node_hears_which_classes_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "smallest", lambda *_all: "0")
-    found = Found(differences=(Difference("outputs", "output", "is another"),))
+    found = ParityResult(differences=(Difference("outputs", "output", "is another"),))
     with pytest.raises(ModelImportError, match=r"What differs is 0 \(Linear.*of your own, or of an installed"):
         held.part_to_keep(nn.Sequential(nn.Linear(4, 2)), found, {}, None, lambda _words: None)
 

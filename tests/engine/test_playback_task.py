@@ -31,11 +31,12 @@ from app.engine.requests.playback import (
     Command,
     Edit,
     Event,
-    Kept,
+    GradientInspected,
+    GraphFreed,
+    GraphHeld,
+    InspectGradient,
     Leave,
-    LetGo,
-    Look,
-    Looked,
+    MovementEnded,
     Pause,
     Play,
     PlaybackRequest,
@@ -43,7 +44,6 @@ from app.engine.requests.playback import (
     Seek,
     SetSpeed,
     Steps,
-    Stood,
     Trouble,
     UndoEdit,
 )
@@ -80,7 +80,7 @@ class Playing:
         session = PlaybackSession(request, self.events.put)
         thread = threading.Thread(target=session.run)
         thread.start()
-        self.say, self.end = session.ask, partial(thread.join, PATIENCE)
+        self.say, self.end = session.submit, partial(thread.join, PATIENCE)
 
     def until(self, kind: type, *commands: Command) -> Any:
         """Give commands, then wait for an event of a kind; steps on the way are kept as a window would."""
@@ -114,40 +114,40 @@ def play(request_: CaptureRequest, engine: Engine) -> Iterator[Callable[..., Pla
 def test_its_steps_are_those_of_a_recorded_pass_forth_and_back(play, request_, engine) -> None:
     recorded = engine.ask(RecordRequest(request_)).result(PATIENCE)
     playing = play(expected=recorded.tape)
-    kept = playing.until(Kept)
+    kept = playing.until(GraphHeld)
     assert kept.same and kept.tape is None, "the tape that is there already is not sent again"
-    stood = playing.until(Stood, Play(Breaks()))
+    stood = playing.until(MovementEnded, Play(Breaks()))
     assert stood.stop.reason == "end" and not recorded.stopped
     norms = [one.norm for one in recorded.steps.records]
     assert [one.norm for one in playing.records] == norms
-    assert playing.until(Stood, Seek(3)).stop.position == 3 and len(playing.records) == 3
-    assert playing.until(Stood, Play(Breaks())).stop.reason == "end"
+    assert playing.until(MovementEnded, Seek(3)).stop.position == 3 and len(playing.records) == 3
+    assert playing.until(MovementEnded, Play(Breaks())).stop.reason == "end"
     assert [one.norm for one in playing.records] == norms
 
 
 def test_an_edit_holds_until_it_is_undone_and_a_look_shows_it(play) -> None:
     playing = play()
-    assert not playing.until(Kept).same, "no tape was expected"
-    stood = playing.until(Stood, Seek(2))
-    looked = playing.until(Looked, Look(stood.stop.node, 0)).look
-    edited = playing.until(Stood, Edit(stood.stop.node, 0, "scale", 2.0))
+    assert not playing.until(GraphHeld).same, "no tape was expected"
+    stood = playing.until(MovementEnded, Seek(2))
+    looked = playing.until(GradientInspected, InspectGradient(stood.stop.node, 0)).look
+    edited = playing.until(MovementEnded, Edit(stood.stop.node, 0, "scale", 2.0))
     assert edited.turn == -1 and edited.edits == ((2, stood.stop.node, 0),)
     assert edited.arriving[0].norm == pytest.approx(2 * looked.stats.norm)
-    assert playing.until(Stood, UndoEdit()).arriving[0].norm == looked.stats.norm
+    assert playing.until(MovementEnded, UndoEdit()).arriving[0].norm == looked.stats.norm
     trouble = playing.until(Trouble, Edit(0, 0, "ones"))
     assert "has run already" in trouble.reason and not trouble.traceback
 
 
 def test_a_pause_ends_a_slow_movement_and_a_newer_one_ends_an_older(play) -> None:
     playing = play(speed=0.01)
-    playing.until(Kept)
+    playing.until(GraphHeld)
     playing.say(Play(Breaks()))
     assert playing.until(Steps), "a step is told though no other follows for long"
-    stood = playing.until(Stood, Pause())
+    stood = playing.until(MovementEnded, Pause())
     assert stood.stop.reason == "cancelled" and stood.turn == 1
     playing.say(SetSpeed(None))
     playing.say(Seek(1))
-    assert playing.until(Stood, Seek(4)).turn in (3, 4)
+    assert playing.until(MovementEnded, Seek(4)).turn in (3, 4)
 
 
 def test_nothing_of_its_graph_stays(play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +161,9 @@ def test_nothing_of_its_graph_stays(play, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(TrainingBatch, "hold", watched)
     playing = play(here=True)
-    playing.until(Stood, Play(Breaks()))
+    playing.until(MovementEnded, Play(Breaks()))
     assert any(one() is not None for one in seen)
-    assert playing.until(LetGo, Leave()).alive == 0
+    assert playing.until(GraphFreed, Leave()).alive == 0
     playing.end()
     assert seen and all(one() is None for one in seen)
 
@@ -186,11 +186,11 @@ def test_a_forward_pass_that_fails_is_told_and_it_ends(engine, request_) -> None
 
 def test_a_killed_engine_takes_the_graph_along_and_another_is_asked(engine, play) -> None:
     playing = play()
-    playing.until(Stood, Seek(2))
+    playing.until(MovementEnded, Seek(2))
     os.kill(engine.pid, signal.SIGKILL)
     with pytest.raises(EngineDied, match="SIGKILL"):
         playing.end()
-    assert play().until(Stood, Seek(2)).stop.position == 2
+    assert play().until(MovementEnded, Seek(2)).stop.position == 2
 
 
 def test_a_capture_asked_again_has_the_same_batch_and_the_same_weights(engine, request_) -> None:

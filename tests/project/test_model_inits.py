@@ -15,7 +15,7 @@ from app.builder.analysis import analyse
 from app.builder.graph import Init
 from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
 from app.engine.tasks import import_model as task
-from app.engine.tasks.parity.initial import noting
+from app.engine.tasks.parity.initial import recording_inits
 from app.project import custom_layers, drawing_digest, file, model_inits
 from app.source.compiled import make_module
 from app.util.frozen import FrozenMap
@@ -66,8 +66,8 @@ def source_of(project: file.Project):
 
 
 def initialised(project: file.Project) -> dict[str, Init | None]:
-    with noting() as notes:
-        return notes.of(make_module(source_of(project)))
+    with recording_inits() as notes:
+        return notes.inits_of(make_module(source_of(project)))
 
 
 def test_what_is_lost_is_said_taken_over_and_the_net_is_the_same(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_what_is_written_into_a_parameter_is_noted_and_nothing_is_guessed(
     make: Callable[[], torch.Tensor], init: Init | None
 ) -> None:
     plain = nn.init.orthogonal_
-    with noting() as notes:
+    with recording_inits() as notes:
         model = nn.Module()
         model.weight = nn.Parameter(make())
         model.part = nn.Parameter(torch.randn(80, 4))
         with torch.no_grad():
             nn.init.zeros_(model.part[:3])
-    assert notes.of(model) == {"weight": init, "part": None} and nn.init.orthogonal_ is plain
+    assert notes.inits_of(model) == {"weight": init, "part": None} and nn.init.orthogonal_ is plain

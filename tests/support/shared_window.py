@@ -42,8 +42,8 @@ SIZE = (1280, 800)
 PLAIN = (type(None), bool, int, str, enum.Enum)
 # What is filled anew, from the project alone, before anybody sees it; and whose pages are, but for the one in front.
 ANEW = {
-    "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "AutogradHeader", "CostTable", "CodeView",
-    "TapePage", "HistogramChart",
+    "NodePage", "CanvasView", "TapeView", "TypingEdit", "Scales", "QListView", "AutogradHeader", "CostTable",
+    "CodeView", "TapePage", "HistogramChart",
 }  # fmt: skip
 ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.

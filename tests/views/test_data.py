@@ -138,7 +138,7 @@ def test_transforms_are_added_moved_and_removed_with_pictures_before_and_after(q
     assert [one.name for one in section._config.train_transforms] == ["Normalize", "RandomRotation"]
     section.training_transforms.items[1].form.edited.emit("degrees", 45, None)
     assert section._config.train_transforms[1].params == FrozenMap(degrees=45.0)
-    section.look()
+    section.read_data()
     settled(qtbot, section)
     preview = section.batch.preview
     assert len(preview.before) == len(preview.pictures) == 8 and preview.low == -1

@@ -44,7 +44,7 @@ def test_a_ready_snippet_stands_there_at_first_and_others_can_be_chosen(page) ->
     assert [page.ready.itemText(at) for at in range(page.ready.count())] == [OWN, *(one.title for one in ready())]
     before = page.edit.text()
     page.ready.setCurrentIndex(3)
-    page.ready._tell()
+    page.ready._emit_edited()
     assert page.edit.text() == ready()[2].text.rstrip("\n")
     page.edit.undo()
     assert page.edit.text() == before

@@ -14,7 +14,7 @@ from app.engine.protocol import Request
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadProgress:
     """Progress of reading: `done` of `total`, and the name of the current item."""
 
     done: int

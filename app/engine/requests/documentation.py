@@ -11,7 +11,7 @@ from app.util.frozen import FrozenMap
 
 
 @dataclass(frozen=True)
-class Document(Request[Documentation]):
+class ReadDocumentation(Request[Documentation]):
     """Return torch's documentation of an op of the catalog. Raises KeyError for another."""
 
     lane: ClassVar[str] = "documentation"

@@ -38,7 +38,7 @@ Weights = InitialWeights | NewestKept | WeightsFile
 
 
 @dataclass(frozen=True)
-class Scope:
+class EvaluationScope:
     """The samples to evaluate on, and the test-time augmentations to average over."""
 
     part: str
@@ -64,7 +64,7 @@ class Prepare(Request[Prepared]):
     lane: ClassVar[str] = "evaluation"
     job: Job
     weights: Weights
-    scope: Scope | None
+    scope: EvaluationScope | None
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class TryInput(Request[Answer]):
 
 
 @dataclass(frozen=True)
-class LookInside(Request[LayerInside]):
+class ReadActivations(Request[LayerInside]):
     """Return activations and filters of a layer for a training sample."""
 
     lane: ClassVar[str] = "samples"

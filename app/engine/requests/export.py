@@ -65,7 +65,7 @@ class ToProve:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """Folder and files of an export, the origin of the weights ("" if none), and what is left to prove."""
 
     folder: Path
@@ -75,7 +75,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Export(Request[Exported]):
+class Export(Request[ExportResult]):
     """Write the chosen files of a project's net; files written before an error stay."""
 
     lane: ClassVar[str] = "export"

@@ -36,7 +36,7 @@ def cure_of(error: BaseException) -> tuple[str, str]:
     return _CURES.get(code, ("", ""))
 
 
-def told(error: ModelImportError) -> str:
+def with_cure(error: ModelImportError) -> str:
     """Format an error with its cure and the command line option concerned."""
     words, (entry, cure) = str(error), cure_of(error)
     ended = words if words.endswith(".") or not cure else f"{words}."

@@ -37,7 +37,7 @@ class Steps:
     packed: bytes
 
     @classmethod
-    def of(cls, records: Sequence[StepRecord]) -> Steps:
+    def from_records(cls, records: Sequence[StepRecord]) -> Steps:
         return cls(packed(records))
 
     @property
@@ -81,8 +81,8 @@ class Play:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Describe the gradient that arrived before an output of a node; `at` selects the sample. Sends `Looked`."""
+class InspectGradient:
+    """Describe the gradient that arrived before an output of a node; `at` selects the sample. See GradientInspected."""
 
     node: int
     output_nr: int
@@ -123,13 +123,13 @@ class Leave:
     """Free the graph and end, after the step under way."""
 
 
-Command = Seek | Play | Look | Edit | UndoEdit | SetSpeed | Pause | Leave
+Command = Seek | Play | InspectGradient | Edit | UndoEdit | SetSpeed | Pause | Leave
 
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Kept:
+class GraphHeld:
     """The graph is held. `same` says whether it is drawn as expected; `tape` describes it, None if it equals the
     expected one."""
 
@@ -145,7 +145,7 @@ class Back:
 
 
 @dataclass(frozen=True)
-class Stood:
+class MovementEnded:
     """A movement has ended; `kept` is about the memory that playback holds, `edits` as in Playback.
 
     `arriving` and `fan_ins` are of the node that runs next. `turn` is the number of the movement, counting every Seek,
@@ -161,10 +161,10 @@ class Stood:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """The answer to a `Look`; `look` is None if no gradient has arrived or it is no longer held."""
+class GradientInspected:
+    """The answer to a `InspectGradient`; `look` is None if no gradient has arrived or it is no longer held."""
 
-    asked: Look
+    asked: InspectGradient
     look: GradientLook | None
 
 
@@ -182,10 +182,10 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class LetGo:
+class GraphFreed:
     """The graph was freed; `alive` are the bytes of its loss, weights and activations that are still there."""
 
     alive: int
 
 
-Event = Kept | Back | Steps | Stood | Looked | Trouble | LetGo
+Event = GraphHeld | Back | Steps | MovementEnded | GradientInspected | Trouble | GraphFreed

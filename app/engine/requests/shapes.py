@@ -35,7 +35,7 @@ class LoadTorch(Request[Torch]):
 
 
 @dataclass(frozen=True)
-class Shapes(Request[Analysis]):
+class InferShapes(Request[Analysis]):
     """Infer the types of all wires, seen from `path`; unchanged parts are taken from the answer `earlier`."""
 
     lane: ClassVar[str] = "shapes"

@@ -14,7 +14,7 @@ from app.training.config import StartWeights
 from app.util import tensor_files
 
 
-def chosen(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> ExportWeights:
+def load_chosen(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> ExportWeights:
     """Return the named weights. Raises WeightsError, StartError, CheckpointError and OSError."""
     return weights_to_export(source, seed, partial(_of_a_run, weights, source), start)
 
@@ -31,7 +31,7 @@ def _of_a_run(weights: WeightsChoice, source: Source) -> ExportWeights | None:
         raise WeightsError(str(error)) from error
 
 
-def words_of(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> str:
+def describe_weights(weights: WeightsChoice, source: Source, seed: int, start: StartWeights | None) -> str:
     """Describe the named weights, for after the word "weights". Raises StartError, OSError."""
     if isinstance(weights, WeightsFile):
         return weights.words

@@ -7,7 +7,7 @@ from app.data.downloads.archives import Addresses
 from app.data.own_files import cache
 from app.data.preview import preview
 from app.data.spec import DataError, ReadingStopped
-from app.engine.requests.data import FindAddresses, Read, ReadData, Reading
+from app.engine.requests.data import FindAddresses, Read, ReadData, ReadProgress
 from app.engine.server import Context, handles
 from app.util.pace import Pace
 
@@ -20,7 +20,7 @@ def read_data(request: ReadData, context: Context) -> Read:
         if context.cancelled():
             raise ReadingStopped
         if pace.due():
-            context.progress(Reading(done, total, name))
+            context.progress(ReadProgress(done, total, name))
 
     try:
         found = preview(request.config, request.root, request.batch, watch)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from app.builder.catalog.documentation import Documentation
 from app.builder.catalog.introspect import documentation
-from app.engine.requests.documentation import Document, Summaries
+from app.engine.requests.documentation import ReadDocumentation, Summaries
 from app.engine.server import Context, handles
 from app.util.frozen import FrozenMap
 
 
-@handles(Document)
-def document(request: Document, _context: Context) -> Documentation:
+@handles(ReadDocumentation)
+def document(request: ReadDocumentation, _context: Context) -> Documentation:
     return documentation(request.key)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from app.data.spec import ReadingStopped
 from app.engine.requests.evaluation import (
     InitialWeights,
-    LookInside,
     Prepare,
     Prepared,
+    ReadActivations,
     ReadSample,
     ShowSamples,
     TryInput,
@@ -21,7 +21,7 @@ from app.engine.requests.evaluation import (
     WeightsFile,
 )
 from app.engine.server import Context, handles
-from app.engine.tasks.chosen_weights import chosen
+from app.engine.tasks.chosen_weights import load_chosen
 from app.export.weights import load_weights
 from app.runs import resume
 from app.training.checkpoints.checkpoint import CheckpointError
@@ -127,9 +127,9 @@ def try_input(request: TryInput, context: Context) -> Answer:
     return predict.try_input(net.evaluator, request.sample, layers=True)
 
 
-@handles(LookInside)
-def look_inside(request: LookInside, _context: Context) -> LayerInside:
+@handles(ReadActivations)
+def look_inside(request: ReadActivations, _context: Context) -> LayerInside:
     """Return activations and filters. Raises what `load_chosen` and `activations.of_weights` raise."""
     job = request.job
-    found = chosen(request.weights, job.source, job.training.seed, job.training.start)
+    found = load_chosen(request.weights, job.source, job.training.seed, job.training.start)
     return activations.of_weights(job, found.state_dict, request.layer, request.sample, f"weights {found.words}")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.engine.requests.capture import InitialWeights, WeightsChoice
-from app.engine.requests.export import Export, ExportChoice, Exported, NameWeights, Proofs, Prove, ToProve
+from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs, Prove, ToProve
 from app.engine.server import Context, handles
-from app.engine.tasks.chosen_weights import chosen, words_of
+from app.engine.tasks.chosen_weights import describe_weights, load_chosen
 from app.export.certify.certify import certify_export
 from app.export.certify.clean_process import Cancelled, Tell
 from app.export.format_result import FormatError, Kind
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 def name_weights(request: NameWeights, _context: Context) -> str:
     """Describe the weights that an export would take. Raises OSError."""
     try:
-        return words_of(request.weights, request.source, request.seed, request.start)
+        return describe_weights(request.weights, request.source, request.seed, request.start)
     except StartError as error:
         return f"cannot be written: {error}"
 
 
 @handles(Export)
-def export(request: Export, context: Context) -> Exported:
+def export(request: Export, context: Context) -> ExportResult:
     """Write the files of an export. Raises OSError, WeightsError, StartError."""
     done, rest = write_export(request.choice, request.job, request.project, request.weights)
     if rest is None or context.cancelled():
         return done
-    return Exported(done.folder, done.names, done.weights, ToProve(context.keep(rest), rest.names))
+    return ExportResult(done.folder, done.names, done.weights, ToProve(context.keep(rest), rest.names))
 
 
 @handles(Prove)
@@ -82,7 +82,7 @@ class Rest:
 
 def write_export(
     choice: ExportChoice, job: Job, project: Project, weights: WeightsChoice | None = None
-) -> tuple[Exported, Rest | None]:
+) -> tuple[ExportResult, Rest | None]:
     """Write the chosen files of a project's net, and return what is left to write.
 
     Raises OSError, StartError or WeightsError; files written before stay.
@@ -91,7 +91,7 @@ def write_export(
     code, names, found = [], [], None
     if choice.takes_weights:  # first: they cannot be reproduced
         training = job.training
-        found = chosen(weights or InitialWeights(), job.source, training.seed, training.start)
+        found = load_chosen(weights or InitialWeights(), job.source, training.seed, training.start)
         for wanted, name, save in (
             (choice.safetensors, "weights.safetensors", save_safetensors),
             (choice.pt, "weights.pt", save_pt),
@@ -105,7 +105,7 @@ def write_export(
     if choice.script:
         write_text(choice.folder / "train.py", training_script(job))
         code += ["train.py", *(path.name for path in write_start(job, choice.folder / "train.py"))]
-    done = Exported(choice.folder, (*code, *names), found.words if found is not None else "")
+    done = ExportResult(choice.folder, (*code, *names), found.words if found is not None else "")
     return done, _rest(choice, job, found, project) if found is not None and choice.proves else None
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from app.builder.importer.lowering.opaque import OwnClasses
-    from app.engine.tasks.parity.check import Found
+    from app.engine.tasks.parity.check import ParityResult
     from app.training.config import StartWeights
 
 Tell = Callable[[str], None]
@@ -64,7 +64,7 @@ def imported(
     from app.engine.tasks.parity.resources import parameter_count
 
     apart: dict[str, str] = {}
-    found, path = held.Found(), ""
+    found, path = held.ParityResult(), ""
     probe: Probe = {}
     known: Inits | None = None
     while True:
@@ -81,13 +81,13 @@ def imported(
         valued: Project | None = None
         if drawn is not None and not apart and analysis.runnable and parameter_count(model) > LARGE:
             valued = _with_values(project, analysis.source, model, wish, folder, tell)
-            drawn(_told(valued, held.Found(notes=(UNCHECKED,))))
+            drawn(_with_comparison_note(valued, held.ParityResult(notes=(UNCHECKED,))))
         known = inits() if known is None else known
         probe = probe or held.probe_of(model, wish.keep_weights)
         found = held.against(model, analysis, wish.inputs, probe, tell)
         if not found.differences:
             valued = valued or _with_values(project, analysis.source, model, wish, folder, tell)
-            project = _told(valued, found)
+            project = _with_comparison_note(valued, found)
             project = _with_reference(project, found, probe, model, wish, folder)
             return _with_inits(project, analysis.source, known, wish)
         path, why = held.part_to_keep(model, found, apart, own, tell)
@@ -109,7 +109,7 @@ def _check_sizes(project: Project) -> None:
 
 
 def _with_reference(
-    project: Project, found: Found, probe: Probe, model: nn.Module, wish: Wish, folder: Path
+    project: Project, found: ParityResult, probe: Probe, model: nn.Module, wish: Wish, folder: Path
 ) -> Project:
     """The project with what its model gave, in a file that a certificate compares with."""
     origin = project.origin
@@ -134,13 +134,13 @@ def _with_reference(
 
 def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> Project:
     """The project that knows, and says, which initialisation of its model it has not; or takes it over at once."""
-    from app.engine.tasks.parity.initial import noting
+    from app.engine.tasks.parity.initial import recording_inits
 
     origin = project.origin
     if origin is None or not inits:
         return project
-    with borrowed(0), noting() as notes:
-        ours = notes.of(make_module(source))
+    with borrowed(0), recording_inits() as notes:
+        ours = notes.inits_of(make_module(source))
     lost = model_inits.lost(project, source, inits, ours)
     project = replace(project, origin=replace(origin, inits=lost.inits))
     if wish.take_inits:
@@ -148,7 +148,7 @@ def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> P
     return replace(project, notes="\n".join(filter(None, (project.notes, f"{lost}"))))
 
 
-def _told(project: Project, found: Found) -> Project:
+def _with_comparison_note(project: Project, found: ParityResult) -> Project:
     """Return the project with the result of the comparison in its notes."""
     first, *rest = project.notes.splitlines()
     return replace(project, notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)))

@@ -22,11 +22,12 @@ from app.engine.requests.playback import (
     Command,
     Edit,
     Event,
-    Kept,
+    GradientInspected,
+    GraphFreed,
+    GraphHeld,
+    InspectGradient,
     Leave,
-    LetGo,
-    Look,
-    Looked,
+    MovementEnded,
     Pause,
     Play,
     PlaybackRequest,
@@ -35,7 +36,6 @@ from app.engine.requests.playback import (
     Seek,
     SetSpeed,
     Steps,
-    Stood,
     Trouble,
     UndoEdit,
 )
@@ -61,8 +61,8 @@ def play(request: PlaybackRequest, context: Context) -> None:
 
 def _commands(session: PlaybackSession, context: Context) -> None:
     while (command := context.inbox.get()) is not None:
-        session.ask(command)
-    session.ask(Leave())  # the request was cancelled, or has ended
+        session.submit(command)
+    session.submit(Leave())  # the request was cancelled, or has ended
 
 
 @handles(RecordRequest)
@@ -73,7 +73,7 @@ def record(request: RecordRequest, _context: Context) -> RecordedPass:
     with batch_of(request.batch).hold() as graph:
         tape = graph.tape
         passed, stopped = play_through(graph)
-        return RecordedPass(tape, Steps.of(passed.records), stopped)
+        return RecordedPass(tape, Steps.from_records(passed.records), stopped)
 
 
 class Outbox:
@@ -129,12 +129,12 @@ class Outbox:
 
     def _send_steps(self, steps: list[StepRecord]) -> None:
         if steps:
-            self._send(Steps.of(steps))
+            self._send(Steps.from_records(steps))
             steps.clear()
 
 
 class PlaybackSession:
-    """Runs a batch and plays it. `send` receives Kept, Steps, Back, Stood, Looked, Trouble and finally LetGo.
+    """Runs a batch and plays it. `send` receives the events, from GraphHeld to GraphFreed.
 
     A newer movement (Seek, Play) ends the current one; everything else is done in order, between two steps if need be.
     """
@@ -150,7 +150,7 @@ class PlaybackSession:
 
     # -- from any thread -----------------------------------------------------------------------------------------------
 
-    def ask(self, command: Command) -> None:
+    def submit(self, command: Command) -> None:
         """Queue a command; returns at once."""
         with self._wake:
             if isinstance(command, SetSpeed):
@@ -163,8 +163,8 @@ class PlaybackSession:
                 if isinstance(command, Seek | Play):
                     self._drop(Seek, Play)
                     self._turn += 1
-                elif isinstance(command, Look):
-                    self._drop(Look)
+                elif isinstance(command, InspectGradient):
+                    self._drop(InspectGradient)
                 self._waiting.append((command, self._turn))
             self._wake.notify()
 
@@ -193,7 +193,7 @@ class PlaybackSession:
         if nodes > 1000:
             gc.collect(0)
         alive = sum(size for tensor, size in watched if tensor() is not None)
-        self._outbox.put(LetGo(alive + (held if alive else 0)))
+        self._outbox.put(GraphFreed(alive + (held if alive else 0)))
 
     def _play_all(self, graph: LiveGraph) -> None:
         from app.autograd.playback.playback import Playback
@@ -203,7 +203,7 @@ class PlaybackSession:
             playback = Playback(graph)
             shown = self._request.expected
             tape = graph.tape if graph.tape != shown else None
-            self._outbox.put(Kept(tape, same_graph(graph.tape, shown)))
+            self._outbox.put(GraphHeld(tape, same_graph(graph.tape, shown)))
             while (waiting := self._next()) is not None:
                 request, turn = waiting
                 self._do(playback, request, turn)
@@ -231,24 +231,24 @@ class PlaybackSession:
             elif isinstance(request, Seek):
                 self._seek(playback, request.position, turn)
             else:
-                self._aside(playback, request)
+                self._handle_command(playback, request)
         except StepFailed as failed:
             trouble = Trouble("This node failed", str(failed), failed.node)
         except ValueError as error:
             trouble = Trouble("The gradient was not changed", str(error))
         if trouble is not None:
             self._outbox.put(trouble)
-            self._stood(playback, Stop("failed", playback.position, playback.next_node), turn)
+            self._report_stop(playback, Stop("failed", playback.position, playback.next_node), turn)
 
     def _play(self, playback: Playback, play: Play, turn: int) -> None:
         if self._turn != turn:  # it was ended before it began
-            self._stood(playback, Stop("cancelled", playback.position, playback.next_node), turn)
+            self._report_stop(playback, Stop("cancelled", playback.position, playback.next_node), turn)
             return
         if play.again:
             playback.seek(0)
             self._outbox.put(Back(0))
         stop = playback.run(play.breaks, lambda record: self._played(playback, record, turn))
-        self._stood(playback, stop, turn)
+        self._report_stop(playback, stop, turn)
 
     def _played(self, playback: Playback, record: StepRecord, turn: int) -> bool:
         """Wait after a step as the speed requires, handling commands meanwhile. False ends the movement."""
@@ -280,22 +280,22 @@ class PlaybackSession:
                 break
             self._outbox.step(record)
         reason = "end" if playback.next_node is None else "node" if playback.position == position else "cancelled"
-        self._stood(playback, Stop(reason, playback.position, playback.next_node), turn)
+        self._report_stop(playback, Stop(reason, playback.position, playback.next_node), turn)
 
-    def _stood(self, playback: Playback, stop: Stop, turn: int) -> None:
+    def _report_stop(self, playback: Playback, stop: Stop, turn: int) -> None:
         arriving, fan_ins = playback.waiting()
-        self._outbox.put(Stood(stop, turn, playback.kept, playback.edits, arriving, fan_ins))
+        self._outbox.put(MovementEnded(stop, turn, playback.kept, playback.edits, arriving, fan_ins))
 
-    def _aside(self, playback: Playback, request: Any) -> None:
+    def _handle_command(self, playback: Playback, request: Any) -> None:
         """Handle a command that does not move the position."""
-        if isinstance(request, Look):
-            self._outbox.put(Looked(request, playback.look(request.node, request.output_nr, request.at)))
+        if isinstance(request, InspectGradient):
+            self._outbox.put(GradientInspected(request, playback.look(request.node, request.output_nr, request.at)))
             return
         if isinstance(request, UndoEdit):
             playback.undo_edit()
         else:
             playback.edit(request.node, request.output_nr, _change(playback, request))
-        self._stood(playback, Stop("edited", playback.position, playback.next_node), -1)
+        self._report_stop(playback, Stop("edited", playback.position, playback.next_node), -1)
 
 
 def _change(playback: Playback, request: Edit) -> Any:

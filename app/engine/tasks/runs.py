@@ -43,7 +43,7 @@ def _as_run_errors() -> Iterator[None]:
         raise RunError(str(error)) from error
 
 
-def _kept(folder: Path) -> Kept:
+def _stored_run(folder: Path) -> Kept:
     return Kept(folder, record.read(folder))
 
 
@@ -55,7 +55,7 @@ def _job(project: Project, data_root: str) -> Job:
 @handles(FindResumable)
 def find_resumable(request: FindResumable, _context: Context) -> Resumable:
     with _as_run_errors():
-        kept = _kept(request.run)
+        kept = _stored_run(request.run)
         if kept.goes_on:
             raise RunError(f"{kept.record.title} is already running in another window or on the command line.")
         project = store.project_of(kept)
@@ -73,7 +73,7 @@ def find_resumable(request: FindResumable, _context: Context) -> Resumable:
 @handles(GoOnFrom)
 def go_on_from(request: GoOnFrom, _context: Context) -> GoingOn:
     with _as_run_errors():
-        return resume.going_on(_kept(request.run), request.checkpoint)
+        return resume.going_on(_stored_run(request.run), request.checkpoint)
 
 
 @handles(StartFrom)
@@ -85,7 +85,7 @@ def start_from(request: StartFrom, _context: Context) -> StartWeights:
 @handles(ExportEventFiles)
 def export_event_files(request: ExportEventFiles, _context: Context) -> Path:
     with _as_run_errors():
-        kept = _kept(request.run)
+        kept = _stored_run(request.run)
         return tensorboard.export(kept, _job(store.project_of(kept), request.data_root), request.folder)
 
 

@@ -11,7 +11,7 @@ from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
 from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
-from app.engine.requests.shapes import Analyse, Cost, DescribeExample, LoadTorch, Shapes, StartProblems, Torch
+from app.engine.requests.shapes import Analyse, Cost, DescribeExample, InferShapes, LoadTorch, StartProblems, Torch
 from app.engine.server import Context, handles
 from app.preflight import examples
 from app.preflight.examples import Facts
@@ -28,8 +28,8 @@ def load_torch(_request: LoadTorch, _context: Context) -> Torch:
     return Torch(str(torch.__version__), devices())
 
 
-@handles(Shapes)
-def shapes(request: Shapes, _context: Context) -> Analysis:
+@handles(InferShapes)
+def shapes(request: InferShapes, _context: Context) -> Analysis:
     return shapes_first(request.graph, request.catalog, request.path, request.earlier)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.engine.requests.weights import CountStart, KeepWeights, ReadWeights, SaveWeights, WeightsBeside
 from app.engine.server import Context, handles
-from app.engine.tasks.chosen_weights import chosen
+from app.engine.tasks.chosen_weights import load_chosen
 from app.export.weights import save_pt, save_safetensors
 from app.project.weights import start_weights, state_dicts
 from app.project.weights.state_dict_diff import diff, suggestions
@@ -37,7 +37,7 @@ def keep_weights(request: KeepWeights, context: Context) -> StartWeights:
 @handles(SaveWeights)
 def save_weights(request: SaveWeights, _context: Context) -> str:
     """Write the weights to a file and describe them. Raises WeightsError, StartError, OSError."""
-    found = chosen(request.weights, request.source, request.seed, request.start)
+    found = load_chosen(request.weights, request.source, request.seed, request.start)
     (save_safetensors if request.path.suffix == ".safetensors" else save_pt)(found.state_dict, request.path)
     return found.words
 

@@ -27,8 +27,8 @@ from app.engine.requests.playback import (
 
 
 class PlaybackClient(QObject):
-    """Runs a batch and plays its backward pass. `event_received` carries Kept, Stood, Looked, Trouble and finally
-    LetGo; `ended` follows, also when the engine's process dies.
+    """Runs a batch and plays its backward pass. `event_received` carries the events but steps, from GraphHeld to
+    GraphFreed; `ended` follows, also when the engine's process dies.
 
     Steps are queued; poll them with `drain`. Connect to bound methods of a QObject: signals arrive queued.
     """

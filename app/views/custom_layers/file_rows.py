@@ -1,4 +1,4 @@
-"""My layers: the project's own files at the foot of the palette, each with a lock until it is trusted."""
+"""My layers: the project's layer files at the bottom of the palette, locked until trusted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FileRow(KeyboardFocus, QAbstractButton):
         self.setAccessibleName(f"{file.name}, {self.state()}")
 
     def state(self) -> str:
-        """A few words on how it stands."""
+        """Return a short text of the file's state."""
         if self.file.problem:
             return "cannot be read" if self.file.file is None else "cannot be used"
         count = sum(not one.reason for one in self.file.classes)
@@ -68,7 +68,7 @@ class FileRow(KeyboardFocus, QAbstractButton):
 
 
 class OwnFiles(QWidget):
-    """The section. What is asked of a file comes with the name of its module; files may be dropped on it."""
+    """The section. Requests about a file carry its module name; files can be dropped on it."""
 
     add_wanted = Signal()
     dropped = Signal(object)
@@ -127,12 +127,12 @@ class OwnFiles(QWidget):
         self._scroll.setFixedHeight(sum(row.sizeHint().height() for row in rows[:MOST_ROWS]))
 
     def rows(self) -> list[FileRow]:
-        """The rows that are shown, top to bottom."""
+        """Return the rows from top to bottom."""
         places = (self._column.itemAt(i) for i in range(self._column.count()))
         return [row for place in places if place is not None and isinstance(row := place.widget(), FileRow)]
 
     def menu(self, file: CustomFile) -> QMenu:
-        """What can be done with a file."""
+        """Return the context menu of a file."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         look = menu.addAction(icons.icon("eye"), "View and trust…")
@@ -162,7 +162,7 @@ class OwnFiles(QWidget):
 
 
 def python_files(data: QMimeData) -> list[Path]:
-    """The Python files that are being dragged; none if something else is among them."""
+    """Return the Python files being dragged; none if other files are among them."""
     paths = [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]
     good = bool(paths) and len(paths) == len(data.urls()) and all(path.suffix == ".py" for path in paths)
     return paths if good else []

@@ -1,4 +1,4 @@
-"""Shows a file with a Dataset class before anything of it runs."""
+"""Review of a file with a Dataset class before it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.views.custom_layers.trust_dialog import TrustDialog, listed
 
 
 class DatasetTrustDialog(TrustDialog):
-    """As for a file of layers; what it holds are Dataset classes."""
+    """Like the review of a layer file, for Dataset classes."""
 
     problem = "It defines no class, so it has no Dataset."
     trusted_words = "It is trusted: its Dataset classes can be trained on."

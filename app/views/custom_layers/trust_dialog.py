@@ -1,4 +1,4 @@
-"""Shows a file of layers before anything of it runs, and asks whether it may."""
+"""Review of a layer file before it runs, with the decision whether to trust it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 6
 
 
 class DiffEdit(QPlainTextEdit):
-    """A unified diff; what came is green, what went is red, with the signs in front so that colour is not alone."""
+    """A unified diff; added lines are green, removed ones red, and both keep their signs."""
 
     def __init__(self, lines: tuple[str, ...], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -57,10 +57,10 @@ class DiffEdit(QPlainTextEdit):
 
 
 class TrustDialog(Dialog):
-    """The file's name, place, hash and text, what it holds and what will happen.
+    """The file's name, path, hash and text, its contents and the consequences.
 
-    `trusted(file)` comes when the person says that it may run, `revoked(file)` when it may no longer. `before` is the
-    text that was trusted last, for showing what an edit changed.
+    `trusted(file)` is emitted when the user trusts it, `revoked(file)` when they revoke that. `before` is the last
+    trusted text, to show the changes since.
     """
 
     trusted = Signal(object)
@@ -98,7 +98,7 @@ class TrustDialog(Dialog):
         return place
 
     def contents(self) -> str:
-        """What of the file can be used, in words; "" if nothing can."""
+        """List the usable contents of the file; "" if there are none."""
         usable = [one.name for one in self.file.classes if not one.reason]
         return f"Layers: {listed(usable)}" if usable else ""
 
@@ -107,7 +107,7 @@ class TrustDialog(Dialog):
         return "It has no class of nn.Module or autograd.Function."
 
     def _facts(self) -> list[tuple[str, str, str]]:
-        """What is to be known of the text, each with an icon."""
+        """Return the facts about the text, each with an icon."""
         assert self.file.file is not None
         text, facts = self.file.file.text, []
         if held := self.contents():
@@ -189,6 +189,6 @@ def _fact(icon: str, color: str, text: str) -> QWidget:
 
 
 def listed(words: list[str]) -> str:
-    """The first few, and how many more."""
+    """Return the first few, and the number of the others."""
     shown = ", ".join(words[:_SHOWN])
     return shown + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")

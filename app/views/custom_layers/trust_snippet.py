@@ -1,4 +1,4 @@
-"""Shows a file with a snippet before it runs."""
+"""Review of a snippet file before it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.views.custom_layers.trust_dialog import TrustDialog
 
 
 class SnippetTrustDialog(TrustDialog):
-    """As for a file of layers; what it holds are lines to be run."""
+    """Like the review of a layer file, for lines to run."""
 
     warning = (
         "A snippet runs in a separate process with a time and a memory limit, but with all your permissions: it can "

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.engine.requests.capture import InitialWeights, WeightsChoice
-from app.engine.requests.export import Export, ExportChoice, Exported, NameWeights, Proofs
+from app.engine.requests.export import Export, ExportChoice, ExportResult, NameWeights, Proofs
 from app.preflight import preflight
 from app.source.generated import Source
 from app.util.leftovers import TemporaryFolder
@@ -89,7 +89,7 @@ class ExportControl(QObject):
         choice = self._newest.choice(source, Path(folder.name))
         self._background.ask(key, choice, on_answer=then, on_error=failed)
 
-    def _done(self, exported: Exported) -> None:
+    def _done(self, exported: ExportResult) -> None:
         self.exported.emit(exported)
         weights = f" · weights {exported.weights}" if exported.weights else ""
         if exported.names:

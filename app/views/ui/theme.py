@@ -293,16 +293,16 @@ class ThemeManager(QObject):
         # Title bars and native dialogs follow the same scheme.
         schemes = {"dark": Qt.ColorScheme.Dark, "light": Qt.ColorScheme.Light, "system": Qt.ColorScheme.Unknown}
         hints.setColorScheme(schemes[choice])
-        self._show(self._wanted())
+        self._show(self._resolved_name())
 
-    def _wanted(self) -> str:
+    def _resolved_name(self) -> str:
         if self._choice != "system" or self._app is None:
             return self._choice
         return "light" if self._app.styleHints().colorScheme() == Qt.ColorScheme.Light else "dark"
 
     def _follow(self) -> None:
-        if self._choice == "system" and self._wanted() != self._theme.name:
-            self._show(self._wanted())
+        if self._choice == "system" and self._resolved_name() != self._theme.name:
+            self._show(self._resolved_name())
 
     def _show(self, name: str) -> None:
         app = self._app

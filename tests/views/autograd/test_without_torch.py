@@ -47,7 +47,7 @@ def main(replay):
     until(lambda: findings.findings is not None)
     findings.check(next(node for node in window.room.tape.nodes if node.name == "ReluBackward0"))
     until(lambda: findings.report is not None)
-    player.let_go()
+    player.release()
     window.tape_control.replay.export(replay)
     until(replay.exists)
     assert findings.report.passed and "torch" not in sys.modules

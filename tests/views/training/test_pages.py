@@ -133,7 +133,7 @@ def console(qtbot):
 
 def test_a_traceback_is_one_click_away_and_can_be_copied(qapp, qtbot, console):
     console.log("Captured 12 backward nodes.")
-    console.tell([FAILED])
+    console.write_events([FAILED])
     shown = console._view.toPlainText
     qtbot.waitUntil(lambda: "Show traceback" in shown())
     assert "Error: no" not in shown()
@@ -187,8 +187,8 @@ def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, con
 
 
 def test_standing_batch_by_batch_is_said_once(console):
-    console.tell([Paused(1, 1), Paused(1, 2)])
-    console.tell([Paused(1, 3), Resumed(1, 3), Paused(1, 9)])
+    console.write_events([Paused(1, 1), Paused(1, 2)])
+    console.write_events([Paused(1, 3), Resumed(1, 3), Paused(1, 9)])
     assert console.texts == ["Paused after step 1.", "Resumed after step 3.", "Paused after step 9."]
 
 

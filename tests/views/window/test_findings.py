@@ -86,7 +86,7 @@ def test_an_in_place_change_is_found_before_backward_and_gone_to_with_keys(windo
     assert ".clone()" in first.finding.after
     first.setFocus()
     QTest.keyClick(first, Qt.Key.Key_Return)
-    assert window.tape_inspector.shown().name == "SigmoidBackward0"
+    assert window.tape_inspector.shown_item().name == "SigmoidBackward0"
     assert window.selection.ids <= {"n4", "n5"} and window.selection.ids
     click(control.page.run)
     assert control.working

@@ -46,11 +46,11 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     assert window.room.tape is None, "the net's own graph is another"
     box = next(key for key, item in page.room.scene.boxes.items() if item.face.box.title == "ExpBackward0")
     page.room.scene.choose(box)
-    assert window.tape_inspector.shown().name == "ExpBackward0"
+    assert window.tape_inspector.shown_item().name == "ExpBackward0"
     snippets.toggle.set_value("net")
-    assert window.room.isVisible() and window.tape_inspector.shown() is None
+    assert window.room.isVisible() and window.tape_inspector.shown_item() is None
     snippets.toggle.set_value("snippet")
-    assert window.tape_inspector.shown().name == "ExpBackward0"
+    assert window.tape_inspector.shown_item().name == "ExpBackward0"
     snippets.close()
     again = SnippetControl(
         window.workspace, window.room, window.tape_inspector, QStackedWidget(),
@@ -73,7 +73,7 @@ def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(window
     finish(qtbot, window)
     page = snippets.page
     page.deck.deck.button("step").click()
-    assert window.tape_inspector.shown().name == "MulBackward0", "what runs next is looked at"
+    assert window.tape_inspector.shown_item().name == "MulBackward0", "what runs next is looked at"
     words = "\n".join(part.text() for part in window.tape_inspector.widget().findChildren(QLabel))
     assert "grad_out, arriving" in words and "2.00" in words
     file = tmp_path / "page.html"

@@ -140,7 +140,7 @@ def test_a_click_on_the_strip_goes_there_and_the_head_can_be_dragged(window, qtb
         QTest.mouseMove(strip, QPointF(strip._face.x(step), head.y()).toPoint())
     QTest.mouseRelease(strip, LEFT, pos=QPointF(strip._face.x(4), head.y()).toPoint())
     stands(qtbot, window, 4)
-    told = strip._face.told_of(0)
+    told = strip._face.tooltip_lines(0)
     assert told[0].startswith("1 NllLossBackward0") and f"{bytes_text(player.tape.held)} held" in told
 
 
@@ -191,7 +191,7 @@ def test_a_gradient_that_is_edited_goes_on_as_it_is_now(window, qtbot) -> None:
     player.seek(at)
     stands(qtbot, window, at)
     node = player.next_node
-    assert inspector.shown() is window.room.tape.nodes[node], "without a selection it is of what runs next"
+    assert inspector.shown_item() is window.room.tape.nodes[node], "without a selection it is of what runs next"
     assert player.arriving[0].norm > 0
     player.edit(Edit(node, 0, "zero"))
     qtbot.waitUntil(lambda: bool(player.edits), timeout=60_000)
@@ -227,7 +227,7 @@ def test_nothing_is_kept_once_it_was_let_go_of(window, qtbot) -> None:
     deck(window, "run")
     stands(qtbot, window, len(player))
     assert "alive until" in window.status.text("kept")
-    with qtbot.waitSignal(player.let_go_of, timeout=60_000) as told:
+    with qtbot.waitSignal(player.graph_released, timeout=60_000) as told:
         QTest.mouseClick(page.let_go, LEFT)
     assert told.args == [0] and window.status.text("kept") == "Inspection keeps 0 B alive"
     assert player.position == 0
@@ -238,7 +238,7 @@ def test_nothing_is_kept_once_it_was_let_go_of(window, qtbot) -> None:
 @pytest.mark.parametrize("how", ["capture", "project", "close"])
 def test_another_batch_another_project_and_the_windows_end_let_go_of_it(window, qtbot, how: str) -> None:
     player, alive = window.tape_control.player, []
-    player.let_go_of.connect(alive.append)
+    player.graph_released.connect(alive.append)
     deck(window, "step")
     stands(qtbot, window, 1)
     if how == "capture":

@@ -17,11 +17,18 @@ import torch
 from torch import nn
 
 from app.engine.requests.import_model import CHECKING
-from app.engine.tasks.parity.differences import ALLOWED, ALLOWED_ELSE, CALL, Difference, in_what_was_seen, standing
+from app.engine.tasks.parity.differences import (
+    ALLOWED,
+    ALLOWED_ELSE,
+    CALL,
+    Difference,
+    first_difference,
+    static_differences,
+)
 from app.engine.tasks.parity.draws import SameDraws
-from app.engine.tasks.parity.inputs import Inputs, Shapes
+from app.engine.tasks.parity.inputs import Inputs, InputShapes
 from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter_count, threads_that_pay
-from app.engine.tasks.parity.subject import SECOND, Seen, Subject, seen
+from app.engine.tasks.parity.subject import SECOND, ComparedModule, ModuleResult, run_module
 from app.export.certify import measure
 from app.util.rng import borrowed
 
@@ -41,7 +48,7 @@ class Case:
     inputs: Tensors
     train: bool
     seed: int
-    theirs: Seen
+    theirs: ModuleResult
 
     def record(self, keys: Container[str]) -> dict[str, Any]:
         """Return the case as a reference stores it; of buffers only those in `keys`."""
@@ -57,7 +64,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Found:
+class ParityResult:
     """The result of a comparison. `said` describes what is equal, "" if nothing was compared; `notes` are further
     remarks. `dtype` is the precision of the cases. A difference occurred with `inputs`, in train mode if `train`."""
 
@@ -84,17 +91,17 @@ class _State:
 
 
 @dataclass(frozen=True)
-class Stage:
+class ParityStage:
     """One comparison: mode, shapes, precision, with backward or not, with a second call or not."""
 
     train: bool
-    shapes: Shapes
+    shapes: InputShapes
     double: bool
     backward: bool = False
     twice: bool = True
 
     @property
-    def what(self) -> str:
+    def quantity(self) -> str:
         return "gradients" if self.backward else "outputs"
 
     def __str__(self) -> str:
@@ -108,41 +115,42 @@ class _Differs(Exception):
         self.difference, self.inputs, self.train = difference, inputs, train
 
 
-class Check:
+class ParityCheck:
     """Compares one net with the live model. Both have the same values, and neither is changed."""
 
     def __init__(
-        self, ours: Subject, theirs: Subject, inputs: Inputs, tell: Tell = lambda _words: None, seconds: float = SECONDS
+        self, ours: ComparedModule, theirs: ComparedModule, inputs: Inputs, tell: Tell = lambda _words: None,
+        seconds: float = SECONDS,
     ) -> None:
         self._ours, self._theirs, self._inputs, self._say, self._seconds = ours, theirs, inputs, tell, seconds
         self._began, self._forward, self._bytes = time.monotonic(), 0.0, 0
         self._dtype = precision(theirs.module)
         self._state = _State()
-        self._done: set[Stage] = set()
+        self._done: set[ParityStage] = set()
 
-    def run(self) -> Found:
+    def run(self) -> ParityResult:
         """Compare as much as time and memory allow."""
         state = self._state
         try:
             with self._quiet(), threads_that_pay():
                 shapes = self._inputs.shapes(self._inputs.batch)
-                for difference in standing(self._ours.module, self._theirs.module):
+                for difference in static_differences(self._ours.module, self._theirs.module):
                     raise _Differs(difference, self._inputs.tensors(shapes, "first", False))
                 if not self._first(shapes):
-                    return Found(notes=tuple(state.notes))
+                    return ParityResult(notes=tuple(state.notes))
                 self._long(self._side(shapes))
         except _Differs as differs:
             notes = tuple(dict.fromkeys(state.notes))
-            return Found((differs.difference,), notes=notes, inputs=differs.inputs, train=differs.train)
+            return ParityResult((differs.difference,), notes=notes, inputs=differs.inputs, train=differs.train)
         dtype = "float64" if state.double else _name(self._dtype)
-        return Found((), self._said(), tuple(dict.fromkeys(state.notes)), tuple(state.cases), dtype)
+        return ParityResult((), self._summary(), tuple(dict.fromkeys(state.notes)), tuple(state.cases), dtype)
 
     # --- Stages
 
-    def _first(self, shapes: Shapes) -> bool:
+    def _first(self, shapes: InputShapes) -> bool:
         """Run both as they are, in eval mode; False if the model runs with no input that is tried."""
-        stage = Stage(False, shapes, double=False, twice=False)
-        self._tell(f"outputs {stage}")
+        stage = ParityStage(False, shapes, double=False, twice=False)
+        self._report(f"outputs {stage}")
         error: Exception | None = None
         for high, spread in self._inputs.choices():
             self._inputs.high, self._inputs.spread = high, spread
@@ -151,7 +159,7 @@ class Check:
             began = time.monotonic()
             try:
                 with watched.watching(net):
-                    theirs = self._seen(self._theirs, stage, inputs, net)
+                    theirs = self._run_stage(self._theirs, stage, inputs, net)
             except Exception as failed:  # whatever a model raises, other inputs are tried
                 error = error or failed
                 continue
@@ -164,18 +172,18 @@ class Check:
         self._note(f"It was not checked against the model, which does not run with random inputs: {words}.")
         return False
 
-    def _side(self, shapes: Shapes) -> int:
+    def _side(self, shapes: InputShapes) -> int:
         """Return the side of smaller images that both nets accept, 0 if there is none or no need. Completes the
         comparison of them in the model's own precision."""
-        for side in self._inputs.smaller() if self._takes(BRISK) else ():
+        for side in self._inputs.smaller() if self._exceeds(BRISK) else ():
             small = self._inputs.shapes(self._inputs.batches()[-1], side)
-            stages = [Stage(train, small, double=False) for train in (True, False)]
+            stages = [ParityStage(train, small, double=False) for train in (True, False)]
             began = time.monotonic()
             try:
                 for stage in stages:
-                    self._tell(f"{stage.what} {stage}")
-                    inputs = self._made(stage)
-                    self._compare(self._seen(self._theirs, stage, inputs), stage, inputs)
+                    self._report(f"{stage.quantity} {stage}")
+                    inputs = self._make_inputs(stage)
+                    self._compare(self._run_stage(self._theirs, stage, inputs), stage, inputs)
             except _Differs as differs:
                 self._note(f"With pictures of {side}×{side} it is not the model: {differs}.")
                 return 0
@@ -193,38 +201,39 @@ class Check:
         batches = self._inputs.batches()
         first, other = (self._inputs.shapes(batch, side) for batch in (batches[0], batches[-1]))
         self._state.double = self._double_fits()
-        plan = [Stage(False, first, True, True), Stage(True, other, True, True), Stage(True, first, False)]
+        plan = [ParityStage(False, first, True, True), ParityStage(True, other, True, True),
+                ParityStage(True, first, False)]  # fmt: skip
         if len(batches) > 1:
-            plan += [Stage(False, other, True), Stage(True, first, True)]
-        if self._takes(SLOW):  # expensive stages run once, cheap ones in the model's own precision
-            plan = [Stage(False, first, True, True, False), Stage(True, first, True, True, False),
-                    Stage(True, other, False), Stage(False, other, False)]  # fmt: skip
+            plan += [ParityStage(False, other, True), ParityStage(True, first, True)]
+        if self._exceeds(SLOW):  # expensive stages run once, cheap ones in the model's own precision
+            plan = [ParityStage(False, first, True, True, False), ParityStage(True, first, True, True, False),
+                    ParityStage(True, other, False), ParityStage(False, other, False)]  # fmt: skip
         for stage in plan:
             self._planned(stage)
-        if self._takes(SLOW) and "train" not in self._state.modes and other != first:
-            self._planned(Stage(True, other, True, True, False))  # one sample has no statistics
+        if self._exceeds(SLOW) and "train" not in self._state.modes and other != first:
+            self._planned(ParityStage(True, other, True, True, False))  # one sample has no statistics
 
-    def _planned(self, stage: Stage) -> None:
+    def _planned(self, stage: ParityStage) -> None:
         """Run a stage if there is time and memory, in the model's own precision where that is all it has."""
         double = stage.double and self._state.double
         stage = replace(stage, double=double, backward=stage.backward and self._gradients_fit(double))
         if stage in self._done:
             return
         if self._estimated(stage) > self._seconds - (time.monotonic() - self._began):
-            self._note(f"Not compared for want of time: {stage.what} {stage}.")
+            self._note(f"Not compared for want of time: {stage.quantity} {stage}.")
         else:
             self._done.add(stage)
-            self._tell(f"{stage.what} {stage}")
+            self._report(f"{stage.quantity} {stage}")
             began, expected = time.monotonic(), self._estimated(stage)
             self._run(stage)
             if expected:
                 self._forward = min(self._forward, self._forward * (time.monotonic() - began) / expected)
 
-    def _run(self, stage: Stage) -> None:
+    def _run(self, stage: ParityStage) -> None:
         state = self._state
-        inputs = self._made(stage)
+        inputs = self._make_inputs(stage)
         try:
-            theirs = self._seen(self._theirs, stage, inputs)
+            theirs = self._run_stage(self._theirs, stage, inputs)
         except Exception as error:  # a batch of one has no statistics; a model need not take another batch
             if stage.double and not state.cases:  # something in it may be of one dtype for good
                 state.double = False
@@ -243,20 +252,20 @@ class Check:
         if stage.backward and stage.double == state.double:
             state.cases.append(Case(inputs, stage.train, SEED, theirs))
 
-    def _made(self, stage: Stage) -> Tensors:
+    def _make_inputs(self, stage: ParityStage) -> Tensors:
         return self._inputs.tensors(stage.shapes, f"{stage.train} {stage.shapes}", stage.double, stage.train)
 
-    def _is_done(self, stage: Stage) -> None:
+    def _is_done(self, stage: ParityStage) -> None:
         self._done.add(stage)
         self._state.modes.append("train" if stage.train else "eval")
         self._state.batches += [stage.shapes.batch] if stage.shapes.batch is not None else []
 
     # --- Comparing
 
-    def _compare(self, theirs: Seen, stage: Stage, inputs: Tensors) -> None:
+    def _compare(self, theirs: ModuleResult, stage: ParityStage, inputs: Tensors) -> None:
         """Run the drawing as the model was run. Raises _Differs if it is another net."""
         try:
-            ours = self._seen(self._ours, stage, inputs)
+            ours = self._run_stage(self._ours, stage, inputs)
         except Exception as error:  # the drawing must run where the model does
             difference = Difference(CALL, "the drawing", f"stops: {measure.told(error)}", f"{stage}")
             raise _Differs(difference, inputs, stage.train) from error
@@ -264,15 +273,17 @@ class Check:
         if found is not None and not self._explained(found, ours, theirs, stage, inputs):
             raise _Differs(found, inputs, stage.train)
 
-    def _explained(self, difference: Difference, ours: Seen, theirs: Seen, stage: Stage, inputs: Tensors) -> bool:
-        """Whether chance or rounding explains a difference; chance is noted."""
-        again = self._seen(self._theirs, stage, inputs, self._theirs.fresh(stage.double))
+    def _explained(
+        self, difference: Difference, ours: ModuleResult, theirs: ModuleResult, stage: ParityStage, inputs: Tensors
+    ) -> bool:
+        """Whether randomness or rounding explains a difference; randomness is noted."""
+        again = self._run_stage(self._theirs, stage, inputs, self._theirs.fresh(stage.double))
         if self._apart(again, theirs, stage) is not None:
             self._note(f"Not comparable {stage}: with the same seed the model gives something else each time.")
             return True
         if theirs.drew or ours.drew:
             with SameDraws(SEED):
-                one, other = (self._seen(net, stage, inputs, net.fresh(stage.double))
+                one, other = (self._run_stage(net, stage, inputs, net.fresh(stage.double))
                               for net in (self._ours, self._theirs))  # fmt: skip
             if self._apart(one, other, stage) is None:
                 self._note(f"Random numbers are drawn in another order than in the model {stage}: with the same draws "
@@ -280,12 +291,14 @@ class Check:
                 return True
         return not (stage.double or stage.backward) and self._is_rounding(difference, ours, theirs, stage, inputs)
 
-    def _is_rounding(self, difference: Difference, ours: Seen, theirs: Seen, stage: Stage, inputs: Tensors) -> bool:
-        """Whether two results lie no further apart than each lies from that in double precision."""
+    def _is_rounding(
+        self, difference: Difference, ours: ModuleResult, theirs: ModuleResult, stage: ParityStage, inputs: Tensors
+    ) -> bool:
+        """Whether two results differ no more from each other than from the result in double precision."""
         if difference.size is None or difference.what != "outputs":
             return False
         try:
-            exact = self._seen(self._theirs, replace(stage, double=True), tuple(map(measure.doubled, inputs)))
+            exact = self._run_stage(self._theirs, replace(stage, double=True), tuple(map(measure.doubled, inputs)))
         except Exception:  # it does not run in double precision
             return False
         off = []
@@ -294,17 +307,21 @@ class Check:
             off.append(measure.compare(dict(values), exact.outputs)["largest"])
         return None not in off and difference.size <= 4 * min(off)
 
-    def _apart(self, ours: Seen, theirs: Seen, stage: Stage) -> Difference | None:
+    def _apart(self, ours: ModuleResult, theirs: ModuleResult, stage: ParityStage) -> Difference | None:
         allowed = ALLOWED[torch.float64] if stage.double else ALLOWED.get(self._dtype, ALLOWED_ELSE)
-        return in_what_was_seen(ours, theirs, f"{stage}", allowed)
+        return first_difference(ours, theirs, f"{stage}", allowed)
 
-    def _seen(self, subject: Subject, stage: Stage, inputs: Tensors, net: nn.Module | None = None) -> Seen:
+    def _run_stage(
+        self, subject: ComparedModule, stage: ParityStage, inputs: Tensors, net: nn.Module | None = None
+    ) -> ModuleResult:
         net = net if net is not None else subject.fresh(stage.double, anew=False)
-        return seen(net, inputs, SEED, train=stage.train, backward=stage.backward, twice=stage.twice, call=subject.call)
+        return run_module(
+            net, inputs, SEED, train=stage.train, backward=stage.backward, twice=stage.twice, call=subject.call
+        )
 
     # --- Bounds
 
-    def _takes(self, seconds: float) -> bool:
+    def _exceeds(self, seconds: float) -> bool:
         """Whether running everything would take longer."""
         return 80 * self._forward > seconds
 
@@ -322,14 +339,14 @@ class Check:
         self._note(f"Gradients were not compared: that takes {needed / 2**30:.1f} GiB of memory.")
         return False
 
-    def _estimated(self, stage: Stage) -> float:
+    def _estimated(self, stage: ParityStage) -> float:
         """Seconds that a stage takes of both nets."""
         forwards = (3 if stage.backward else 1) + stage.twice
         return 2 * forwards * self._forward * (2.2 if stage.double else 1.0)
 
     # --- Words
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         state = self._state
         if not state.modes:
             return ""
@@ -344,7 +361,7 @@ class Check:
     def _note(self, words: str) -> None:
         self._state.notes.append(" ".join(words.split()))
 
-    def _tell(self, words: str) -> None:
+    def _report(self, words: str) -> None:
         self._say(f"{CHECKING}: {words}")
 
     @contextlib.contextmanager
@@ -359,7 +376,7 @@ def precision(model: nn.Module) -> torch.dtype:
     return next(floats, torch.get_default_dtype())
 
 
-def _numbers(shapes: Shapes) -> int:
+def _numbers(shapes: InputShapes) -> int:
     return sum(torch.Size(size).numel() for size in shapes.sizes)
 
 

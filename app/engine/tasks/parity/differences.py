@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from app.engine.tasks.parity.subject import Seen
+from app.engine.tasks.parity.subject import ModuleResult
 from app.export.certify import measure
 
 ALLOWED = {torch.float64: 1e-10, torch.float32: 1e-5}  # what may be lost to rounding, where other threads add up
@@ -34,7 +34,7 @@ class Difference:
         return f"{self.what}{stage} differ: {self.where} {self.words}".strip()
 
 
-def standing(ours: nn.Module, theirs: nn.Module) -> Iterator[Difference]:
+def static_differences(ours: nn.Module, theirs: nn.Module) -> Iterator[Difference]:
     """Yield static differences: names of parameters, which of them are trainable, and which are shared."""
     mine, others = dict(ours.named_parameters()), dict(theirs.named_parameters())
     for name in others.keys() - mine.keys():
@@ -58,7 +58,7 @@ def one_tensor(net: nn.Module) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(sorted(names)) for names in groups.values() if len(names) > 1)
 
 
-def in_what_was_seen(ours: Seen, theirs: Seen, stage: str, allowed: float) -> Difference | None:
+def first_difference(ours: ModuleResult, theirs: ModuleResult, stage: str, allowed: float) -> Difference | None:
     """Return the first difference between the results of two nets in one stage; outputs are compared by order.
     `allowed` is the tolerance for rounding, relative to the largest number of a tensor."""
     if ours.refused != theirs.refused and not (ours.refused and theirs.refused):
@@ -84,7 +84,7 @@ def in_what_was_seen(ours: Seen, theirs: Seen, stage: str, allowed: float) -> Di
     return None
 
 
-def _refused(ours: Seen, theirs: Seen) -> str:
+def _refused(ours: ModuleResult, theirs: ModuleResult) -> str:
     if ours.refused:
         return f"stops in the drawing: {ours.refused}"
     return f"runs in the drawing, and stops in the model: {theirs.refused}"

@@ -24,7 +24,7 @@ class SameDraws(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **(kwargs or {}))
-        told = f"{self._seed} {func} {_told(args)} {_told(sorted((kwargs or {}).items()))}"
+        told = f"{self._seed} {func} {_signature(args)} {_signature(sorted((kwargs or {}).items()))}"
         kept, plain = torch.default_generator.get_state(), random.getstate()
         number = int.from_bytes(hashlib.sha256(told.encode()).digest()[:7], "little")
         torch.default_generator.manual_seed(number)
@@ -35,11 +35,11 @@ class SameDraws(TorchDispatchMode):
             random.setstate(plain)
 
 
-def _told(value: Any) -> str:
+def _signature(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{tuple(value.shape)} {value.dtype}"
     if isinstance(value, torch.Generator):
         return "generator"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_told, value))}]"
+        return f"[{', '.join(map(_signature, value))}]"
     return repr(value)

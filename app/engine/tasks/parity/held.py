@@ -13,19 +13,21 @@ from app.builder.importer.fallback_report import inside, parent
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.results import Analysis
 from app.engine.requests.import_model import ModelImportError, ModelInput
-from app.engine.tasks.parity.check import Check, Found
+from app.engine.tasks.parity.check import ParityCheck, ParityResult
 from app.engine.tasks.parity.differences import CALL, Difference
 from app.engine.tasks.parity.initial import fill_value
 from app.engine.tasks.parity.inputs import Inputs
 from app.engine.tasks.parity.locate import loaded, place_of, smallest
-from app.engine.tasks.parity.subject import Subject, detached_copy
+from app.engine.tasks.parity.subject import ComparedModule, detached_copy
 from app.export.certify.against_source import Probe, change
 
 MOST_PARTS = 8  # limit of parts kept as single nodes before the import fails
 Tell = Callable[[str], None]
 
 
-def against(model: nn.Module, analysis: Analysis, inputs: tuple[ModelInput, ...], probe: Probe, tell: Tell) -> Found:
+def against(
+    model: nn.Module, analysis: Analysis, inputs: tuple[ModelInput, ...], probe: Probe, tell: Tell
+) -> ParityResult:
     """Compare a drawn net with the live model, both with the model's values but for those that `probe` changes in both.
     A drawing that cannot run differs."""
     source = analysis.source
@@ -33,13 +35,13 @@ def against(model: nn.Module, analysis: Analysis, inputs: tuple[ModelInput, ...]
     if not analysis.runnable:
         first = analysis.errors[0]
         difference = Difference(CALL, "the drawing", f"cannot run: {first.message}. {first.reason}".rstrip("."))
-        return Found((difference,), inputs=given.tensors(given.shapes(given.batch), "first", False))
+        return ParityResult((difference,), inputs=given.tensors(given.shapes(given.batch), "first", False))
     try:
         theirs = detached_copy(model)
     except Exception as error:  # a lock, a generator, an open file in an attribute
-        return Found(notes=(f"It was not checked against the model, which cannot be copied: {error}.",))
+        return ParityResult(notes=(f"It was not checked against the model, which cannot be copied: {error}.",))
     change(theirs, probe)
-    return Check(Subject(loaded(source, theirs)), Subject(theirs), given, tell).run()
+    return ParityCheck(ComparedModule(loaded(source, theirs)), ComparedModule(theirs), given, tell).run()
 
 
 def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
@@ -68,7 +70,7 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
 
 
 def part_to_keep(
-    model: nn.Module, found: Found, apart: Mapping[str, str], own: OwnClasses | None, tell: Tell
+    model: nn.Module, found: ParityResult, apart: Mapping[str, str], own: OwnClasses | None, tell: Tell
 ) -> tuple[str, str]:
     """Return the path of the part to keep as one node, and why. Raises ModelImportError if that does not help."""
     path = smallest(model, found, catalog(), own, tell)
@@ -83,7 +85,7 @@ def part_to_keep(
     return path, f"drawn call by call it would be another net ({found.differences[0]})"
 
 
-def refusal(model: nn.Module, path: str, found: Found, why: str) -> ModelImportError:
+def refusal(model: nn.Module, path: str, found: ParityResult, why: str) -> ModelImportError:
     """Return the error for a part that differs and cannot be one node either."""
     place = place_of(model, path)
     return ModelImportError(

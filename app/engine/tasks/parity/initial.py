@@ -27,7 +27,7 @@ ENOUGH = 64  # values needed to check a recorded distribution by its spread
 OTHER = None  # not expressible by torch.nn.init
 
 
-class Notes(TorchFunctionMode):
+class InitRecorder(TorchFunctionMode):
     """Records the latest initialisation of each piece of memory while this mode is active."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Notes(TorchFunctionMode):
         self._last: dict[int, Init | None] = {}
         self._held: list[Any] = []  # memory is not given to another tensor while it is noted
 
-    def of(self, model: nn.Module) -> dict[str, Init | None]:
+    def inits_of(self, model: nn.Module) -> dict[str, Init | None]:
         """Return the initialisation of each parameter by name; None if unknown."""
         found: dict[str, Init | None] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -65,21 +65,21 @@ class Notes(TorchFunctionMode):
             self._scaled(name, args, result)
         elif name in ("clone", "float", "double", "to", "contiguous") and args and isinstance(args[0], torch.Tensor):
             if isinstance(result, torch.Tensor) and _memory(result) != _memory(args[0]):
-                self.note(result, self._known(args[0]))
+                self.note(result, self._init_of(args[0]))
         elif name == "copy_" and len(args) > 1 and isinstance(args[1], torch.Tensor):
-            self.note(args[0], self._known(args[1]))
+            self.note(args[0], self._init_of(args[1]))
         elif name.endswith("_") and not name.endswith("__") and name not in _HARMLESS or name == "__setitem__":
             self.note(args[0] if args else None, OTHER)
         return result
 
-    def _known(self, tensor: torch.Tensor) -> Init | None:
+    def _init_of(self, tensor: torch.Tensor) -> Init | None:
         return self._last.get(_memory(tensor)) if _is_whole(tensor) else OTHER
 
     def _scaled(self, name: str, args: Any, result: Any) -> None:
         """Record the changed spread of a drawn tensor that is multiplied by a number."""
         numbers = [arg for arg in args[:2] if type(arg) in (int, float)]
         tensors = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
-        known = self._known(tensors[0]) if len(numbers) == 1 and len(tensors) == 1 else OTHER
+        known = self._init_of(tensors[0]) if len(numbers) == 1 and len(tensors) == 1 else OTHER
         factor = (1 / numbers[0] if "div" in name else float(numbers[0])) if numbers and numbers[0] else 0.0
         init = OTHER
         if known is not None and factor and known.name == "normal_":
@@ -92,9 +92,9 @@ class Notes(TorchFunctionMode):
 
 
 @contextmanager
-def noting() -> Iterator[Notes]:
+def recording_inits() -> Iterator[InitRecorder]:
     """Record initialisations of tensors in this thread."""
-    notes, changed = Notes(), list[tuple[Any, str, Any]]()
+    notes, changed = InitRecorder(), list[tuple[Any, str, Any]]()
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(("torch.nn.", "torchvision."))]
     for name in FUNCTIONS:
         plain = getattr(nn.init, name)
@@ -111,7 +111,7 @@ def noting() -> Iterator[Notes]:
             setattr(module, name, plain)
 
 
-def _noted(plain: Callable[..., Any], name: str, notes: Notes) -> Callable[..., Any]:
+def _noted(plain: Callable[..., Any], name: str, notes: InitRecorder) -> Callable[..., Any]:
     signature, known = inspect.signature(plain), {param.name: param.default for param in FUNCTIONS[name]}
 
     @functools.wraps(plain)

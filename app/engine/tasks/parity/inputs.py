@@ -20,7 +20,7 @@ SPREADS = ("signed", "positive")
 
 
 @dataclass(frozen=True)
-class Shapes:
+class InputShapes:
     """The shapes of all inputs in a stage. `batch` is None for an input without one; `side` is that of smaller images,
     0 for the declared sizes."""
 
@@ -54,11 +54,11 @@ class Inputs:
             return (None,)
         return (batch, batch + 1) if batch <= FEW else (2, 3)
 
-    def shapes(self, batch: int | None, side: int = 0) -> Shapes:
+    def shapes(self, batch: int | None, side: int = 0) -> InputShapes:
         """Return the shapes for a batch, with larger images replaced by ones of `side`."""
         sizes = [given if batch is None else spec.sizes(batch)
                  for spec, given in zip(self._specs, self._given, strict=True)]  # fmt: skip
-        return Shapes(tuple(_with_side(shape, side) for shape in sizes), batch, side)
+        return InputShapes(tuple(_with_side(shape, side) for shape in sizes), batch, side)
 
     def smaller(self) -> Iterator[int]:
         """Yield smaller sides for images."""
@@ -73,7 +73,7 @@ class Inputs:
             for spread in SPREADS:
                 yield high, spread
 
-    def tensors(self, shapes: Shapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
+    def tensors(self, shapes: InputShapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
         """Return the inputs of a stage, deterministic by `key`. Most are positive or, with `below`, negative: with
         both, a branch on values is taken both ways."""
         lean = -LEAN if below else LEAN
@@ -111,12 +111,12 @@ class GivenInputs(Inputs):
     def batches(self) -> tuple[int | None, ...]:
         return (None,)
 
-    def shapes(self, batch: int | None, side: int = 0) -> Shapes:
-        return Shapes(tuple(tuple(tensor.shape) for tensor in self._tensors), None)
+    def shapes(self, batch: int | None, side: int = 0) -> InputShapes:
+        return InputShapes(tuple(tuple(tensor.shape) for tensor in self._tensors), None)
 
     def choices(self) -> Iterator[tuple[int, str]]:
         yield self.high, self.spread
 
-    def tensors(self, shapes: Shapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
+    def tensors(self, shapes: InputShapes, key: str, double: bool, below: bool = False) -> tuple[torch.Tensor, ...]:
         dtype = torch.float64 if double else self._dtype
         return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in self._tensors)

@@ -22,9 +22,9 @@ from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.tracing.frames import TraceError
 from app.engine.requests.import_model import CHECKING
 from app.engine.tasks.import_model import blank
-from app.engine.tasks.parity.check import SEED, Check, Found, precision
+from app.engine.tasks.parity.check import SEED, ParityCheck, ParityResult, precision
 from app.engine.tasks.parity.inputs import GivenInputs
-from app.engine.tasks.parity.subject import Subject, detached_copy
+from app.engine.tasks.parity.subject import ComparedModule, detached_copy
 from app.export.certify import measure
 from app.source.compiled import make_module
 from app.source.generated import Source
@@ -34,7 +34,7 @@ Called = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def smallest(
-    model: nn.Module, found: Found, catalog: Catalog, own: OwnClasses | None, tell: Callable[[str], None]
+    model: nn.Module, found: ParityResult, catalog: Catalog, own: OwnClasses | None, tell: Callable[[str], None]
 ) -> str:
     """Return the path of the smallest module that differs from its import; "" is the whole model."""
     path, end = "", time.monotonic() + SECONDS
@@ -75,7 +75,7 @@ def loaded(source: Source, theirs: nn.Module) -> nn.Module:
     return ours
 
 
-def _calls(model: nn.Module, path: str, found: Found) -> dict[str, Called]:
+def _calls(model: nn.Module, path: str, found: ParityResult) -> dict[str, Called]:
     """Return the arguments of the first call of each direct submodule of a module during a forward pass."""
     net, dtype = detached_copy(model), precision(model)
     inputs = (tensor.to(dtype) if tensor.is_floating_point() else tensor.clone() for tensor in found.inputs)
@@ -94,7 +94,7 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
     def before(name: str) -> Callable[..., None]:
         def seen(_module: nn.Module, args: Any, kwargs: Any) -> None:
             if not inside and name not in calls:
-                calls[name] = tree_map(_kept, (args, kwargs))
+                calls[name] = tree_map(_detached, (args, kwargs))
             inside.append(name)
 
         return seen
@@ -116,7 +116,7 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
             hook.remove()
 
 
-def _kept(value: Any) -> Any:
+def _detached(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -135,11 +135,11 @@ def _differs(module: nn.Module, called: Called, catalog: Catalog, own: OwnClasse
         ours = loaded(analysis.source, module)
     except (TraceError, DraftError, RuntimeError):
         return False
-    theirs = Subject(module, lambda net, given: _again(net, given, leaves, structure))
-    return bool(Check(Subject(ours), theirs, GivenInputs(tensors, precision(module))).run().differences)
+    theirs = ComparedModule(module, lambda net, given: _call_with(net, given, leaves, structure))
+    return bool(ParityCheck(ComparedModule(ours), theirs, GivenInputs(tensors, precision(module))).run().differences)
 
 
-def _again(net: nn.Module, given: tuple[torch.Tensor, ...], leaves: list[Any], structure: TreeSpec) -> Any:
+def _call_with(net: nn.Module, given: tuple[torch.Tensor, ...], leaves: list[Any], structure: TreeSpec) -> Any:
     """Repeat a call with other tensors."""
     left = iter(given)
     values = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]

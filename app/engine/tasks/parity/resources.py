@@ -69,13 +69,13 @@ class OutputBytes:
 
     @contextmanager
     def watching(self, net: nn.Module) -> Iterator[None]:
-        hooks = [module.register_forward_hook(self._seen) for module in net.modules() if not any(module.children())]
+        hooks = [module.register_forward_hook(self._count) for module in net.modules() if not any(module.children())]
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
 
-    def _seen(self, _module: nn.Module, _args: Any, result: Any) -> None:
+    def _count(self, _module: nn.Module, _args: Any, result: Any) -> None:
         if isinstance(result, torch.Tensor):
             self.total += result.numel() * result.element_size()

@@ -17,7 +17,7 @@ SECOND = ", second call"
 MOST_HELD = 50_000_000  # parameters of which values are compared after a call
 
 
-class Subject:
+class ComparedModule:
     """A module and how it is called with a list of tensors. The module itself is never run, only copies of it."""
 
     def __init__(self, module: nn.Module, call: Call | None = None) -> None:
@@ -42,7 +42,7 @@ class Subject:
 
 
 @dataclass
-class Seen:
+class ModuleResult:
     """The results of a module. `moving` are plain attributes (counters) that the second call changed again; `drew` says
     that it drew random numbers. Large tensors are stored as sketches."""
 
@@ -63,10 +63,10 @@ def detached_copy(module: nn.Module, known: Mapping[int, Any] | None = None) -> 
     return copy.deepcopy(module, {**{id(value): value.detach().clone() for value in computed}, **(known or {})})
 
 
-def seen(
+def run_module(
     net: nn.Module, inputs: tuple[torch.Tensor, ...], seed: int, *, train: bool, backward: bool, twice: bool = True,
     call: Call | None = None,
-) -> Seen:  # fmt: skip
+) -> ModuleResult:  # fmt: skip
     """Run a net once or twice, the first time with backward if asked. Raises what its forward raises."""
     given = {f"input {number}": value for number, value in enumerate(inputs, 1)}
     bound = (lambda *tensors: call(net, tensors)) if call is not None else None
@@ -78,19 +78,21 @@ def seen(
     drew = not torch.equal(torch.default_generator.get_state(), torch.Generator().manual_seed(seed).get_state())
     gradients, buffers = ({name: measure.sketch(value) for name, value in first.get(group, {}).items()}
                           for group in ("gradients", "buffers"))  # fmt: skip
-    found = Seen(dict(first["outputs"]), gradients if backward else {}, drew=drew, refused=first.get("refused", ""),
-                 others=tuple(first["others"]), buffers=buffers)  # fmt: skip
+    found = ModuleResult(
+        dict(first["outputs"]), gradients if backward else {}, drew=drew, refused=first.get("refused", ""),
+        others=tuple(first["others"]), buffers=buffers,
+    )  # fmt: skip
     del first
     if twice:
         after = dict(_plain_attributes(net))
         second = step(1, False)
         found.outputs |= {name + SECOND: value for name, value in second["outputs"].items()}
         found.moving = {path: value for path, value in _plain_attributes(net) if after.get(path) != value}
-    found.state = {name: measure.sketch(value) for name, value in _held(net)}
+    found.state = {name: measure.sketch(value) for name, value in _state_after(net)}
     return found
 
 
-def _held(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield buffers, and parameters unless there are too many, after the calls."""
     for name, buffer in net.named_buffers():
         yield name, buffer.detach().clone()

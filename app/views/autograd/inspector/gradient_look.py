@@ -12,7 +12,7 @@ from shiboken6 import isValid
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
-from app.engine.requests.playback import Edit, Looked
+from app.engine.requests.playback import Edit, GradientInspected
 from app.util import formatting
 from app.util.formatting import figure
 from app.views.autograd.inspector.inspector import note
@@ -177,7 +177,7 @@ class LookSections:
         self._asked, self._at = (node, number), at
         self._player.request_stats(node, number, at)
 
-    def _show_stats(self, looked: Looked) -> None:
+    def _show_stats(self, looked: GradientInspected) -> None:
         asked, section = looked.asked, self._section
         if section is None or not isValid(section) or self._asked != (asked.node, asked.output_nr):
             return

@@ -12,14 +12,14 @@ from app.engine.requests.capture import CaptureRequest
 from app.engine.requests.playback import (
     Back,
     Edit,
-    Kept,
-    LetGo,
-    Look,
-    Looked,
+    GradientInspected,
+    GraphFreed,
+    GraphHeld,
+    InspectGradient,
+    MovementEnded,
     Play,
     PlaybackRequest,
     Seek,
-    Stood,
     Trouble,
     UndoEdit,
 )
@@ -175,7 +175,7 @@ class Player(QObject):
     def request_stats(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> None:
         """Request statistics of a gradient; `looked` carries the result."""
         if self._client is not None:
-            self._client.send(Look(node, output_nr, at))
+            self._client.send(InspectGradient(node, output_nr, at))
 
     def edit(self, edit: Edit) -> None:
         if self._client is not None:
@@ -254,13 +254,13 @@ class Player(QObject):
 
     @Slot(object)
     def _handle_event(self, what: object) -> None:
-        if isinstance(what, LetGo):
+        if isinstance(what, GraphFreed):
             self._alive = what.alive
             self.graph_released.emit(what.alive)
         if self.sender() is not self._client:
             return
         self._drain()
-        if isinstance(what, Kept):
+        if isinstance(what, GraphHeld):
             if not what.same:
                 assert what.tape is not None
                 self._set_tape(what.tape)
@@ -269,14 +269,14 @@ class Player(QObject):
                 self.tape = what.tape or self.tape
                 self.changed.emit()
             self._set_state(PLAYING)
-        elif isinstance(what, Stood):
+        elif isinstance(what, MovementEnded):
             self._show_stop(what)
-        elif isinstance(what, Looked):
+        elif isinstance(what, GradientInspected):
             self.looked.emit(what)
         elif isinstance(what, Trouble):
             self.troubled.emit(what)
 
-    def _show_stop(self, what: Stood) -> None:
+    def _show_stop(self, what: MovementEnded) -> None:
         if what.edits != self.edits:  # norms after the edit are outdated
             steps = self.tape.steps if self.tape is not None else {}
             self.norms = {key: norm for key, norm in self.norms.items() if steps.get(key[0], 0) < self.position}

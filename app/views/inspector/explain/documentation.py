@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.custom import documentation, is_custom
 from app.builder.catalog.documentation import Documentation
-from app.engine.requests.documentation import Document
+from app.engine.requests.documentation import ReadDocumentation
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.explain.doc_text import to_html
@@ -86,7 +86,7 @@ class DocumentationSection(Section):
                 self._learn(spec.key, Documentation(*documentation(spec.key), FrozenMap()))
             else:
                 self._engine.ask(
-                    KEY, Document(spec.key), on_answer=partial(self._learn, spec.key), on_error=self._failed
+                    KEY, ReadDocumentation(spec.key), on_answer=partial(self._learn, spec.key), on_error=self._failed
                 )
 
     def _learn(self, key: str, answer: Documentation) -> None:

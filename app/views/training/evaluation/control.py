@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.engine.protocol import Handle, HandleLost
 from app.engine.requests.evaluation import (
+    EvaluationScope,
     InitialWeights,
     NewestKept,
     Prepare,
     Prepared,
     ReadSample,
-    Scope,
     ShowSamples,
     TryInput,
     Weights,
@@ -123,13 +123,13 @@ class EvaluationControl(QObject):
 
     def evaluate(self) -> None:
         """Hold the net against the samples that are chosen."""
-        self._start(Scope(self._page.part.value(), tuple(self._page.augmented)))
+        self._start(EvaluationScope(self._page.part.value(), tuple(self._page.augmented)))
 
     def prepare(self) -> None:
         """Make the net ready to be tried."""
         self._start(None)
 
-    def _start(self, scope: Scope | None) -> None:
+    def _start(self, scope: EvaluationScope | None) -> None:
         if self._busy:
             return
         try:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from app.data.config import DataConfig
 from app.data.own_files import cache
 from app.data.spec import ReadingStopped
-from app.engine.requests.data import Read, ReadData, Reading
+from app.engine.requests.data import Read, ReadData, ReadProgress
 from app.views.engine_service import EngineService
 from app.views.ui.background import Failure
 
@@ -47,7 +47,7 @@ class DataReader(QObject):
         if config is not None:
             self._emit_read(config, Failure(ReadingStopped(), ""))
 
-    def _report_progress(self, reading: Reading) -> None:
+    def _report_progress(self, reading: ReadProgress) -> None:
         self.progress.emit(reading.done, reading.total, reading.name)
 
     def _finish(self, config: DataConfig, answer: Read) -> None:

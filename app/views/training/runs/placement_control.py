@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu
 
 from app.engine import pool
-from app.engine.placement import Place
+from app.engine.placement import RunPlacement
 from app.views.actions import Actions
 from app.views.settings import MOST_PROCESSES
 
@@ -82,7 +82,11 @@ class PlacesControl(QObject):
     def _apply(self) -> None:
         settings = self._workspace.settings
         count = settings.processes
+<<<<<<< HEAD
         self._workspace.session.place = Place(count, settings.launch_blocking)
+=======
+        self._window.session.place = RunPlacement(count, settings.launch_blocking)
+>>>>>>> e31fe72 (Engine requests, playback events and parity checks are named by what they are)
         self._places["own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.engine.placement import OWN_PROCESS, Place
+from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
@@ -160,7 +160,7 @@ class RunSession(QObject):
         recorder: Recorder | None = None,
         resume: Path | None = None,
         history: History | None = None,
-        place: Place | None = None,
+        place: RunPlacement | None = None,
     ) -> Run:
         """Start a run, at `self.place` unless `place` is given; with `step`, run one batch and pause. Raises
         RunUnderWay.
