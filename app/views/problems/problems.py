@@ -42,7 +42,7 @@ def plain(problem: Problem, name: str) -> str:
 def fine_text(fine: int, total: int) -> str:
     """Return the sentence about the nodes without problems.
 
-    >>> fine_words(14, 16), fine_words(1, 2), fine_words(3, 3), fine_words(0, 3)
+    >>> fine_text(14, 16), fine_text(1, 2), fine_text(3, 3), fine_text(0, 3)
     ('The other 14 nodes have no problems.', 'The other node has no problems.', 'No problems in 3 nodes.', '')
     """
     if not fine:

@@ -165,7 +165,7 @@ def show(value: Any) -> str:
 def text_of(param: ParamLike, value: Any) -> str:
     """Format a value for a text field: None as no text, and quoted where it would be parsed as something else.
 
-    >>> shown(Param("x", "value"), ("a", 1)), shown(Param("x", "value"), "1"), shown(Param("x", "value"), "a")
+    >>> text_of(Param("x", "value"), ("a", 1)), text_of(Param("x", "value"), "1"), text_of(Param("x", "value"), "a")
     ("'a', 1", "'1'", 'a')
     """
     if value is None and param.kind == "str":
