@@ -64,7 +64,7 @@ def test_an_argument_that_nobody_has_is_told_at_the_arguments(tmp_path: Path) ->
     with pytest.raises(ModelImportError) as refused:
         import_file(asked(tmp_path, NET % "pass", height=3), tmp_path)
     assert refused.value.code == "constructor"
-    assert "--args" in import_advice.told(refused.value) and "height" in str(refused.value)
+    assert "--args" in import_advice.with_cure(refused.value) and "height" in str(refused.value)
 
 
 def test_a_crash_in_native_code_is_told_with_the_line_of_the_model(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ def answer(
     """The project of what is asked for, its files in `folder`; `drawn` gets the drawing of a large model early. A
     person's own file runs here. Raises ModelImportError, OSError, WeightsError."""
     from app.engine.tasks.import_pipeline import Wish, imported
-    from app.engine.tasks.parity.initial import noting
+    from app.engine.tasks.parity.initial import recording_inits
 
     source, inputs, own = request.source, request.inputs, None
     tell(f"Making {source.name}")
-    with noting() as notes:
+    with recording_inits() as notes:
         if source.file:
             model = make_from_file(source, request.arguments)
             own = _own_classes(Path(source.file), folder)
@@ -118,7 +118,7 @@ def answer(
             words = str(source)
         complete(model, inputs)
     wish = Wish(source.name, words, inputs, request.keep_weights, request.take_inits)
-    inits = dict if request.pretrained else partial(notes.of, model)
+    inits = dict if request.pretrained else partial(notes.inits_of, model)
     return imported(model, wish, folder, inits, own, tell, drawn)
 
 
