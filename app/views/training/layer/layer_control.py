@@ -136,15 +136,9 @@ class LayerControl(QObject):
             return
         job = preflight.job(workspace.document.project, workspace.live.analysis, str(workspace.settings.data_folder))
         sample, folder = self._sample, Path(self._folder.name)
-<<<<<<< HEAD
         workspace.background.ask(
             INSIDE, workspace.newest_weights.choice(job.source, folder),
-            on_answer=lambda weights: self._ask_engine(engine_requests.LookInside(job, weights, layer, sample)),
-=======
-        window.background.ask(
-            INSIDE, window.newest_weights.choice(job.source, folder),
             on_answer=lambda weights: self._ask_engine(engine_requests.ReadActivations(job, weights, layer, sample)),
->>>>>>> e31fe72 (Engine requests, playback events and parity checks are named by what they are)
             on_error=lambda failure: self._fail(failure.error),
         )  # fmt: skip
 

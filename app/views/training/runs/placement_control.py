@@ -82,11 +82,7 @@ class PlacesControl(QObject):
     def _apply(self) -> None:
         settings = self._workspace.settings
         count = settings.processes
-<<<<<<< HEAD
-        self._workspace.session.place = Place(count, settings.launch_blocking)
-=======
-        self._window.session.place = RunPlacement(count, settings.launch_blocking)
->>>>>>> e31fe72 (Engine requests, playback events and parity checks are named by what they are)
+        self._workspace.session.place = RunPlacement(count, settings.launch_blocking)
         self._places["own" if count == 1 else "several"].setChecked(True)
         self._places["several"].setText(f"Runs on &several processes{f' ({count})' * (count > 1)}…")
 
@@ -109,5 +105,5 @@ class PlacesControl(QObject):
             return
         from app.engine.watched_run import stand_in  # with the first run that is watched
 
-        workspace.session.start(stand_in(path), place=Place(watched=path))
+        workspace.session.start(stand_in(path), place=RunPlacement(watched=path))
         workspace.pages.show("curves")
