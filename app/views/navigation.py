@@ -30,7 +30,7 @@ def block_at(project: Project, way: Way) -> str:
         value = sheet.graph.nodes.get(node)
         name = block_of(value.op) if value is not None else ""
         if value is None or name not in project.blocks or not 0 <= number < sheet.graph.owner(node).repeat:
-            raise BlockError("There is no such block any more")
+            raise BlockError("This block no longer exists")
         sheet = project.blocks[name]
     return name
 

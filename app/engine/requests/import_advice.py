@@ -11,12 +11,12 @@ _CURES = {
     "not_downloaded": ("pretrained", ""),
     "constructor": ("arguments", _NAMES),
     "arguments": ("arguments", "Write them by their names."),
-    "inputs": ("inputs", "Give a shape for each argument that forward wants."),
-    "input_not_accepted": ("inputs", "Give a shape that it is made for."),
+    "inputs": ("inputs", "Enter a shape for each argument of forward."),
+    "input_not_accepted": ("inputs", "Enter a shape that the model supports."),
     "timeout": ("", "Choose a smaller model, or make the file do less when it is imported."),
-    "relative_import": ("", "Import what lies beside the file by its name, without dots."),
-    "module_not_found": ("", "Install what brings it where Tapedeck is installed, or put it beside the file."),
-    "asks_for_input": ("", "Nobody can answer a file that is imported: let it ask nothing."),
+    "relative_import": ("", "Replace relative imports of neighbouring files by absolute ones."),
+    "module_not_found": ("", "Install the package in Tapedeck's environment, or put the module next to the file."),
+    "asks_for_input": ("", "An imported file cannot read input: remove calls of input()."),
     "no_cuda": ("", "Make the model on the CPU; its device is chosen when it is trained."),
     "another_net": ("", "Import a part of the model without that module, or write it with other operations."),
     "data_dependent": ("", "Import a submodule that has no such step, or write the step with tensor operations."),
@@ -30,7 +30,7 @@ def cure_of(error: BaseException) -> tuple[str, str]:
     """Return the entry that an error is about, and the cure; both may be empty.
 
     >>> cure_of(ModelImportError("net.py: ModuleNotFoundError: No module named 'einops'", "module_not_found"))[1]
-    'Install what brings it where Tapedeck is installed, or put it beside the file.'
+    "Install the package in Tapedeck's environment, or put the module next to the file."
     """
     code = "not_written" if isinstance(error, OSError) else getattr(error, "code", "")
     return _CURES.get(code, ("", ""))

@@ -81,7 +81,7 @@ def _state(request: CaptureRequest) -> Mapping[str, Tensor] | None:
             path = Path(weights.path)
             return weights_in(path) if weights.is_checkpoint else tensor_files.load(path)
         except (OSError, tensor_files.UnreadableTensors) as error:
-            problem = f"The weights {weights.words} cannot be read any more: {error}. Capture again."
+            problem = f"The weights {weights.words} can no longer be read: {error}. Capture again."
             raise CaptureError(problem) from None
     return initial_weights(request.job.source, training.seed, training.start) if training.start is not None else None
 

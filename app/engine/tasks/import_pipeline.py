@@ -167,7 +167,8 @@ def _with_values(project: Project, source: Source, model: nn.Module, wish: Wish,
         tell("Writing its weights" if wish.keep_weights else "Writing its buffers")
         start = files.keep(lambda path: save_safetensors(kept, path), wish.source, folder)
     if wrong:
-        words = f"{len(wrong)} tensors of the model are not of the net and are not kept: {', '.join(list(wrong)[:4])}."
+        some = ", ".join(list(wrong)[:4])
+        words = f"{len(wrong)} tensors of the model are not part of the net and are dropped: {some}."
         project = replace(project, notes=f"{project.notes}\n{words}")
     weights = KeptFile(start.path, start.sha256) if start is not None else None
     origin = Origin(wish.source, drawing_digest.digest(project, source), weights=weights, buffers=buffers)

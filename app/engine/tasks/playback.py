@@ -306,7 +306,7 @@ def _change(playback: Playback, request: Edit) -> Any:
         return GradEdit(request.kind, request.amount, seed=playback.position)
     gradient = playback.gradient(request.node, request.output_nr)
     if gradient is None:
-        raise ValueError(f"No gradient has arrived at node {request.node} yet. Go on to a step before it.")
+        raise ValueError(f"No gradient has arrived at node {request.node} yet. Step to a position just before it.")
     changed = gradient.to_dense().clone()
     changed[request.index if request.index else ...] = request.amount
     return changed

@@ -143,13 +143,13 @@ class AutogradHeader(QWidget):
 
 
 class AutogradLegend(QWidget):
-    """What the chips' looks mean."""
+    """The legend of the memory chips."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._held, self._kept = TextLine("held", "caption"), TextLine("kept anyway", "caption")
+        self._held, self._kept = TextLine("held", "caption"), TextLine("always held", "caption")
         self.setToolTip(
-            "held: memory that only backward still needs\nkept anyway: parameters, buffers and the batch itself"
+            "held: memory that only backward still needs\nalways held: parameters, buffers and the batch itself"
         )
         self._freed, self._played = TextLine("freed", "caption"), False
         manager().changed.connect(self.update)

@@ -122,7 +122,7 @@ class TrustDialog(Dialog):
             facts.append(("link", "text2", f"It imports {listed(list(found))}"))
         if hidden := hidden_letters(text):
             lines = ", ".join(str(number) for number, _ in hidden[:_SHOWN])
-            words = f"Invisible characters ({hidden[0][1].capitalize()}) stand in line {lines}: "
+            words = f"Invisible characters ({hidden[0][1].capitalize()}) in line {lines}: "
             facts.append(("error", "error", words + "the code may not do what it appears to do."))
         return facts
 

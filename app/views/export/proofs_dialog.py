@@ -15,10 +15,10 @@ from app.views.ui.widgets.painting import Glyph, label, set_property
 WIDE = 48  # letters of a figure that fit beside the other columns
 COLUMNS = ("Compared", "Mode", "Precision", "Tensors", "Largest relative difference")
 MEANS = (
-    "Without Tapedeck these files give the numbers that this net gives, and they learn by the same gradients. It says "
-    "nothing of how good the net is, nor of another version of torch."
+    "Without Tapedeck these files compute the same outputs and gradients as this net. That says nothing about the "
+    "quality of the net, or about other versions of torch."
 )
-DIFFERS = "Do not rely on these files: what was certified is not what is on the canvas. Export them anew."
+DIFFERS = "Do not rely on these files: they differ from the net on the canvas. Export them again."
 
 
 class ProofsDialog(ProgressDialog):

@@ -83,7 +83,7 @@ class ChangedFileDialog(Dialog):
         self.body.addWidget(self.legend)
         self.overwrite_button = self.add_button("Overwrite the file", left=True)
         self.keep_button = self.add_button("Keep mine")
-        self.keep_button.setToolTip("Keep what is open. The file stays as it is until you save.")
+        self.keep_button.setToolTip("Keep the open project. The file is unchanged until you save.")
         self.save_as_button = self.add_button("Save as…")
         self.reload_button = self.add_button("Reload", "primary")
         buttons = ((self.overwrite_button, VersionChoice.OVERWRITE),
@@ -119,12 +119,12 @@ class ChangedFileDialog(Dialog):
 
 def _summary(on_disk: OnDisk, differs: bool) -> str:
     if on_disk.digest == "":
-        return "The file is gone: it was moved or deleted. What is open can be saved there again."
+        return "The file was moved or deleted. The open project can be saved there again."
     if on_disk.project is None:
-        return f"What is there now cannot be opened: {on_disk.problem}"
+        return f"The changed file cannot be opened: {on_disk.problem}"
     if not differs:
         return "It holds the same project, written in another way."
-    return "Another window or program saved it. What differs between what is open here and the file:"
+    return "Another window or program saved the file. Differences between the open project and the file:"
 
 
 def _compared(path: Path, opened: Project) -> tuple[OnDisk, tuple[str, ...]]:

@@ -10,10 +10,10 @@ from app.views.ui import theme
 from app.views.ui.widgets.painting import label
 
 ONE_NODE, READ = ") is one node", ") was read by torch.export"
-TAKE = "Run > Initialise as the imported model takes it over; this can be undone."
+TAKE = "Run > Initialise as the imported model applies it; this can be undone."
 WHAT = (
-    "A part that is one node runs by the code of its class: it is trained, its shapes and gradients are shown, its "
-    "weights have their keys. What it calls inside is not drawn."
+    "A part shown as one node runs the code of its class: it trains, its shapes and gradients are shown, and its "
+    "weights keep their keys. The calls inside it are not drawn."
 )
 
 

@@ -279,7 +279,7 @@ class ParityCheck:
         """Whether randomness or rounding explains a difference; randomness is noted."""
         again = self._run_stage(self._theirs, stage, inputs, self._theirs.fresh(stage.double))
         if self._apart(again, theirs, stage) is not None:
-            self._note(f"Not comparable {stage}: with the same seed the model gives something else each time.")
+            self._note(f"Not comparable {stage}: the model is not deterministic with a fixed seed.")
             return True
         if theirs.drew or ours.drew:
             with SameDraws(SEED):

@@ -43,7 +43,7 @@ class CheckpointPage(QWidget):
         super().__init__(parent)
         self.rows: tuple[WhatIf, ...] = ()
         self._chosen: frozenset[str] = frozenset()
-        self.table = FiguresTable(HEADS, "Blocks, and what it would bring to checkpoint each", {2, 3, 4, 5})
+        self.table = FiguresTable(HEADS, "Blocks, with the effect of checkpointing each", {2, 3, 4, 5})
         self.sentence = label("", "label", "text2", wrap=True)
         self.use = Button("Checkpoint in training", "primary")
         self.use.clicked.connect(self._use)
@@ -102,4 +102,4 @@ class CheckpointPage(QWidget):
         self.sentence.setText(one.sentence)
         inside = one.path in self._chosen
         self.use.setText(f"Keep {one.path} in training" if inside else f"Checkpoint {one.path} in training")
-        self.use.setToolTip("Sets recompute under Training; Ctrl+Z takes it back")
+        self.use.setToolTip("Sets recompute under Training; Ctrl+Z undoes it")

@@ -24,7 +24,7 @@ HINTS = {
     "gradient vanishes are looked for.",
     GAIN: "|grad in| / |grad out| of each layer is measured on one batch.",
     GRADCHECK: "Backward's gradient is compared with finite differences, in float64 and in float32.",
-    CHECKPOINT: "For each block it is measured what torch.utils.checkpoint would free, and how long a step then takes.",
+    CHECKPOINT: "Measures the memory that torch.utils.checkpoint would free in each block, and the time of a step.",
 }
 
 
@@ -40,7 +40,7 @@ class FindingsPage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.tabs = Segmented(list(PAGES), "What is looked at")
+        self.tabs = Segmented(list(PAGES), "Diagnostic")
         self.status = label("", "label", "text2")
         self.status.setMinimumWidth(1)
         self.run = Button(RUN[FINDINGS], icon="flask")

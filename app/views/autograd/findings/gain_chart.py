@@ -133,7 +133,7 @@ class GainChart(QWidget):
         colors, x = theme.current(), float(LEFT)
         for words, color in (
             ("gain of the layer, |grad in| / |grad out|", colors.back),
-            ("what is left of the gradient that reached the last layer", colors.series[0]),
+            ("remaining share of the gradient at the last layer", colors.series[0]),
         ):
             text = TextLine(words, "caption")
             painter.setPen(QPen(color, 2))

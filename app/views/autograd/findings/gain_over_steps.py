@@ -19,13 +19,13 @@ from app.views.ui.widgets.painting import label
 
 NO_RUN = (
     "No run to show",
-    "A run measures |grad out| and |grad in| of each layer at steps spread over it, within 1 % of its time. Start one, "
-    "or show a kept run under Runs.",
+    "A run measures |grad out| and |grad in| of each layer at some of its steps, within 1 % of its time. Start a run, "
+    "or show a stored one under Runs.",
 )
 NO_GAINS = (
     "No gains were measured in this run",
-    "They come with the first step that is looked at. A forward that torch.compile has compiled takes no hooks, and a "
-    "script tells none.",
+    "They appear with the first measured step. A forward compiled by torch.compile runs no hooks, and a script reports "
+    "none.",
 )
 
 

@@ -187,7 +187,7 @@ class LookSections:
         column.setSpacing(6)
         look = looked.look
         if look is None:
-            column.addWidget(note("It is no longer kept. Step back to here to see it."))
+            column.addWidget(note("This gradient was freed. Step back to this node to see it."))
         else:
             for part in self._parts(asked.node, asked.output_nr, look):
                 column.addWidget(part)
@@ -289,7 +289,7 @@ class LookSections:
         kind.setMinimumWidth(84)
         kind.edited.connect(lambda chosen: amount.setEnabled(chosen not in WITHOUT))
         apply = Button("Change")
-        apply.setToolTip("Change what arrives at this node, then go on")
+        apply.setToolTip("Edit the gradient at this node, then continue")
         apply.clicked.connect(lambda: self._player.edit(Edit(node, number, kind.value(), float(amount.value()))))
         row.addWidget(kind, 1)
         row.addWidget(amount)

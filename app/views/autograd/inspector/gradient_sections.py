@@ -168,7 +168,7 @@ def _empty_row(name: str, where: str) -> QWidget:
     row.setContentsMargins(0, 0, 0, 0)
     row.addWidget(cell(name, "formula"))
     row.addWidget(cell(where, "caption", "text3"), 1)
-    row.addWidget(cell("None", "formula", "text3", "This node gives no gradient there"))
+    row.addWidget(cell("None", "formula", "text3", "This node returns no gradient for this edge"))
     return widget
 
 
@@ -217,7 +217,7 @@ def _agreement(cosine: float) -> str:
 def _gain_section(gain: float) -> Section:
     section = Section("Gain, input norm / output norm", figure(gain))
     words = "as large as" if 0.9 <= gain <= 1.1 else f"{figure(gain)} times"
-    section.body_layout.addWidget(note(f"What goes on to earlier layers is {words} what arrived."))
+    section.body_layout.addWidget(note(f"The gradient to earlier layers is {words} the one that arrived."))
     return section
 
 

@@ -229,7 +229,7 @@ def _saved_note(rows: list[Saved]) -> str:
     if any(s.version is not None and s.version != s.version_now for s in rows):
         words = ["Version is saved / now. Where they differ, the tensor was changed in place and backward will stop."]
     if any(s.version is None for s in rows):
-        words.append("PyTorch does not tell the saved version of tensors marked with a dash.")
+        words.append("PyTorch does not expose the saved version of tensors marked with a dash.")
     for kind, what in _KINDS.items():
         names = list(dict.fromkeys(s.name for s in rows if s.kind == kind))
         if names:
@@ -240,7 +240,7 @@ def _saved_note(rows: list[Saved]) -> str:
 
 def _version(saved: Saved) -> QLabel:
     if saved.version is None:
-        return cell("—", "caption", "text3", "PyTorch does not tell the version of this tensor when it was saved")
+        return cell("—", "caption", "text3", "PyTorch does not expose the version at which this tensor was saved")
     same = saved.version == saved.version_now
     return cell(f"{saved.version} / {saved.version_now}", "caption", "run" if same else "error")
 

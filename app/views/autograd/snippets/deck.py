@@ -32,7 +32,7 @@ class SnippetDeck(QWidget):
         self.words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.speed = ChoiceField(SPEEDS, SLOW, pairs=True)
         self.speed.setAccessibleName("Speed of playing")
-        self.speed.setToolTip("How many steps a second Play takes")
+        self.speed.setToolTip("Steps per second while playing")
         self.speed.setFixedWidth(78)
         self.speed.setMinimumContentsLength(3)
         player.set_speed(SLOW)

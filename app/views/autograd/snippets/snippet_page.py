@@ -70,7 +70,7 @@ class SnippetPage(QWidget):
         self.stop.setEnabled(False)
         memory = f", {bytes_text(limits.memory)}" if WATCHED else ""
         self.limits = label(f"up to {limits.seconds:g} s{memory}", "caption", "text3")
-        self.limits.setToolTip("What a snippet may take, beside what torch takes; it is ended when it wants more")
+        self.limits.setToolTip("Limits of a snippet, not counting torch itself; a snippet that exceeds them is ended")
         self.status = label("", "caption", "text3", wrap=True)
         self.output = SnippetOutput()
         self.room = _SnippetRoom()

@@ -21,7 +21,7 @@ from app.views.inspector.fields.values import BlockScope, computes, show
 from app.views.inspector.node_edits import NodeEdits
 
 KEY = "inspector.words"
-_NOTHING = "No node gives a matching value. A Number, Tensor.size or Tensor.shape gives numbers."
+_NOTHING = "No node outputs a matching value. Number, Tensor.size and Tensor.shape output numbers."
 
 
 class FieldTools(QObject):

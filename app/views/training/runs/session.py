@@ -330,5 +330,5 @@ def _silent(run: Run) -> Failed:
     steps = run.history.steps
     step, epoch = (int(steps["step"][-1]), int(steps["epoch"][-1])) if len(steps) else (0, 0)
     message = "The training thread ended without saying why."
-    cure = "The terminal that the program was started from may tell more."
+    cure = "The terminal that started the program may show more."
     return Failed("error", message, cure, "", None, epoch, step)
