@@ -175,12 +175,12 @@ class Engine:
         else:
             question, value = cast("tuple[Question[Any], Any]", said)
             process = self._process
-            if process is None or process.open.get(question.number) is not question:
+            if process is None:
                 return
-            if value is None:
+            if value is None:  # also of one whose answer came meanwhile: nobody releases what it names
                 process.open.pop(question.number, None)
                 self._send(process, protocol.Cancel(question.number))
-            else:
+            elif process.open.get(question.number) is question:
                 with process.codec.lock:
                     self._send(process, protocol.Send(question.number, *process.codec.encode(value)))
 

@@ -85,7 +85,7 @@ class Send(Message, frozen=True):
 
 
 class Cancel(Message, frozen=True):
-    """Nobody waits for the answer any more."""
+    """Nobody waits for the answer any more, nor will release what it names; it may have been given already."""
 
     number: int
 

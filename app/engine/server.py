@@ -68,7 +68,7 @@ class Context:
 
     def keep(self, thing: Any) -> Handle:
         """Keep something alive under a handle until the window releases it."""
-        return self._server.keep(thing)
+        return self._server.keep(thing, self._number)
 
     def kept(self, handle: Handle) -> Any:
         """What a handle names. Raises HandleLost."""
@@ -84,6 +84,7 @@ class Server:
         self._lanes: dict[str, queue.SimpleQueue[Any]] = {}
         self._open: dict[int, Context] = {}
         self._things: dict[int, Any] = {}
+        self._keepers: dict[int, int] = {}  # which question keeps each of them
         self._counter = itertools.count(1)
 
     def run(self) -> None:
@@ -124,8 +125,10 @@ class Server:
         elif isinstance(message, protocol.Cancel):
             if (asked := self._open.get(message.number)) is not None:
                 asked.cancel()
+            self._forget(message.number)
         elif isinstance(message, protocol.Release):
             self._things.pop(message.handle, None)
+            self._keepers.pop(message.handle, None)
         elif isinstance(message, protocol.Begin):
             self._engine = message.engine
         elif isinstance(message, protocol.Trust):
@@ -141,6 +144,8 @@ class Server:
             if not context.cancelled():
                 self._answer(number, request, context)
             self._open.pop(number, None)
+            if context.cancelled():
+                self._forget(number)
             del request, context
             if len(sys.modules) > modules + FEW:
                 modules = len(sys.modules)
@@ -168,10 +173,17 @@ class Server:
     def count(self) -> int:
         return len(self._things)
 
-    def keep(self, thing: Any) -> Handle:
+    def keep(self, thing: Any, question: int) -> Handle:
         number = next(self._counter)
-        self._things[number] = thing
+        self._things[number], self._keepers[number] = thing, question
         return Handle(number, self._engine)
+
+    def _forget(self, question: int) -> None:
+        """Release what a question kept whose answer nobody waits for, also one that was on its way already."""
+        for number, keeper in tuple(self._keepers.items()):
+            if keeper == question:
+                self._things.pop(number, None)
+                self._keepers.pop(number, None)
 
     def kept(self, handle: Handle) -> Any:
         try:

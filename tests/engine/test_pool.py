@@ -189,7 +189,7 @@ def test_many_in_a_row_leave_nothing_behind(begin):
 def test_what_cannot_be_started_is_said_before(begin, tmp_path):
     with pytest.raises(FileNotFoundError):
         begin("", cwd=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="'shell' is none of run, import"):
+    with pytest.raises(ValueError, match="'shell' is none of engine, rank"):
         pool.start("shell")
 
 
