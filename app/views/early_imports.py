@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 MODULES = """
-    numpy graphviz ssl urllib.request multiprocessing xml.etree.ElementTree
+    numpy graphviz multiprocessing xml.etree.ElementTree
     app.builder.dimensions.dimensions app.builder.shapes.input_sizes app.builder.search
     app.builder.code_editing.edits app.data.description app.training.monitoring.gradient_health
     app.training.monitoring.gradient_verdict app.training.evaluation.result app.training.evaluation.trying

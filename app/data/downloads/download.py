@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.client
 import os
 import tarfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -91,6 +88,8 @@ class _Meter:
 
 
 def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _Meter, cancelled: Cancelled) -> None:
+    from http.client import HTTPException  # the window keeps none of this in memory before it downloads something
+
     part = folder / f"{archive.name}.part"
     refusals = []
     try:
@@ -100,10 +99,8 @@ def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _M
                 _stream(url, part, archive, meter, cancelled)
                 _unpack(archive, part, folder, cancelled)
                 return
-            # EOFError, TarError and BadGzipFile (an OSError) come from unpacking.
-            except (
-                urllib.error.URLError, http.client.HTTPException, OSError, EOFError, tarfile.TarError, ChecksumMismatch
-            ) as error:  # fmt: skip
+            # URLError is an OSError. EOFError, TarError and BadGzipFile (an OSError) come from unpacking.
+            except (HTTPException, OSError, EOFError, tarfile.TarError, ChecksumMismatch) as error:
                 refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
     finally:
         part.unlink(missing_ok=True)
@@ -113,9 +110,11 @@ def _fetch_one(archive: Archive, mirrors: Sequence[str], folder: Path, meter: _M
 
 
 def _stream(url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Cancelled) -> None:
+    from urllib.request import Request, urlopen
+
     digest, done = hashlib.md5(usedforsecurity=False), 0
-    request = urllib.request.Request(url, headers={"User-Agent": "tapedeck"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as response, part.open("wb") as file:
+    request = Request(url, headers={"User-Agent": "tapedeck"})
+    with urlopen(request, timeout=TIMEOUT) as response, part.open("wb") as file:
         meter.expect(archive, response.length)
         while chunk := response.read(CHUNK):
             if cancelled():
