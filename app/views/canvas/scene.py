@@ -108,7 +108,7 @@ class CanvasScene(QGraphicsScene):
             if self._touched > MANY:
                 self._wires_item.update()
                 self.nodes_item.update()
-                self._far.update()
+                self._far.refresh()
             self._touched = None
 
     # --- The project

@@ -127,8 +127,7 @@ class CanvasOverview(Overview):
         """An item looks different within an area."""
         self.mark(item)
         if self.isVisible():
-            margin = self._margin
-            self.update(area.adjusted(-margin, -margin, margin, margin))
+            self.refresh(area)
 
     def set_zoom(self, zoom: float) -> None:
         """Rings are as wide on the screen at every zoom."""

@@ -23,7 +23,8 @@ from app.views.ui.graphview.minimap import MapRects
 from app.views.ui.graphview.spatial import EVERYWHERE
 from app.views.ui.theme import Theme
 
-SLICE = 0.005  # seconds of a painting for batches that are made anew
+SLICE = 0.004  # seconds of a painting for batches that are made anew
+QUICK = 0.004  # seconds: what paints longer waits twice as long before it paints again
 A_FEW = 8  # batches that a map is made of at least
 BATCH = 64  # members of a batch
 
@@ -92,7 +93,8 @@ class Overview(QGraphicsItem):
         super().__init__()
         self._area = area
         self._margin = 0.0  # that outlines reach beyond what they are of, on the scene
-        self._rest = QTimer(singleShot=True, interval=1)
+        self._took = 0.0  # seconds that the last painting took
+        self._rest = QTimer(singleShot=True)
         # Not bound to the item: what a signal holds is not found by the garbage collector.
         me = ref(self)
         self._rest.timeout.connect(lambda: (item := me()) and item.update())
@@ -117,6 +119,17 @@ class Overview(QGraphicsItem):
             batch.spoil()
         self.update()
 
+    def refresh(self, area: QRectF | None = None) -> None:
+        """Paint an area anew, or all: at once, or soon where a painting takes long, once for many changes."""
+        if self._took < QUICK:
+            self.update(area.adjusted(-self._margin, -self._margin, self._margin, self._margin) if area else self._area)
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        if not self._rest.isActive():
+            self._rest.start(max(1, round(2000 * self._took)))
+
     def map_rects(self, most: int = 4000) -> tuple[MapRects, bool]:
         """The rectangles for a map, and whether these are all: of very many some are left for later."""
         now, end = theme.current(), perf_counter() + SLICE
@@ -136,7 +149,7 @@ class Overview(QGraphicsItem):
         return self._area
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None) -> None:
-        batches = self.batches()
+        began, batches = perf_counter(), self.batches()
         self._make(batches, math.inf if widget is None else SLICE)  # an image has no next painting
         area = option.exposedRect.adjusted(-self._margin, -self._margin, self._margin, self._margin)
         shown = [batch.layers for batch in batches if batch.layers and batch.area.intersects(area)]
@@ -148,6 +161,7 @@ class Overview(QGraphicsItem):
                 if number < len(layers):
                     layers[number].paint(painter)
         painter.setOpacity(plain)
+        self._took = perf_counter() - began
 
     def _make(self, batches: Sequence[Batch[Any]], seconds: float) -> None:
         """Make stale batches anew. Of very many the rest is left to the next paintings."""
@@ -156,7 +170,7 @@ class Overview(QGraphicsItem):
             if batch.stale:
                 batch.remake(now)
                 if perf_counter() > end:
-                    self._rest.start()
+                    self._wait()
                     return
 
 
