@@ -24,8 +24,11 @@ from tests.support.builder_nets import chain, measured, net, returned, run, wire
 
 JOINS = ("operator.add", "operator.sub", "operator.mul", "torch.cat", "torch.matmul")
 NO_TENSOR = {key for key, spec in catalog().items() if not any("tensor" in port.kind for port in spec.outputs)}
-# Whether these run is up to the values: a matrix may be singular, one sample has no variance.
-BY_VALUE = {key for key in catalog() if key.startswith("torch.linalg.")} | {"F.batch_norm", "torch.logdet"}
+# Whether these run is up to the values: a matrix may be singular, one sample has no variance, and torch refuses one
+# sample of which each group of GroupNorm has one value.
+BY_VALUE = {key for key in catalog() if key.startswith("torch.linalg.")} | {
+    "F.batch_norm", "nn.GroupNorm", "F.group_norm", "torch.logdet",
+}  # fmt: skip
 LAYERS = tuple(key for key in catalog() if key not in {"input", *JOINS, *BY_VALUE, *NO_TENSOR - {"operator.getitem"}})
 TWEAKS = {
     "nn.Linear": [{"out_features": 4}, {"out_features": 8, "bias": False}],
@@ -83,6 +86,22 @@ def test_code_gives_what_the_drawing_says(analysis: Analysis, batches: tuple[int
     assert analysis.errors == ()
     for batch in batches:
         assert measured(run(analysis.source, batch)) == returned(analysis, batch)
+
+
+def test_groups_of_one_value_run_with_two_samples_and_torch_refuses_one() -> None:
+    """Why no random drawing above has a GroupNorm; with groups of more it is as drawn, whatever the batch."""
+    for groups, batches in ((8, (2, 3)), (4, (1, 3))):
+        analysis = analyse(
+            net(
+                [("input", "x", {"shape": (8,)}), ("nn.GroupNorm", "norm", {"num_groups": groups}), ("output", "y", {})]
+            )
+        )
+        assert analysis.errors == ()
+        for batch in batches:
+            assert measured(run(analysis.source, batch)) == returned(analysis, batch)
+        if groups == 8:
+            with pytest.raises(ValueError, match="more than 1 value per channel"):
+                run(analysis.source, 1)
 
 
 # With some batches they run and with others not, or the call gives fewer values than it is asked for.

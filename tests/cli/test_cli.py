@@ -50,18 +50,17 @@ def test_train_prints_events_and_leaves_everything(tmp_path: Path, capsys: pytes
     assert all((out / name).stat().st_size > 500 for name in left)
 
 
-def test_the_exported_script_prints_the_very_lines_of_the_command(tmp_path: Path) -> None:
+def test_the_exported_script_prints_the_very_lines_of_the_command(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Bit for bit: the floats of the app, of the headless run and of the script alone are the same text."""
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "app.main", "train", str(DIGITS), "--out", str(out)]
-    ours = subprocess.run([*command, "--epochs", "2", "--device", "cpu", "--json"], capture_output=True, text=True)
-    assert ours.returncode == 0, ours.stderr
-    script = [sys.executable, "-I", "train.py", "--json", "--device", "cpu", "--epochs", "2"]
-    # -I keeps the folder of the script off the path, and its model.py is imported from there.
-    script[1:2] = []
-    alone = subprocess.run(script, capture_output=True, text=True, cwd=out)
+    run = ["--json", "--device", "cpu", "--epochs", "2"]
+    assert main(["train", str(DIGITS), "--out", str(out), *run]) == 0
+    ours = capfd.readouterr().out
+    alone = subprocess.run([sys.executable, "train.py", *run], capture_output=True, text=True, cwd=out)
     assert alone.returncode == 0, alone.stderr
-    assert alone.stdout == ours.stdout
+    assert alone.stdout == ours
 
 
 def test_check_says_what_is_wrong_and_how_to_mend_it(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -51,16 +52,31 @@ def test_wrong_invocations_are_refused_with_one_sentence() -> None:
     assert done.stdout == closing.format(len(wanted)), done.stdout + done.stderr
 
 
-def test_text_that_a_stream_cannot_take_is_printed_as_escapes(tmp_path: Path) -> None:
+@pytest.fixture
+def named(tmp_path: Path) -> Path:
+    """A project with a name that few streams can take."""
     text = json.loads(DIGITS.read_text("utf-8"))
     path = tmp_path / "named.tape"
     path.write_text(json.dumps({**text, "name": "数字"}), encoding="utf-8")
-    for environment in ({"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252"},
-                        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}):  # fmt: skip
-        with command("check", str(path), **environment) as done:
-            out, err = done.communicate()
-        assert done.returncode == 0 and not err
-        assert "\\u6570\\u5b57: 12 nodes" in out
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_text_that_a_stream_cannot_take_is_printed_as_escapes(
+    named: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.TextIOWrapper(taken := io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert main(["check", str(named)]) == 0
+    stream.flush()
+    assert b"\\u6570\\u5b57: 12 nodes" in taken.getvalue()
+
+
+def test_so_it_is_where_the_language_is_that_of_c(named: Path) -> None:
+    with command("check", str(named), LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0") as done:
+        out, err = done.communicate()
+    assert done.returncode == 0 and not err
+    assert "\\u6570\\u5b57: 12 nodes" in out
 
 
 @posix

@@ -396,7 +396,7 @@ def test_a_file_without_such_a_model_says_what_it_has(own_file: Path, name: str,
 def test_a_file_that_never_ends_is_stopped(own_file: Path) -> None:
     source = parse_source(f"{own_file}:hang()")
     with pytest.raises(ModelImportError, match="was stopped"):
-        import_file(ImportModel(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=8)
+        import_file(ImportModel(source, {}, (ModelInput((1, 3)),)), own_file.parent, patience=2)
 
 
 def test_torchvision_by_its_name(tmp_path: Path, capsys) -> None:

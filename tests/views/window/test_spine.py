@@ -120,6 +120,7 @@ class Hand:
 
     def select(self, name: str) -> None:
         view = self.window.canvas.view
+        self.until(lambda: not self.window.canvas.growth.active)  # a sheet that still grows moves under the mouse
         body = self.window.canvas.scene.nodes[self.id(name)].body
         self.click(view.viewport(), view.mapFromScene(body.center()))
         assert self.window.selection.ids == {self.id(name)}
