@@ -120,10 +120,16 @@ class Hand:
 
     def select(self, name: str) -> None:
         view = self.window.canvas.view
-        self.until(lambda: not self.window.canvas.growth.active)  # a sheet that still grows moves under the mouse
         body = self.window.canvas.scene.nodes[self.id(name)].body
-        self.click(view.viewport(), view.mapFromScene(body.center()))
+        where = view.mapFromScene(body.center())
+        # What is wrong at the node that was selected before is said over its neighbours, until that is known anew.
+        self.until(lambda: self.window.live.up_to_date and not self.lies_under_callout(where))
+        self.click(view.viewport(), where)
         assert self.window.selection.ids == {self.id(name)}
+
+    def lies_under_callout(self, where: QPoint) -> bool:
+        callout = self.window.canvas.callout
+        return callout.isVisible() and callout.geometry().contains(where)
 
     def set_param(self, node: str, name: str, text: str) -> None:
         self.select(node)
