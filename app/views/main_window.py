@@ -219,18 +219,12 @@ class MainWindow(QMainWindow):
                     made = page.make()
                     widget = made if isinstance(made, QWidget) else (yield from made)
                     panes[page.dock].fill(page.key, widget)
-                    self._add_controls(page, panes[page.dock])
+                    if page.controls is not None:
+                        panes[page.dock].add_controls(page.key, page.controls())
                     yield
             yield from each.finish() or ()
             yield
         self.furnished = True
-
-    def _add_controls(self, page: Page, pane: TabbedPane) -> None:
-        if page.controls is not None:
-            controls = page.controls()
-            pane.add_corner(controls)
-            controls.setVisible(pane.page == page.key)
-            pane.shown.connect(lambda key: controls.setVisible(key == page.key))
 
     def _follow(self) -> None:
         """Connect what is the window's own: its title, the bar, the overlay that is chosen, and where the keys go."""

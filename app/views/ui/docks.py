@@ -21,6 +21,7 @@ class TabbedPane(QWidget):
         # A page that would rather be wider must not push a dock out of the window.
         self.stack.setMinimumSize(160, 80)
         self._keys: list[str] = []
+        self._controls: dict[str, QWidget] = {}
         self.bar = QWidget(self)
         self.bar.setProperty("role", "tabbar")
         self._bar_row = QHBoxLayout(self.bar)
@@ -57,6 +58,12 @@ class TabbedPane(QWidget):
         placeholder.deleteLater()
         self.stack.setCurrentIndex(shown)
 
+    def add_controls(self, key: str, widget: QWidget) -> None:
+        """Put a widget at the right end of the row of tabs, shown while the page `key` is in front."""
+        self._bar_row.addWidget(widget)
+        self._controls[key] = widget
+        widget.setVisible(self.page == key)
+
     def add_corner(self, widget: QWidget) -> None:
         """Put a widget at the right end of the row of tabs."""
         self._bar_row.addWidget(widget)
@@ -78,6 +85,11 @@ class TabbedPane(QWidget):
         index = self._keys.index(key)
         if self.stack.currentIndex() != index or not self.stack.isVisible():
             self.stack.setCurrentIndex(index)
+        for other, controls in self._controls.items():  # first, or the tabs would scroll for want of room
+            if other != key:
+                controls.hide()
+        if key in self._controls:
+            self._controls[key].show()
         self.shown.emit(key)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from pytestqt.qtbot import QtBot
 
 from app.views import feature
 from app.views.feature import Action, Feature, Page
@@ -66,7 +67,7 @@ def texts(window: MainWindow, menu: str) -> list[str]:
     return [action.text() for action in top.menu().actions()]
 
 
-def test_a_page_is_made_late_and_stands_where_its_feature_says(window: MainWindow) -> None:
+def test_a_page_is_made_late_and_stands_where_its_feature_says(qtbot: QtBot, window: MainWindow) -> None:
     keys = [window.bottom.pane.tabs.tabText(at) for at in range(window.bottom.pane.tabs.count())]
     counting = window.findChild(Counting)
     assert not hasattr(counting, "label"), "made after the first painting"
@@ -75,7 +76,7 @@ def test_a_page_is_made_late_and_stands_where_its_feature_says(window: MainWindo
     assert window.bottom.pane.widget_of("count") is counting.label and not counting.tools.isVisible()
     window.actions_by_key["show.count"].trigger()
     assert window.bottom.pane.page == "count" and counting.label.isVisible() and counting.tools.isVisible()
-    assert window.bottom.height() == 300
+    qtbot.waitUntil(lambda: window.bottom.height() == 300)
     window.show_page("problems")
     assert not counting.tools.isVisible()
 
@@ -107,3 +108,27 @@ def test_a_feature_takes_what_is_let_go_and_hears_that_the_window_closes(window:
     assert counting.label.text() == "dropped"
     window.close()
     assert counting.closed
+
+
+class Beside(QObject):
+    """Counts the controls beside the tabs whenever some are shown."""
+
+    def __init__(self, controls: list[QWidget]) -> None:
+        super().__init__()
+        self.controls, self.most = controls, 0
+        for each in controls:
+            each.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Show:
+            self.most = max(self.most, sum(each.isVisible() for each in self.controls))
+        return False
+
+
+def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(window: MainWindow) -> None:
+    """Not even for a moment: the tabs would scroll for want of room."""
+    window.furnish()
+    beside = Beside([window.findChild(Counting).tools, window.curves.controls, window.costs.controls])
+    for key in ("count", "curves", "cost", "curves", "count", "cost"):
+        window.show_page(key)
+    assert beside.most == 1
