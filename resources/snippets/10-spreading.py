@@ -1,7 +1,7 @@
-"""requires_grad spreads.
+"""requires_grad propagates.
 
 A result requires a gradient as soon as one of its inputs does. `a` comes from x and y, which do not, so torch records
-nothing for it; `b` takes z in and gets a grad_fn.
+nothing for it; `b` has z as an input and gets a grad_fn.
 """
 
 x = torch.randn(5, 5)

@@ -1,4 +1,4 @@
-"""A part that backward never enters.
+"""A frozen part is not in the graph.
 
 The encoder's weight does not require a gradient, so nothing of the encoder is in the graph: no node, no saved tensor.
 Backward ends at the head, and only the head has a .grad afterwards.

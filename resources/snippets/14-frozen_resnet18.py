@@ -1,7 +1,7 @@
 """A frozen resnet18 with a new head.
 
 Every parameter is frozen, then the last layer is replaced: new layers require a gradient. The whole network runs, yet
-the graph has the new head alone. (The weights are random: nothing is downloaded.)
+the graph contains only the new head. (The weights are random: nothing is downloaded.)
 """
 
 from torchvision.models import resnet18

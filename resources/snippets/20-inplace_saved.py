@@ -1,7 +1,7 @@
-"""In-place: a value that backward needs is overwritten.
+"""In-place: a saved tensor is overwritten.
 
-The derivative of sigmoid is computed from its result, so torch keeps h. add_ changes h where it lies: its version is 1,
-the saved one was 0, and backward stops. `h = h + 1` or `h.clone()` before it would do.
+The derivative of sigmoid is computed from its result, so torch saves h. add_ modifies h in-place: its version is 1, the
+saved one was 0, and backward raises an error. Use `h = h + 1`, or `h.clone()` before add_.
 """
 
 w = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)

@@ -1,7 +1,7 @@
 """In-place: a leaf that requires a gradient.
 
-A leaf is where gradients are collected. Were it changed in place while torch records, it would be a result and no leaf
-any more, so torch refuses. Weights are updated under torch.no_grad(), as an optimizer does.
+Gradients are accumulated in leaves. If one were modified in-place while torch records, it would become a non-leaf
+result, so torch raises an error. Weights are updated under torch.no_grad(), as optimizers do.
 """
 
 w = torch.ones(3, requires_grad=True)

@@ -1,7 +1,7 @@
-"""In-place: the graph is written anew for everybody who shares the memory.
+"""In-place: modifying a view rewrites the graph of its base.
 
-`row` is a view of `b`. Changing the row changes b as well, so torch gives b another creator: CopySlices takes the place
-of its old grad_fn.
+`row` is a view of `b`. Modifying the row modifies b as well, so torch gives b another grad_fn: CopySlices replaces the
+old one.
 """
 
 x = torch.ones(2, 3, requires_grad=True)

@@ -1,7 +1,7 @@
 """In-place: one of several views.
 
-unbind gives several views of one tensor at once. Were one changed in place, the others would have to get new creators
-as well, so torch refuses. Index the rows one by one, or clone the one that is to change.
+unbind returns several views of one tensor at once. If one were modified in-place, the others would need new grad_fns
+as well, so torch raises an error. Index the rows one by one, or clone the one to modify.
 """
 
 x = torch.ones(2, 3, requires_grad=True)

@@ -1,8 +1,8 @@
 """Version counters.
 
-Every change in place adds one to a tensor's _version, and views count with their base. What backward needs is saved
-with its version, so a later change is noticed. A change through .data is not counted, and then the gradient is wrong
-without a word: detach() would have counted it.
+Every in-place operation increments a tensor's _version, which views share with their base. A tensor is saved for
+backward with its version, so a later modification is detected. One through .data is not counted, and the gradient is
+silently wrong: detach() would have counted it.
 """
 
 w = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)

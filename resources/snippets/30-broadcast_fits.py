@@ -1,7 +1,7 @@
-"""Broadcasting: what fits is stretched.
+"""Broadcasting: compatible shapes are expanded.
 
-Sizes are compared from the last dimension on: they fit if they are equal, if one of them is 1, or if one tensor has no
-such dimension. Backward adds up the gradient over what was stretched, so it has the shape of the tensor again.
+Sizes are compared from the last dimension: they are compatible if they are equal, if one of them is 1, or if one tensor
+has no such dimension. Backward sums the gradient over expanded dimensions, so it has the tensor's shape again.
 """
 
 x = torch.randn(5, 3, 4, 1, requires_grad=True)

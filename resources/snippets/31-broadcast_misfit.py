@@ -1,7 +1,7 @@
-"""Broadcasting: what does not fit.
+"""Broadcasting: incompatible shapes.
 
-Counted from the right the third dimension is 2 in one tensor and 3 in the other, and neither is 1. The error counts
-from the left: dimension 1.
+The third dimension from the right is 2 in one tensor and 3 in the other, and neither is 1. The error counts from the
+left: dimension 1.
 """
 
 x = torch.zeros(5, 2, 4, 1)

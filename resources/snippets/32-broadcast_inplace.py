@@ -1,6 +1,6 @@
-"""Broadcasting in place: the tensor that is changed keeps its shape.
+"""Broadcasting in-place: the modified tensor keeps its shape.
 
-The other operand may be stretched, the one that is written to may not: its memory is as large as it is.
+The other operand may be expanded, the modified one may not: its storage has a fixed size.
 """
 
 x = torch.zeros(5, 3, 4, 1)

@@ -1,7 +1,7 @@
-"""A Function of one's own: a linear layer.
+"""A custom Function: a linear layer.
 
-forward saves what backward needs; backward gives one gradient for each argument of forward, and
-ctx.needs_input_grad tells which of them anybody wants. gradcheck compares it with finite differences, in double.
+forward saves what backward needs; backward returns one gradient for each argument of forward, and
+ctx.needs_input_grad tells which of them are required. gradcheck compares it with finite differences, in double.
 """
 
 from torch.autograd import Function, gradcheck

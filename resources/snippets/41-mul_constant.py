@@ -1,6 +1,6 @@
-"""A Function of one's own: times a constant.
+"""A custom Function: multiplication by a constant.
 
-The constant is no tensor, so it is kept on ctx instead of being saved, and backward answers None in its place.
+The constant is no tensor, so it is stored on ctx instead of being saved, and backward returns None for it.
 """
 
 from torch.autograd import Function, gradcheck

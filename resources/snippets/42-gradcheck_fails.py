@@ -1,7 +1,7 @@
 """gradcheck finds a wrong backward.
 
-The derivative of x³ is 3x², and this backward forgets the 3. The error shows the Jacobian by finite differences
-beside the one that backward gave.
+The derivative of x³ is 3x², and this backward omits the 3. The error shows the Jacobian by finite differences beside
+the one of backward.
 """
 
 from torch.autograd import Function, gradcheck

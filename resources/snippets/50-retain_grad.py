@@ -1,6 +1,6 @@
-"""retain_grad: the gradient of what lies between.
+"""retain_grad: the gradient of an intermediate result.
 
-After backward only leaves have a .grad. Whoever wants that of an intermediate result says so before backward.
+After backward only leaves have a .grad. Call retain_grad() on an intermediate result before backward to keep its own.
 """
 
 x = torch.tensor([1.0, 2.0, 3.0])

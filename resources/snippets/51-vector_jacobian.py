@@ -1,7 +1,7 @@
-"""Vector-Jacobian product: backward from an output that is no number.
+"""Vector-Jacobian product: backward from a non-scalar output.
 
-backward computes vᵀJ for a vector v that has the shape of the output. For a single number v is 1; for anything larger
-it has to be given. Here it is compared with the whole Jacobian.
+backward computes vᵀJ for a vector v of the output's shape. For a scalar, v defaults to 1; for anything larger it must
+be passed. Here it is compared with the full Jacobian.
 """
 
 

@@ -1,7 +1,7 @@
 """Finite differences, in float and in double.
 
-(f(x + h) − f(x)) / h should come close to the gradient. In double it does; in single precision the difference of two
-nearly equal numbers has hardly a right digit left. backward itself is right in both.
+(f(x + h) − f(x)) / h should approximate the gradient. In double precision it does; in single precision the difference
+of two nearly equal numbers has hardly a correct digit. backward itself is accurate in both.
 """
 
 

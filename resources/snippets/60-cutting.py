@@ -1,7 +1,7 @@
-"""no_grad, detach, .data: where the graph is cut.
+"""no_grad, detach, .data: detached from the graph.
 
-All three give the same numbers and no way back. no_grad records nothing while it lasts; detach gives a tensor that
-shares memory and counts versions with the original; .data shares memory alone.
+All three give the same numbers without a path back. no_grad records nothing inside its block; detach returns a tensor
+that shares memory and version counter with the original; .data shares only the memory.
 """
 
 x = torch.tensor([1.0, 2.0], requires_grad=True)

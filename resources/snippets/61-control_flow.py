@@ -1,7 +1,7 @@
-"""Control flow: a new graph each time.
+"""Control flow: a new graph for each pass.
 
-What runs is what is recorded. The loop doubles x until its norm is 20 or more, so how long the graph is depends on the
-data, and each iteration makes one of its own. Leaves have no grad_fn.
+Autograd records the operations that run. The loop doubles x until its norm is at least 20, so the length of the graph
+depends on the data, and each pass builds a new one. Leaves have no grad_fn.
 """
 
 

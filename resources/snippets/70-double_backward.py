@@ -1,7 +1,7 @@
 """Double backward: the gradient of a gradient.
 
 With create_graph=True the backward pass is recorded as well, so its result has a grad_fn and can be differentiated
-once more.
+again.
 """
 
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)

@@ -1,7 +1,7 @@
-"""Checkpointing: compute it again instead of keeping it.
+"""Checkpointing: recompute activations instead of saving them.
 
-Both blocks compute the same and give the same gradient. The checkpointed one keeps its input alone, and runs forward a
-second time when backward asks for the rest.
+Both blocks compute the same values and gradients. The checkpointed one saves only its input, and runs its forward again
+when backward needs the activations.
 """
 
 from torch.utils.checkpoint import checkpoint
