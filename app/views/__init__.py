@@ -1,4 +1,4 @@
-"""The windows that look at the project. Qt is at home here."""
+"""Windows, pages and widgets, in Qt."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import PySide6  # noqa: F401  before all that is imported below
 
 
 def _spare_sources() -> None:
-    """Keep Qt's binding from reading the source of every module that is imported after it.
+    """Keep PySide from reading the source of every module imported after it.
 
-    It looks in there for its own name, in case somebody writes `from __feature__ import snake_case`, which nobody here
-    does. What it reads `linecache` keeps: 25 MB, and a part of every start.
+    It searches the source for `from __feature__ import snake_case`, which this program does not use, and `linecache`
+    keeps what was read: 25 MB, and a part of every start.
     """
     feature = sys.modules.get("shibokensupport.feature")
     if hasattr(feature, "_mod_uses_pyside"):

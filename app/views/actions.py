@@ -24,7 +24,7 @@ class Actions:
         return self.by_key[key]
 
     def trigger(self, key: str, *given: object) -> None:
-        """Do what a command does, unless it is grey; one that stands in no menu may be given values."""
+        """Trigger a command unless it is disabled; one without a menu entry can take arguments."""
         if key in self._hidden:
             self._hidden[key](*given)
         else:
@@ -35,7 +35,7 @@ class Actions:
         self.by_key[key].setEnabled(on)
 
     def hide(self, key: str, slot: Callable[..., object]) -> None:
-        """Take a command that stands in no menu, for features to trigger."""
+        """Register a command without a menu entry, for features to trigger."""
         self._hidden[key] = slot
 
     def insert_menu(self, menu: QMenu, before: str) -> None:

@@ -35,8 +35,8 @@ BREATH = 10
 # Turns of the event loop that another project, or an edit of a large one, has to be painted in before a worker begins
 # to look at it: the two would take the interpreter from each other.
 TURNS = 6
-LARGE = 300  # nodes; of a net with more, one listener a turn of the event loop hears what is known of it
-RETRIES = 2  # times that a question is asked again of a new engine
+LARGE = 300  # nodes; for a larger net, one listener per turn of the event loop is called
+RETRIES = 2  # times a request is repeated in a new engine
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class AnalysisService(QObject):
 
     @property
     def held(self) -> bool:
-        """Whether the window has much to draw, as of a large sheet that comes in turns."""
+        """Whether requests are paused because the window has much to paint."""
         return self._held
 
     @property
@@ -352,9 +352,9 @@ class AnalysisService(QObject):
 
 
 class Hearers(QObject):
-    """Who is told of each analysis: those in front, at once, then the others, after a turn of the event loop.
+    """Calls listeners after each analysis: visible ones at once, the others after a turn of the event loop.
 
-    Of a large net each is told in a turn of its own: all at once would hold the window for the sum of them.
+    For a large net each is called in a turn of its own, so that their times do not add up to a pause.
     """
 
     def __init__(self, live: AnalysisService, parent: QObject) -> None:
@@ -364,12 +364,12 @@ class Hearers(QObject):
         live.analysed.connect(self._analysed)
 
     def add(self, hear: Callable[[], None], *, later: bool = False) -> None:
-        """Have `hear` called when there is another analysis."""
+        """Add a listener that is called after each analysis."""
         (self._later if later else self._first).add(hear)
 
     @property
     def active(self) -> bool:
-        """Whether some are still to be told."""
+        """Whether listeners are still to be called."""
         return self._first.active or self._later.active
 
     def _analysed(self, analysis: Analysis) -> None:

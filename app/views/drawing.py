@@ -1,4 +1,4 @@
-"""The drawing area as features beside it see it: where things stand there, and what can be put there."""
+"""The interface of the canvas for other features: positions, selection, new nodes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NARROWEST, LOWEST, MARGIN = 640.0, 320.0, 96.0  # of the room that a whole drawi
 
 
 class Drawing:
-    """Stands before the canvas, which is `attach`ed by its own feature.
+    """Facade of the canvas, which its own feature `attach`es.
 
-    `ask_box` asks beside what is selected. `of_node` and `of_op` are asked for more commands of a menu: of the node
-    that is selected, and of an op of the palette, whose menu opens at a spot of the window.
+    `ask_box` prompts beside the selection. `of_node` and `of_op` add entries to menus: of the selected node, and of an
+    op of the palette, whose menu opens at a point of the window.
     """
 
     ask_box: PromptBox
@@ -35,7 +35,7 @@ class Drawing:
         self.of_op: list[Callable[[QMenu, str, QPoint], None]] = []
 
     def attach(self, canvas: Canvas, ask: PromptBox) -> None:
-        """Take the canvas, and the box that asks beside what is selected on it."""
+        """Set the canvas and its prompt."""
         self._canvas, self.ask_box = canvas, ask
         canvas.more_actions = lambda: [action for offer in self.of_node for action in offer()]
 
@@ -44,7 +44,7 @@ class Drawing:
         return present(self._canvas)
 
     def say(self, words: str) -> None:
-        """Show a word at the foot of the drawing, for a while."""
+        """Show a short message at the bottom of the canvas."""
         self._there.say(words)
 
     def add_op(self, key: str) -> None:
@@ -57,7 +57,7 @@ class Drawing:
         return self._there.commands.project
 
     def placed(self, sheet: Sheet) -> Sheet:
-        """A changed sheet with a place for each node that has none."""
+        """Return a graph with a position for each node that has none."""
         return self._there.placed(sheet)
 
     @property
@@ -67,17 +67,17 @@ class Drawing:
         return Size(max(there.width() - MARGIN, NARROWEST), max(there.height() - MARGIN, LOWEST), 0.0)
 
     def frame_selection(self) -> None:
-        """Show what is selected, or everything."""
+        """Fit the selection, or everything, into the view."""
         self._there.frame_selection()
 
     def put_callout_away(self) -> None:
-        """Close the bubble of a problem: it stands among the problems too."""
+        """Close the callout of a problem, which the Problems panel also shows."""
         callout = self._there.callout
         if callout.problem is not None:
             callout.dismiss()
 
     def spot(self) -> QPoint:
-        """Under what is selected, in the window's pixels."""
+        """Return the point below the selection, in pixels of the window."""
         canvas = self._there
         area = canvas.scene.rect_of(canvas.selection.ids)
         if area.isEmpty():
@@ -85,5 +85,5 @@ class Drawing:
         return canvas.mapTo(canvas.window(), canvas.on_canvas(area).bottomLeft().toPoint()) + QPoint(0, 8)
 
     def ask(self, title: str, text: str, hint: str, answer: Callable[[str], str], at: QPoint | None = None) -> None:
-        """Ask under what is selected, or at a spot of the window; `answer` returns "" or why it cannot be."""
+        """Prompt below the selection, or at a point of the window; `answer` returns "" or the reason for refusing."""
         self.ask_box.open_at(at or self.spot(), title, text, hint, answer)

@@ -1,4 +1,4 @@
-"""What a feature brings to the window: pages, commands, overlays. Each has a `feature.py` in its folder, found here.
+"""Features: units that contribute pages, commands and overlays. Each has a `feature.py` in its folder, found here.
 
 A feature is made with a workspace and nothing else, and reaches other features through it alone.
 """
@@ -31,10 +31,10 @@ Steps = Generator[None, None, QWidget]
 class Page:
     """A page under a tab of a dock: "left", "right", "bottom" or "centre".
 
-    `make` returns the widget, or makes it in steps, between which the window answers. Pages are made after the first
-    painting, but for `early` ones, which stand from the start. Tabs stand in the order of their features, or `after`
-    the tab of another page. `controls` gives the widget that stands beside the tabs while the page is in front, `home`
-    the one that takes the keys when the widget is gone that had them. `words` are the page's entry in the View menu.
+    `make` returns the widget, or creates it in steps, one per turn of the event loop. Pages are created after the first
+    painting, except `early` ones. Tabs are ordered by feature, or put `after` the tab of another page. `controls`
+    returns the widget beside the tabs while the page is in front, `home` the one that gets the keys when the focused
+    widget is gone. `words` is the page's entry in the View menu.
     """
 
     key: str
@@ -52,16 +52,16 @@ class Page:
     home: Callable[[], QWidget] | None = None
 
     def __post_init__(self) -> None:
-        if self.icon not in icons.names():  # said here, since Qt cannot hear of it while it paints
+        if self.icon not in icons.names():  # checked here: an exception while painting would be lost
             raise ValueError(f"Page {self.key!r} has the icon {self.icon!r}. There are: {', '.join(icons.names())}")
 
 
 @dataclass(frozen=True)
 class Action:
-    """A command: `does` is called after all pages are made where it is `late`, and without arguments.
+    """A command: `does` is called without arguments; if `late`, only after all pages exist.
 
-    `app.views.menus` says in which menu it stands; one that is not named there stands at the end of `menu`. Without
-    `text` it stands in none, and is there for other features to trigger, with what they give.
+    `app.views.menus` assigns the menus; a command not named there is appended to `menu`. One without `text` has no menu
+    entry and is for other features to trigger, with arguments.
     """
 
     key: str
@@ -94,7 +94,7 @@ class Submenu:
 
 
 class Feature(QObject):
-    """Override what the feature brings. `rank` says where its tabs stand, and when it is made, among all features."""
+    """Base class: override the contributions. `rank` orders features, both their creation and their tabs."""
 
     rank: ClassVar[int] = 1000
 
@@ -103,19 +103,19 @@ class Feature(QObject):
         self.workspace = workspace
 
     def pages(self) -> Iterable[Page]:
-        """Its pages."""
+        """Return the pages."""
         return ()
 
     def actions(self) -> Iterable[Action | Adopted | Submenu]:
-        """Its commands and menus."""
+        """Return the commands and menus."""
         return ()
 
     def overlays(self) -> Iterable[str]:
-        """What it can draw over the nodes of the canvas."""
+        """Return the overlays that the feature can draw over the nodes of the canvas."""
         return ()
 
     def begin(self) -> None:
-        """Connect what stands from the start; menus, docks and early pages are there."""
+        """Connect signals at start-up; menus, docks and early pages exist."""
 
     def finish(self) -> Iterator[None] | None:
         """Connect the pages that were made late, in steps if that takes long."""
@@ -125,7 +125,7 @@ class Feature(QObject):
         return None
 
     def close(self) -> None:
-        """Let go of what is under way: the window closes."""
+        """Cancel work under way: the window closes."""
 
 
 def found() -> list[type[Feature]]:

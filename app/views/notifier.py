@@ -1,4 +1,4 @@
-"""What the window says: a word that goes by itself, a banner that stays, a dialog with the whole story."""
+"""Messages of the window: a toast, a banner that stays, a dialog with details."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.views.ui.widgets.toast import ToastStack
 
 
 class Notifier(QObject):
-    """One banner and one stack of toasts for all features; who asks for an action is called when it is taken."""
+    """One banner and one stack of toasts for all features; the callback of an action runs when it is clicked."""
 
     def __init__(self, banner: Banner, toasts: ToastStack, window: QWidget) -> None:
         super().__init__(window)
         self._banner, self._toasts, self._window = banner, toasts, window
         self._act: Callable[[], object] | None = None
-        # Who has said some words already, where they concern the person more than in the banner.
+        # Predicates: whether a text is already shown somewhere more visible than the banner.
         self.told_by: list[Callable[[str], bool]] = []
         banner.acted.connect(self._acted)
 
@@ -78,5 +78,5 @@ class Notifier(QObject):
         ErrorDialog(title, cure=cure, traceback=trace, parent=self._window).open()
 
     def show_unexpected(self, message: str, trace: str) -> None:
-        """Tell of a fault of the program itself. The project is untouched: it is a value."""
+        """Report an internal error. The project is unharmed: it is an immutable value."""
         self.show_details("Something went wrong in Tapedeck", f"{message}. Your project is unchanged; save it.", trace)

@@ -1,4 +1,4 @@
-"""What is drawn over the nodes of the canvas, chosen by the person: gradients of a run, or what the net costs."""
+"""The overlay over the nodes of the canvas that the user chose: gradients of a run, or costs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Overlays(QObject):
-    """`changed(name)` tells which one is chosen; the canvas draws what the other signals bring.
+    """`changed(name)` reports the chosen overlay; the other signals carry its data to the canvas.
 
     `gradients_drawn(norms by node, lowest, highest)`, `costs_drawn(share by node, words by node, caption)`, and
-    `cost_known(NetworkCost or None)` for whoever tells what the net, or the sheet in front, costs.
+    `cost_known(NetworkCost or None)` with the cost of the net or of the open block.
     """
 
     changed = Signal(str)
@@ -29,7 +29,7 @@ class Overlays(QObject):
 
     @property
     def chosen(self) -> str:
-        """The name of the overlay that is drawn."""
+        """The name of the overlay in view."""
         return self._chosen
 
     def choose(self, name: str) -> None:
@@ -47,5 +47,5 @@ class Overlays(QObject):
         self.costs_drawn.emit(shares, words, caption)
 
     def know_cost(self, cost: NetworkCost | None) -> None:
-        """Tell what the sheet in front costs, None where nothing is said of its nodes."""
+        """Publish the cost of the graph in view, None if there is none for its nodes."""
         self.cost_known.emit(cost)

@@ -1,4 +1,4 @@
-"""Pages by key: which one is in front in its dock, and how another comes there."""
+"""Pages by key: which one is in front of its dock, and switching to another."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from app.views.ui.present import present
 
 
 class Pages(QObject):
-    """`shown(key)` comes when a page came to the front of its dock.
+    """`shown(key)` is emitted when a page comes to the front of its dock.
 
-    The window adds docks and pages; features ask for pages by key, whoever brings them.
+    The window adds docks and pages; features refer to pages of any feature by key.
     """
 
     shown = Signal(str)
@@ -35,7 +35,7 @@ class Pages(QObject):
         pane.shown.connect(self.shown)
 
     def add_page(self, key: str, dock: str, widget: QWidget | None) -> None:
-        """Note where a page is going to stand; what was to be put below it comes with it, if it is made."""
+        """Register the dock of a page, and append the widgets that were added below it before it existed."""
         self._dock_of[key] = dock
         if widget is not None:
             for below in self._below.pop(key, ()):
@@ -64,7 +64,7 @@ class Pages(QObject):
         self._panes[self._dock_of[key]][0].show_page(key)
 
     def front(self, dock: str) -> str:
-        """The key of the page in front of a dock."""
+        """Return the key of the page in front of a dock."""
         return self._panes[dock][0].page
 
     def is_front(self, key: str) -> bool:
@@ -84,14 +84,14 @@ class Pages(QObject):
         present(self._strips).insertWidget(0, strip)
 
     def add_below(self, key: str, widget: QWidget) -> None:
-        """Put a widget below what stands on a page."""
+        """Append a widget below a page's content."""
         if key in self._dock_of:
             _append(self._panes[self._dock_of[key]][0].widget_of(key), widget)
         else:
             self._below.setdefault(key, []).append(widget)
 
     def stand_in(self, key: str, widget: QWidget, while_front: str) -> None:
-        """Have a widget stand in for what a stacked page shows, while another page is in front."""
+        """Show `widget` instead of the content of a stacked page while another page is in front."""
         stack = self._panes[self._dock_of[key]][0].widget_of(key)
         assert isinstance(stack, QStackedWidget)
         usual = present(stack.currentWidget())

@@ -1,4 +1,4 @@
-"""Which run's figures are shown: of the run under way, or of one that is kept, alone or beside others."""
+"""The run whose figures are shown: the run under way or a stored one, alone or compared with others."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figures:
-    """A run's history under its title; `source` tells which nodes its layers belong to, None if they are not open.
+    """A run's history and title; `source` maps its layers to nodes, None if its net is not open.
 
-    `beside` are the titles and histories of runs that it is compared with.
+    `beside` are the titles and histories of runs compared with it.
     """
 
     history: History
@@ -28,7 +28,7 @@ class Figures:
 
 
 class ShownRun(QObject):
-    """`changed(Figures or None)` comes when another run is shown, `layer_chosen(path)` when one of its layers is."""
+    """`changed(Figures or None)` is emitted when another run is shown, `layer_chosen(path)` when a layer is clicked."""
 
     changed = Signal(object)
     layer_chosen = Signal(str)

@@ -77,7 +77,7 @@ class Toolbar(QFrame):
         self.project.setToolTip("There are unsaved changes." if dirty else "")
 
     def follow(self, workspace: Workspace) -> None:
-        """Have the keys of the deck do what they say, and show runs, devices and the device of the open project."""
+        """Connect the deck to the runs, and show the devices and the project's device."""
         self._workspace = workspace
         control, document = workspace.run_control, workspace.document
         for name in ("run", "pause", "step", "stop"):
@@ -101,7 +101,7 @@ class Toolbar(QFrame):
             self.deck.set_blocked(reason, icon, color)
 
     def _replaced(self, project: Project) -> None:
-        """What the deck told was of a run of another project, unless that goes on."""
+        """Reset the deck, unless the previous project's run is still under way."""
         self.show_device(project.training.device)
         if not self._workspace.session.active:
             self.deck.set_state("idle")

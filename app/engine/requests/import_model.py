@@ -63,7 +63,7 @@ class ModelSource:
 
 @dataclass(frozen=True)
 class KnownModel:
-    """One of torchvision's models: its name, what it is for, and what it usually takes."""
+    """A model of torchvision: name, kind of task, and default input."""
 
     name: str
     kind: str
@@ -72,17 +72,17 @@ class KnownModel:
 
 @dataclass(frozen=True)
 class ListModels(Request[tuple[KnownModel, ...]]):
-    """Which models torchvision has. Raises ModelImportError if there is none; only an engine of its own is asked."""
+    """List torchvision's models. Raises ModelImportError without torchvision; send it to an engine of its own."""
 
     lane: ClassVar[str] = MAIN
 
 
 @dataclass(frozen=True)
 class ImportModel(Request[Project]):
-    """The project of a model, its files in `folder`; a person's own file runs only in an engine of its own.
+    """Import a model as a project, with its files in `folder`; a user's own file runs only in an engine of its own.
 
-    Without `keep_weights` the project gets the buffers of the model alone; with `take_inits` its layers are initialised
-    as those of the model. Says ImportStep, and EarlyDrawing of a large model if `early`. Raises ModelImportError.
+    Without `keep_weights` the project gets only the model's buffers; with `take_inits` its layers are initialised like
+    those of the model. Progress is ImportStep and, of a large model if `early`, EarlyDrawing. Raises ModelImportError.
     """
 
     lane: ClassVar[str] = MAIN

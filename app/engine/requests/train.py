@@ -81,8 +81,8 @@ class Train(Request[Trained]):
 
 @dataclass(frozen=True)
 class Prepared:
-    """The script of a run on several processes and its arguments. `changed` warns of what differs from what the run was
-    carried out on up to the checkpoint that it goes on from, `before` is how many seconds it took up to there.
+    """The script of a distributed run and its arguments. `changed` warns of differences from the environment in which
+    the resumed checkpoint was made; `before` is the duration in seconds until then.
     """
 
     arguments: tuple[str, ...]

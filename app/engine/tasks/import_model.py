@@ -61,7 +61,7 @@ BESIDE = 5  # how much a comparison gives way to the window that shows its drawi
 def list_models(_request: ListModels, _context: Context) -> tuple[KnownModel, ...]:
     try:
         return known_models()
-    except Exception as error:  # a torchvision that does not fit this torch raises what it likes
+    except Exception as error:  # a torchvision incompatible with this torch may raise anything
         raise ModelImportError(f"{error}", "no_torchvision") from error
 
 
@@ -70,7 +70,7 @@ def import_model(request: ImportModel, context: Context) -> Project:
     from app.builder.importer import building  # noqa: F401  # torch is there before what follows is put away
     from app.engine.tasks.parity.resources import threads_that_pay
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody wants to read what is printed
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the model prints
     gc.freeze()  # and is not looked through for garbage while a model is read
     try:
         with threads_that_pay():
@@ -83,7 +83,7 @@ def import_model(request: ImportModel, context: Context) -> Project:
     except ModelImportError as error:
         error.args = (str(error).replace("\n", " "),)
         raise
-    except Exception as error:  # who asked tells it; the traceback goes along
+    except Exception as error:  # reported by the client, with the traceback
         words = f"it cannot be imported: {type(error).__name__}: {error}".replace("\n", " ")
         code = "not_written" if isinstance(error, OSError | WeightsError) else "failed"
         raise ModelImportError(words, code) from error
@@ -217,7 +217,7 @@ def _with_known_weights(models: Any, name: str, arguments: Mapping[str, Any]) ->
 
 
 def known_models() -> tuple[KnownModel, ...]:
-    """What this torchvision has. Raises ImportError if there is none."""
+    """Return torchvision's models. Raises ImportError if it is not installed."""
     from app.util.torchvision_import import import_torchvision
 
     models = import_torchvision("models")
@@ -299,7 +299,7 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
 
 
 def _code_of(error: BaseException) -> str:
-    """Which kind of failure a person's own code raised; Python and torch tell some of them by their words alone."""
+    """Return the code of a failure in the user's code; some kinds differ only by the text of the exception."""
     words = str(error)
     if isinstance(error, ModuleNotFoundError):
         return "module_not_found"

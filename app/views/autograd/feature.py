@@ -119,7 +119,7 @@ class AutogradFeature(Feature):
         if hasattr(self, "tape_control"):  # else the window is closed before its pages are made
             self.tape_control.close()
 
-    # -- who hears whom -----------------------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
         if self.workspace.live.analysis is not None:

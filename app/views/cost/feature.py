@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CostFeature(Feature):
-    rank = 152  # its overlay stands behind the gradients
+    rank = 152  # its overlay comes after the gradients
     costs: CostTable
     cost_control: CostControl
 

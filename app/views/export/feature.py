@@ -36,7 +36,7 @@ class ExportFeature(Feature):
         return None
 
     def export_drawing(self) -> None:
-        """Ask where to, then write the drawing of the sheet in front."""
+        """Ask for a file, then write the drawing of the graph in view."""
         from app.views.export.drawing_control import export_drawing
 
         export_drawing(self.workspace, self.pictures)

@@ -36,7 +36,7 @@ class FileMenu(QObject):
         self._may_replace: Callable[[Path, bool], bool] = lambda _path, _asked: True
 
     def ask_through(self, settle: Callable[[Path], bool], may_replace: Callable[[Path, bool], bool]) -> None:
-        """Ask by `settle` and `may_replace` from now on."""
+        """Set the functions that ask the user: see the class."""
         self._settle, self._may_replace = settle, may_replace
 
     def new(self) -> None:

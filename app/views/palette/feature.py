@@ -36,7 +36,7 @@ class PaletteFeature(Feature):
         workspace.live.torch_loaded.connect(self._ask_summaries)
 
     def menu(self, key: str, spot: QPoint) -> QMenu:
-        """The menu of an op, which opens at a spot of the screen."""
+        """Return the menu of an op, to open at a point of the screen."""
         menu = QMenu(self.workspace.window)
         menu.setObjectName("opMenu")
         menu.addAction(icons.icon("add"), "Put on the Canvas", lambda: self.workspace.drawing.add_op(key))
@@ -51,7 +51,7 @@ class PaletteFeature(Feature):
         menu.popup(spot)
 
     def _ask_summaries(self, _torch: Torch) -> None:
-        """What torch's documentation says of each op, and the person's of theirs."""
+        """Request the documentation summaries of the ops, and add those of the user's own."""
         keys = tuple(key for key, spec in self.workspace.catalog.now.items() if spec.definition is None)
         own = {key: documentation(key)[0] for key in keys if is_custom(key)}
 

@@ -1,1 +1,1 @@
-"""What belongs to the window itself: undo, theme, help, and words about the program."""
+"""The window's own feature: undo, theme, help, and start-up errors."""

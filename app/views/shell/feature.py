@@ -1,4 +1,4 @@
-"""What belongs to the window itself: undo, theme, help, and what is said when torch or its engine fails."""
+"""The window's own feature: undo, theme, help, and errors of torch and the engine."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ShellFeature(Feature):
         return still
 
     def set_reduced_motion(self, still: bool) -> None:
-        """Have reels and dashes stand still, or not, and remember it."""
+        """Turn animations off or on, and store the choice."""
         self.workspace.settings.reduced_motion = still
         theme.manager().set_reduced_motion(still)
 

@@ -30,7 +30,7 @@ class Housekeeping(QObject):
     """Replaces Python's automatic full collections, between `begin` and `end`, by collections in idle moments."""
 
     def __init__(self, window: QWidget, edited: SignalInstance, busy: Callable[[], bool]) -> None:
-        """`edited` comes when somebody does something, and `busy` tells whether work is under way."""
+        """`edited` is emitted on user activity; `busy` returns whether work is under way."""
         super().__init__(window)
         self._window, self._busy = window, busy
         self._acted = monotonic()

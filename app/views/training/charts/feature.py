@@ -81,7 +81,7 @@ class ChartsFeature(Feature):
             self._progressed()
 
     def _project_replaced(self, _project: object) -> None:
-        """The curves were another project's; a run that still goes on keeps its own."""
+        """Clear the curves of the previous project, unless its run is still under way."""
         if not self.workspace.session.active:
             self._gradients = None
             if self.curves.has_run:

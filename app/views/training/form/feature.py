@@ -57,7 +57,7 @@ class TrainingFormFeature(Feature):
         return None
 
     def focus_rate(self) -> None:
-        """Put the caret into the learning rate: of the run that goes on, or the optimizer's."""
+        """Focus the learning rate: that of the run under way, or the optimizer's."""
         self.workspace.pages.show("training")
         self.training_form.focus_rate()
 
@@ -87,7 +87,7 @@ class TrainingFormFeature(Feature):
         self.workspace.layers.look_at_dataset(Path(path), self.training_form.refresh_data)
 
     def download(self, source: str) -> None:
-        """Ask before anything is fetched; the dialog says how much and from where."""
+        """Open the download dialog, which states size and origin before it starts."""
         from app.views.training.form.download_dialog import DownloadDialog
 
         dialog = DownloadDialog(source, self.workspace.settings.data_folder, self.workspace.window)

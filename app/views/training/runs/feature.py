@@ -1,4 +1,4 @@
-"""Runs in the window: the pages "Console" and "Runs", the Run menu, and what is said of a run under way."""
+"""Runs in the window: the pages "Console" and "Runs", the Run menu, and messages about a run under way."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Run:
 
     @property
     def figures(self) -> Figures:
-        """What is shown of it as it goes on."""
+        """What the charts show of the run."""
         return Figures(self.history, f"Run {self.display_number}", self.job.source, self.job.training.loss_name)
 
     @property
@@ -112,7 +112,7 @@ class RunSession(QObject):
         self._used = 0.0  # seconds of the processor by this thread, up to the last poll
 
     def call_before_run(self, before: Callable[[], Callable[[], object]]) -> None:
-        """Call `before` as a run is started; what it returns is called on the run's thread, which waits for it."""
+        """Call `before` when a run starts; the returned function is called on the run's thread, which waits for it."""
         self._before_run = before
 
     def note(self, words: str) -> None:
@@ -167,7 +167,7 @@ class RunSession(QObject):
 
         `resume` is the checkpoint of a run to resume, with the `history` until then.
         """
-        from app.training_thread import TrainingThread  # what it imports is there when the late pages are
+        from app.training_thread import TrainingThread  # its imports are loaded with the late pages
 
         if self.active:
             raise RunUnderWay
