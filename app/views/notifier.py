@@ -56,12 +56,12 @@ class Notifier(QObject):
 
     @property
     def title(self) -> str:
-        """What the banner is about, "" while nothing is shown."""
+        """The banner's title, "" while it is hidden."""
         return "" if self._banner.isHidden() else self._banner.title()
 
     @property
     def reason(self) -> str:
-        """What the banner says of it, "" while nothing is shown."""
+        """The banner's reason, "" while it is hidden."""
         return "" if self._banner.isHidden() else self._banner.reason()
 
     def withdraw(self, title: str = "") -> None:
