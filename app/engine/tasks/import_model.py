@@ -100,7 +100,7 @@ def answer(
     request: ImportModel, folder: Path, tell: Callable[[str], None] = lambda _words: None,
     drawn: Callable[[Project], None] | None = None,
 ) -> Project:  # fmt: skip
-    """Import the requested model as a project, with its files in `folder`; a user's own file runs here. `drawn` receives
+    """Import the requested model as a project, files in `folder`; a user's own file runs here. `drawn` receives
     the early project of a large model. Raises ModelImportError, OSError, WeightsError."""
     from app.engine.tasks.import_pipeline import Wish, imported
     from app.engine.tasks.parity.initial import recording_inits
