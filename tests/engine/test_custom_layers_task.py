@@ -28,7 +28,7 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
-def told(engine: Engine, *texts: str) -> list[str]:
+def reasons_of(engine: Engine, *texts: str) -> list[str]:
     """What is said of files with these texts, in their order."""
     files = tuple(LayerFile.of("mine", text) for text in texts)
     reasons = engine.ask(RunLayerFiles(files)).result(PATIENCE)
@@ -38,14 +38,14 @@ def told(engine: Engine, *texts: str) -> list[str]:
 def test_a_file_runs_in_the_engine_once_it_is_trusted_and_not_after(engine: Engine, tmp_path: Path) -> None:
     marker = tmp_path / "pids"
     text = f"import os\nwith open({str(marker)!r}, 'a') as file:\n    print(os.getpid(), file=file)\n{own.LAYERS}"
-    assert told(engine, text) == ["mine.py is not trusted yet, so nothing of it was run"]
+    assert reasons_of(engine, text) == ["mine.py is not trusted yet, so nothing of it was run"]
     assert not marker.exists()
     layer_files.allow(layer_files.digest(text), tried=True)
-    assert told(engine, text) == [""] == told(engine, text)
+    assert reasons_of(engine, text) == [""] == reasons_of(engine, text)
     assert marker.read_text().split() == [str(engine.ask(Measure()).result(PATIENCE).pid)]
     assert f"tapedeck_layers_{layer_files.digest(text)[:12]}_mine" not in sys.modules, "it ran there alone"
     layer_files.disallow(layer_files.digest(text))
-    assert "is not trusted yet" in told(engine, text)[0]
+    assert "is not trusted yet" in reasons_of(engine, text)[0]
 
 
 def test_what_does_not_run_is_said_as_by_a_direct_call(engine: Engine) -> None:
@@ -53,7 +53,7 @@ def test_what_does_not_run_is_said_as_by_a_direct_call(engine: Engine) -> None:
         layer_files.allow(layer_files.digest(text))
         with pytest.raises(LayerFileError) as here:
             layer_modules.load(LayerFile.of("mine", text))
-        assert told(engine, text) == [str(here.value)]
+        assert reasons_of(engine, text) == [str(here.value)]
     assert engine.ask(Measure()).result(PATIENCE).kept == 0
 
 
@@ -62,8 +62,8 @@ def test_a_file_that_ends_the_engine_is_said_in_a_sentence_and_the_next_answers(
     text = f"import os, signal\nos.kill({pid}, signal.SIGKILL)\n"
     layer_files.allow(layer_files.digest(text))
     with pytest.raises(EngineDied, match="SIGKILL") as caught:
-        told(engine, text)
+        reasons_of(engine, text)
     assert str(caught.value).count(".") == 1 and pid != os.getpid()
     good = "x = 2\n"
     layer_files.allow(layer_files.digest(good))
-    assert told(engine, good) == [""]
+    assert reasons_of(engine, good) == [""]

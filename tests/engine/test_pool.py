@@ -40,7 +40,7 @@ def begin(tmp_path: Path) -> Start:
     return start
 
 
-def told(child: pool.Child) -> Any:
+def output_of(child: pool.Child) -> Any:
     """What a process says, which then ends in good order."""
     assert child.stdin is not None and child.stdout is not None and child.stderr is not None
     child.stdin.close()
@@ -107,13 +107,13 @@ tell(torch=digest(*(one.detach() for one in net.parameters()), losses), threads=
 @pytest.mark.parametrize("extra", [{}, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}])
 def test_with_the_same_seeds_it_has_the_numbers_of_a_fresh_process_bit_for_bit(begin, extra):
     text = f"import gc, signal\n{NUMBERS}"
-    forked, fresh = told(begin(text, **extra)), told(begin(text, fresh=True, **extra))
+    forked, fresh = output_of(begin(text, **extra)), output_of(begin(text, fresh=True, **extra))
     assert forked == fresh and (not extra or forked["threads"] == 1)
 
 
 def test_all_that_is_loaded_ahead_is_there(begin):
     names = [name for name in fork_server.MODULES.split() if name.startswith("app.")]
-    assert told(begin(f"tell(missing=[name for name in {names} if name not in sys.modules])")) == {"missing": []}
+    assert output_of(begin(f"tell(missing=[name for name in {names} if name not in sys.modules])")) == {"missing": []}
 
 
 def test_without_a_seed_no_two_have_the_same_random_numbers(begin):
@@ -121,14 +121,14 @@ def test_without_a_seed_no_two_have_the_same_random_numbers(begin):
         "import random, numpy, torch\n"
         "tell(torch=torch.rand(1).item(), python=random.random(), numpy=float(numpy.random.rand()))"
     )
-    one, other = told(begin(text)), told(begin(text))
+    one, other = output_of(begin(text)), output_of(begin(text))
     assert all(one[name] != other[name] for name in one)
 
 
 def test_what_a_library_reads_when_it_is_loaded_is_read_by_a_fresh_one(begin):
     text = "tell(parent=os.getppid(), debug=sys.flags.dev_mode)"
-    assert told(begin(text))["parent"] != os.getpid()
-    assert told(begin(text, PYTHONDEVMODE="1")) == {"parent": os.getpid(), "debug": True}
+    assert output_of(begin(text))["parent"] != os.getpid()
+    assert output_of(begin(text, PYTHONDEVMODE="1")) == {"parent": os.getpid(), "debug": True}
 
 
 def test_of_a_killed_one_is_known_which_signal_it_was(begin):
@@ -153,21 +153,21 @@ def test_a_killed_fork_server_takes_its_processes_along_and_the_next_one_is_fork
     before = server()
     os.kill(before, signal.SIGKILL)
     assert child.wait(60) == -signal.SIGKILL and not alive(child.pid)
-    assert told(begin("tell(parent=os.getppid())"))["parent"] == server() != before
+    assert output_of(begin("tell(parent=os.getppid())"))["parent"] == server() != before
 
 
 def test_one_that_dies_while_it_is_asked_is_replaced_by_a_fresh_process(begin, monkeypatch):
-    told(begin("tell()"))
+    output_of(begin("tell()"))
     monkeypatch.setattr(pool._Server, "ready", lambda _self: True)
     os.kill(server(), signal.SIGKILL)
-    assert told(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
+    assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
 
 
 def test_one_that_stands_still_is_not_waited_for(begin, monkeypatch):
-    told(begin("tell()"))
+    output_of(begin("tell()"))
     monkeypatch.setattr(pool, "ANSWERS", 0.1)
     os.kill(before := server(), signal.SIGSTOP)
-    assert told(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
+    assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
     wait_for(lambda: not alive(before))
 
 
@@ -175,11 +175,11 @@ def test_many_in_a_row_leave_nothing_behind(begin):
     def files(pid: int) -> int:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
-    told(begin("tell()"))
+    output_of(begin("tell()"))
     gc.collect()
     before = files(os.getpid()), files(server())
     for _ in range(20):
-        assert told(begin("tell(files=len(os.listdir('/proc/self/fd')))"))["files"] < 12
+        assert output_of(begin("tell(files=len(os.listdir('/proc/self/fd')))"))["files"] < 12
     wait_for(lambda: not children(server()))
     gc.collect()
     assert (files(os.getpid()), files(server())) == before
@@ -195,7 +195,7 @@ def test_what_cannot_be_started_is_said_before(begin, tmp_path):
 
 def test_where_there_is_no_fork_server_a_fresh_process_is_started(begin, monkeypatch):
     monkeypatch.setattr(pool._state, "wanted", False)
-    assert told(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
+    assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
 
 
 def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(begin, monkeypatch, capfd):
@@ -211,7 +211,7 @@ def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(begin, monke
         return popen([command[0], "-c", program, *command[4:]] if ours else command, **named)
 
     monkeypatch.setattr(pool.subprocess, "Popen", threaded_one)
-    assert told(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
+    assert output_of(begin("tell(parent=os.getppid())"))["parent"] == os.getpid()
     assert "The fork server has 2 threads and cannot be forked" in capfd.readouterr().err
     pool.close()
 

@@ -52,7 +52,7 @@ def view(qtbot: QtBot, selection: Selection) -> CodeView:
     return result
 
 
-def place(view: CodeView, line: int) -> QPoint:
+def point_in_line(view: CodeView, line: int) -> QPoint:
     block = view.edit.document().findBlockByNumber(line - 1)
     box = view.edit.blockBoundingGeometry(block).translated(view.edit.contentOffset())
     return QPoint(120, int(box.center().y()))
@@ -73,9 +73,9 @@ def test_a_node_marks_its_lines(view: CodeView, selection: Selection) -> None:
 
 
 def test_a_line_selects_its_node(qtbot: QtBot, view: CodeView, selection: Selection) -> None:
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=place(view, 11))
+    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 11))
     assert selection.ids == {"r"}
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=place(view, 3))
+    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 3))
     assert selection.ids == {"r"}, "a line without a node changes nothing"
 
 
@@ -89,9 +89,9 @@ def test_the_caret_selects_by_keyboard(qtbot: QtBot, view: CodeView, selection: 
 
 
 def test_a_click_on_the_line_again_selects_again(qtbot: QtBot, view: CodeView, selection: Selection) -> None:
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=place(view, 6))
+    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 6))
     selection.set(())
-    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=place(view, 6))
+    qtbot.mouseClick(view.edit.viewport(), Qt.MouseButton.LeftButton, pos=point_in_line(view, 6))
     assert selection.ids == {"c"}
 
 

@@ -30,7 +30,7 @@ from app.views.ui.dialogs.message import (
 from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet, command_text, key_text
 
 
-def words(widget: QWidget) -> str:
+def label_text(widget: QWidget) -> str:
     return "\n".join(label.text() for label in widget.findChildren(QLabel))
 
 
@@ -47,7 +47,7 @@ def test_an_error_says_what_where_and_what_next(qtbot: QtBot) -> None:
     trace = "Traceback (most recent call last):\nValueError: x"
     dialog = ErrorDialog("The file could not be opened", "net.tape, line 3", "Choose another.", trace)
     show(qtbot, dialog)
-    assert "net.tape, line 3" in words(dialog) and "Choose another." in words(dialog)
+    assert "net.tape, line 3" in label_text(dialog) and "Choose another." in label_text(dialog)
     assert not dialog.details.isVisible()
     qtbot.mouseClick(dialog.show_button, Qt.MouseButton.LeftButton)
     assert dialog.details.isVisible() and dialog.details.toPlainText() == trace
@@ -97,7 +97,7 @@ def test_unsaved_changes_by_key(qtbot: QtBot, key: Qt.Key, answer: DialogAnswer)
 def test_leaving_a_run_is_not_the_default(qtbot: QtBot) -> None:
     dialog = running_dialog("epoch 3 of 20")
     show(qtbot, dialog)
-    assert "epoch 3 of 20" in words(dialog)
+    assert "epoch 3 of 20" in label_text(dialog)
     qtbot.keyClick(dialog, Qt.Key.Key_Return)
     assert dialog.answer is DialogAnswer.CANCEL
 
@@ -155,7 +155,7 @@ def test_names_and_keys_are_read_plainly(actions: list[QAction]) -> None:
 def test_the_sheet_has_shortcuts_by_menu_and_the_gestures(qtbot: QtBot, actions: list[QAction]) -> None:
     sheet = ShortcutSheet(actions)
     show(qtbot, sheet)
-    text = words(sheet)
+    text = label_text(sheet)
     assert text.index("File") < text.index("Ctrl + N") < text.index("View") < text.index("Zoom in")
     assert "Frame & centre" not in text and "Alt + click on a wire" in text
 

@@ -18,7 +18,7 @@ DEEP = net(
 )
 
 
-def said(widget):
+def label_texts(widget):
     return [part.text() for part in widget.findChildren(QLabel)]
 
 
@@ -35,7 +35,7 @@ def every_step(monkeypatch):
 
 
 @pytest.fixture
-def shown(qtbot) -> GainsOverRun:
+def gain_page(qtbot) -> GainsOverRun:
     made = GainsOverRun()
     qtbot.addWidget(made)
     made.resize(900, 260)
@@ -44,31 +44,31 @@ def shown(qtbot) -> GainsOverRun:
     return made
 
 
-def test_a_run_whose_gradient_vanishes_is_drawn_and_its_layer_named(shown, every_step, qtbot):
+def test_a_run_whose_gradient_vanishes_is_drawn_and_its_layer_named(gain_page, every_step, qtbot):
     history = trained(DEEP, 4)
-    shown.set_history(history)
-    assert shown.rule.text().startswith("Vanishes first at ") and "measured step" in shown.rule.text()
-    assert shown.map.isVisible() and shown.map.layers[0] == "linear1" and shown.map.layers[-1] == "Net"
-    assert shown.map.bounds.high >= 1 > 1e-3 > shown.map.bounds.low
-    assert list(shown.map.steps)[0] == 1
-    row = shown.map.layers.index("act12")
-    shown.map._hovered = row
+    gain_page.set_history(history)
+    assert gain_page.rule.text().startswith("Vanishes first at ") and "measured step" in gain_page.rule.text()
+    assert gain_page.map.isVisible() and gain_page.map.layers[0] == "linear1" and gain_page.map.layers[-1] == "Net"
+    assert gain_page.map.bounds.high >= 1 > 1e-3 > gain_page.map.bounds.low
+    assert list(gain_page.map.steps)[0] == 1
+    row = gain_page.map.layers.index("act12")
+    gain_page.map._hovered = row
     value = history.seen.tables["reach"].columns["act12"][0]
-    assert shown.map.rows(0)[0][1] == "act12" and 0 < value
-    with qtbot.waitSignal(shown.layerChosen) as chosen:
-        shown.map._clicked(1.0, len(shown.map.layers) - row - 0.5)
+    assert gain_page.map.rows(0)[0][1] == "act12" and 0 < value
+    with qtbot.waitSignal(gain_page.layerChosen) as chosen:
+        gain_page.map._clicked(1.0, len(gain_page.map.layers) - row - 0.5)
     assert chosen.args == ["act12"]
 
 
-def test_what_is_left_is_told_again_as_the_run_goes_on(shown):
+def test_what_is_left_is_told_again_as_the_run_goes_on(gain_page):
     history = History()
     events = run(job(CONV_NET, max_steps=3))
     history.extend(events[:1])
-    shown.set_history(history)
-    assert shown.empty.isVisible() and NO_GAINS[0] in said(shown.empty)
+    gain_page.set_history(history)
+    assert gain_page.empty.isVisible() and NO_GAINS[0] in label_texts(gain_page.empty)
     history.extend(events[1:])
-    shown.set_history(history)
-    assert shown.map.isVisible() and shown.rule.text().startswith("No layer vanishes or explodes")
+    gain_page.set_history(history)
+    assert gain_page.map.isVisible() and gain_page.rule.text().startswith("No layer vanishes or explodes")
 
 
 def test_the_page_shows_the_run_without_a_captured_batch(qtbot):
@@ -81,6 +81,6 @@ def test_the_page_shows_the_run_without_a_captured_batch(qtbot):
     assert page.over.isVisible() and page.empty.isVisible() and not page.over_run
     page.over.set_value(OVER)
     assert page.over_run and page.steps.isVisible() and page.run.isHidden()
-    assert page.steps.empty.isVisible() and NO_RUN[0] in said(page.steps.empty)
+    assert page.steps.empty.isVisible() and NO_RUN[0] in label_texts(page.steps.empty)
     with qtbot.waitSignal(page.steps.runRequested):
         page.steps.empty.acted.emit()

@@ -32,7 +32,7 @@ def palette(qtbot: QtBot) -> Palette:
     return view
 
 
-def shown(palette: Palette) -> list[str]:
+def visible_keys(palette: Palette) -> list[str]:
     """Keys of the ops that are shown, top to bottom."""
     model = palette.model
     tops = [model.index(row, 0) for row in range(model.rowCount())]
@@ -41,7 +41,7 @@ def shown(palette: Palette) -> list[str]:
 
 
 def test_every_op_is_there_once(palette: Palette) -> None:
-    assert sorted(shown(palette)) == sorted(catalog())
+    assert sorted(visible_keys(palette)) == sorted(catalog())
     model = palette.model
     for row in range(model.rowCount()):
         top = model.index(row, 0)
@@ -62,17 +62,17 @@ def test_every_op_is_there_once(palette: Palette) -> None:
 def test_typing_finds_and_enter_adds(qtbot: QtBot, palette: Palette, typed: str, first: str) -> None:
     palette.focus_search()
     qtbot.keyClicks(palette.field, typed)
-    assert len(shown(palette)) < len(catalog())
+    assert len(visible_keys(palette)) < len(catalog())
     with qtbot.waitSignal(palette.activated) as chosen:
         qtbot.keyClick(palette.field, Qt.Key.Key_Return)
     assert chosen.args == [first]
     qtbot.keyClick(palette.field, Qt.Key.Key_Escape)
-    assert len(shown(palette)) == len(catalog())
+    assert len(visible_keys(palette)) == len(catalog())
 
 
 def test_a_category_finds_what_is_in_it(palette: Palette) -> None:
     palette.field.setText("activation")
-    assert {catalog()[key].category for key in shown(palette)} == {"act"}
+    assert {catalog()[key].category for key in visible_keys(palette)} == {"act"}
 
 
 def test_nothing_that_fits_says_so(palette: Palette) -> None:
@@ -88,7 +88,7 @@ def test_arrows_move_past_the_headings(qtbot: QtBot, palette: Palette) -> None:
         spec = palette.model.spec(palette.tree.currentIndex())
         assert spec is not None
         seen.append(spec.key)
-    assert seen == shown(palette)[:5]
+    assert seen == visible_keys(palette)[:5]
     qtbot.keyClick(palette.field, Qt.Key.Key_Up)
     assert palette.model.spec(palette.tree.currentIndex()).key == seen[3]
 

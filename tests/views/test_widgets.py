@@ -17,7 +17,7 @@ def themed(qapp):
 
 
 @pytest.fixture
-def shown(qtbot):
+def show_widget(qtbot):
     """Puts a widget on the screen, and hands it back."""
 
     def show(widget: QWidget) -> QWidget:
@@ -30,7 +30,7 @@ def shown(qtbot):
 
 
 @pytest.fixture
-def said(qtbot):
+def collect_signal(qtbot):
     """Collects what a signal says."""
 
     def collect(signal) -> list:
@@ -101,10 +101,10 @@ def test_every_button_has_a_name_for_a_screen_reader(qtbot):
 
 
 @pytest.mark.parametrize("make", (lambda p: w.Button("Run", parent=p), lambda p: w.Toggle("On", p), ready_run_key))
-def test_the_ring_is_for_the_keyboard(shown, qtbot, make):
+def test_the_ring_is_for_the_keyboard(show_widget, qtbot, make):
     host = QWidget()
     widget = make(host)
-    shown(host)
+    show_widget(host)
     host.activateWindow()
     qtbot.waitUntil(host.isActiveWindow)
     widget.setFocus(Qt.FocusReason.MouseFocusReason)
@@ -129,9 +129,9 @@ def test_button_kinds(qtbot):
         button.set_kind("huge")
 
 
-def test_toggle(shown, qtbot, said):
-    toggle = shown(w.Toggle("bias"))
-    heard = said(toggle.edited)
+def test_toggle(show_widget, qtbot, collect_signal):
+    toggle = show_widget(w.Toggle("bias"))
+    heard = collect_signal(toggle.edited)
     toggle.set_value(True)
     assert heard == []
     qtbot.keyClick(toggle, Qt.Key.Key_Space)
@@ -141,9 +141,9 @@ def test_toggle(shown, qtbot, said):
     assert toggle.toolTip() == "bias has no effect"
 
 
-def test_segmented_moves_with_arrows(shown, qtbot, said):
-    choice = shown(w.Segmented(("Shapes", ("grad", "Gradients"), "Memory")))
-    heard = said(choice.changed)
+def test_segmented_moves_with_arrows(show_widget, qtbot, collect_signal):
+    choice = show_widget(w.Segmented(("Shapes", ("grad", "Gradients"), "Memory")))
+    heard = collect_signal(choice.changed)
     assert choice.value() == "Shapes"
     first = choice.findChildren(QAbstractButton)[0]
     first.setFocus()
@@ -169,12 +169,12 @@ def test_chip_sizes_to_its_text_and_tells_its_state(qtbot):
 # panels
 
 
-def test_section_folds_by_mouse_and_keyboard(shown, qtbot, said):
+def test_section_folds_by_mouse_and_keyboard(show_widget, qtbot, collect_signal):
     section = w.Section("Parameters", "4 of 9")
     body = QLabel("inside")
     section.set_body(body)
-    shown(section)
-    heard = said(section.toggled)
+    show_widget(section)
+    heard = collect_signal(section.toggled)
     header = section.findChildren(QAbstractButton)[0]
     qtbot.mouseClick(header, Qt.MouseButton.LeftButton)
     assert not section.is_open() and not body.isVisible()
@@ -185,8 +185,8 @@ def test_section_folds_by_mouse_and_keyboard(shown, qtbot, said):
     assert (section.title(), section.caption()) == ("Parameters", "4 of 9")
 
 
-def test_section_action(shown, qtbot):
-    section = shown(w.Section("Documentation"))
+def test_section_action(show_widget, qtbot):
+    section = show_widget(w.Section("Documentation"))
     section.set_action("Open")
     link = next(b for b in section.findChildren(w.Button) if b.text() == "Open")
     with qtbot.waitSignal(section.acted):
@@ -195,8 +195,8 @@ def test_section_action(shown, qtbot):
     assert not link.isVisible()
 
 
-def test_search_clears_with_escape(shown, qtbot):
-    field = shown(w.SearchField("Search layers", "Tab"))
+def test_search_clears_with_escape(show_widget, qtbot):
+    field = show_widget(w.SearchField("Search layers", "Tab"))
     assert (field.placeholderText(), field.hint(), field.height()) == ("Search layers", "Tab", 28)
     qtbot.keyClicks(field, "conv")
     room = field.textMargins().right()
@@ -205,12 +205,12 @@ def test_search_clears_with_escape(shown, qtbot):
     assert field.text() == "" and field.textMargins().right() > 0
 
 
-def test_tabs_know_keys_and_counts(shown, qtbot, said):
+def test_tabs_know_keys_and_counts(show_widget, qtbot, collect_signal):
     tabs = w.ToolTabs(central=True)
     for key in ("network", "autograd", "code"):
         tabs.add(key, key.title(), key)
-    shown(tabs)
-    heard = said(tabs.selected)
+    show_widget(tabs)
+    heard = collect_signal(tabs.selected)
     width = tabs.tabRect(0).width()
     tabs.set_badge("network", 12)
     qtbot.waitUntil(lambda: tabs.tabRect(0).width() > width)
@@ -236,8 +236,8 @@ def test_heatbar_prints_its_bounds(qtbot):
         bar.set(("0.01",))
 
 
-def test_empty_state_offers_the_next_step(shown, qtbot):
-    empty = shown(w.EmptyState("add", "Nothing here", "Drag a layer here.", "Open the example"))
+def test_empty_state_offers_the_next_step(show_widget, qtbot):
+    empty = show_widget(w.EmptyState("add", "Nothing here", "Drag a layer here.", "Open the example"))
     assert empty.title() == "Nothing here" and empty.accessibleDescription() == "Drag a layer here."
     with qtbot.waitSignal(empty.acted):
         qtbot.mouseClick(empty.button, Qt.MouseButton.LeftButton)
@@ -266,8 +266,8 @@ def test_transport_states(qtbot, state, can):
         deck.set_state("rewinding")
 
 
-def test_transport_signals_and_arrows(shown, qtbot):
-    deck = shown(w.Transport())
+def test_transport_signals_and_arrows(show_widget, qtbot):
+    deck = show_widget(w.Transport())
     deck.set_state("paused")
     with qtbot.waitSignals([deck.run, deck.step, deck.stop]):
         for name in ("run", "step", "stop"):
@@ -280,8 +280,8 @@ def test_transport_signals_and_arrows(shown, qtbot):
     assert deck.height() == 36 and deck.sizeHint().width() >= 4 * 42
 
 
-def test_backward_transport(shown, qtbot):
-    deck = shown(w.BackwardTransport())
+def test_backward_transport(show_widget, qtbot):
+    deck = show_widget(w.BackwardTransport())
     deck.set_state("ready")
     signals = [deck.to_start, deck.step_back, deck.step, deck.run, deck.to_end]
     with qtbot.waitSignals(signals, order="strict"):
@@ -290,8 +290,8 @@ def test_backward_transport(shown, qtbot):
     assert deck.height() == 28
 
 
-def test_counter_shows_what_it_is_told(shown):
-    counter = shown(w.Counter())
+def test_counter_shows_what_it_is_told(show_widget):
+    counter = show_widget(w.Counter())
     counter.set_fields((("Epoch", "3/10"), ("Loss", "0.0541")))
     width = counter.minimumSizeHint().width()
     counter.set_fields((("Epoch", "3/10"), ("Loss", "0.05")))
@@ -329,28 +329,28 @@ def test_reels_turn_with_batches_and_stand_still_when_asked(qtbot, monkeypatch):
 # messages
 
 
-def test_banner(shown, qtbot, said):
-    banner = shown(w.Banner("error", "Training stopped", "The loss became NaN.", "Show fc1"))
+def test_banner(show_widget, qtbot, collect_signal):
+    banner = show_widget(w.Banner("error", "Training stopped", "The loss became NaN.", "Show fc1"))
     show = next(b for b in banner.findChildren(w.Button) if b.text() == "Show fc1")
     with qtbot.waitSignal(banner.acted):
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     banner.set("warning", "Memory is nearly full")
     assert (banner.kind(), banner.reason(), show.isVisible()) == ("warning", "", False)
     assert banner.accessibleName() == "warning: Memory is nearly full"
-    heard = said(banner.closed)
+    heard = collect_signal(banner.closed)
     qtbot.keyClick(banner, Qt.Key.Key_Escape)
     assert not banner.isVisible() and len(heard) == 1
 
 
-def test_banner_takes_text_as_text(shown):
-    banner = shown(w.Banner("info", "<b>conv1</b> & x"))
+def test_banner_takes_text_as_text(show_widget):
+    banner = show_widget(w.Banner("info", "<b>conv1</b> & x"))
     assert banner.findChildren(QLabel)[0].textFormat() == Qt.TextFormat.PlainText
 
 
-def test_toasts_stand_at_the_bottom_right_and_go(shown, qtbot):
+def test_toasts_stand_at_the_bottom_right_and_go(show_widget, qtbot):
     host = QWidget()
     host.resize(640, 480)
-    shown(host)
+    show_widget(host)
     stack = w.ToastStack(host)
     done = []
     first = stack.show("Flatten inserted", "fc1 gets 9216 features", action="Undo", on_action=lambda: done.append(1))
@@ -364,10 +364,10 @@ def test_toasts_stand_at_the_bottom_right_and_go(shown, qtbot):
     assert done == [1] and stack.toasts() == ()
 
 
-def test_a_toast_stays_under_the_mouse(shown, qtbot, monkeypatch):
+def test_a_toast_stays_under_the_mouse(show_widget, qtbot, monkeypatch):
     host = QWidget()
     host.resize(640, 480)
-    shown(host)
+    show_widget(host)
     stack = w.ToastStack(host)
     toast = stack.show("Saved", seconds=0.02)
     hovered = True
@@ -379,10 +379,10 @@ def test_a_toast_stays_under_the_mouse(shown, qtbot, monkeypatch):
     qtbot.waitUntil(lambda: stack.toasts() == ())
 
 
-def test_no_more_than_four_toasts(shown):
+def test_no_more_than_four_toasts(show_widget):
     host = QWidget()
     host.resize(640, 480)
-    shown(host)
+    show_widget(host)
     stack = w.ToastStack(host)
     for i in range(6):
         stack.show(f"Message {i}")
@@ -424,9 +424,9 @@ def test_steps(value, steps, result):
     assert stepped(value, steps) == result
 
 
-def test_number_field_tells_while_typing(shown, qtbot, said):
-    field = shown(w.NumberField(64, minimum=1, maximum=4096))
-    heard = said(field.edited)
+def test_number_field_tells_while_typing(show_widget, qtbot, collect_signal):
+    field = show_widget(w.NumberField(64, minimum=1, maximum=4096))
+    heard = collect_signal(field.edited)
     field.selectAll()
     qtbot.keyClicks(field, "128")
     assert heard == [1, 12, 128] and field.value() == 128
@@ -437,9 +437,9 @@ def test_number_field_tells_while_typing(shown, qtbot, said):
     assert len(heard) == 5 and field.text() == "7"
 
 
-def test_number_field_marks_and_rejects(shown, qtbot, said):
-    field = shown(w.NumberField(64, minimum=1))
-    heard, refused = said(field.edited), said(field.rejected)
+def test_number_field_marks_and_rejects(show_widget, qtbot, collect_signal):
+    field = show_widget(w.NumberField(64, minimum=1))
+    heard, refused = collect_signal(field.edited), collect_signal(field.rejected)
     field.selectAll()
     qtbot.keyClicks(field, "-1")
     assert field.invalid() == "At least 1." == field.toolTip() and field.property("invalid") is True
@@ -452,14 +452,14 @@ def test_number_field_marks_and_rejects(shown, qtbot, said):
     assert field.text() == "64" and field.invalid() is None and len(refused) == 1
 
 
-def test_number_field_is_not_turned_in_passing(shown, qtbot, said):
+def test_number_field_is_not_turned_in_passing(show_widget, qtbot, collect_signal):
     field = w.NumberField(3)
     other = w.NumberField(5)
     both = QWidget()
     layout = QVBoxLayout(both)
     layout.addWidget(field)
     layout.addWidget(other)
-    shown(both)
+    show_widget(both)
     both.activateWindow()
     other.setFocus()
     qtbot.waitUntil(other.hasFocus)
@@ -467,25 +467,25 @@ def test_number_field_is_not_turned_in_passing(shown, qtbot, said):
     assert wheel(other).isAccepted() and other.value() == 6
 
 
-def test_number_field_arrows(shown, qtbot, said):
-    field = shown(w.NumberField(2, minimum=1))
-    heard = said(field.edited)
+def test_number_field_arrows(show_widget, qtbot, collect_signal):
+    field = show_widget(w.NumberField(2, minimum=1))
+    heard = collect_signal(field.edited)
     x = field.width() - 6
     for y in (5, field.height() - 5, field.height() - 5, field.height() - 5):
         qtbot.mouseClick(field, Qt.MouseButton.LeftButton, pos=QPoint(x, y))
     assert heard == [3, 2, 1], "the arrows stop at the bound"
 
 
-def test_a_linked_field_cannot_be_typed(shown, qtbot):
-    field = shown(w.NumberField(32))
+def test_a_linked_field_cannot_be_typed(show_widget, qtbot):
+    field = show_widget(w.NumberField(32))
     field.set_linked(True)
     qtbot.keyClicks(field, "5")
     qtbot.keyClick(field, Qt.Key.Key_Up)
     assert field.value() == 32 and field.isReadOnly()
 
 
-def test_typing_is_not_disturbed_by_the_answer(shown, qtbot):
-    field = shown(w.NumberField(0.5, "float"))
+def test_typing_is_not_disturbed_by_the_answer(show_widget, qtbot):
+    field = show_widget(w.NumberField(0.5, "float"))
     field.window().activateWindow()
     field.setFocus()
     qtbot.waitUntil(field.hasFocus)
@@ -508,10 +508,10 @@ def test_typing_is_not_disturbed_by_the_answer(shown, qtbot):
         (lambda: w.Toggle(), True),
     ],
 )
-def test_all_fields_speak_alike(qtbot, said, field, value):
+def test_all_fields_speak_alike(qtbot, collect_signal, field, value):
     field = field()
     qtbot.addWidget(field)
-    heard = said(field.edited)
+    heard = collect_signal(field.edited)
     field.set_value(value)
     assert field.value() == value and heard == []
     field.set_invalid("Does not fit.")
@@ -521,9 +521,9 @@ def test_all_fields_speak_alike(qtbot, said, field, value):
     assert target.toolTip() == ""
 
 
-def test_numbers_collapse_to_one(shown, qtbot, said):
-    field = shown(w.NumbersField(2, 3, minimum=1))
-    heard = said(field.edited)
+def test_numbers_collapse_to_one(show_widget, qtbot, collect_signal):
+    field = show_widget(w.NumbersField(2, 3, minimum=1))
+    heard = collect_signal(field.edited)
     assert field.value() == 3 and [f.value() for f in field.fields()] == [3, 3]
     first, second = field.fields()
     qtbot.keyClick(first, Qt.Key.Key_Up)
@@ -535,9 +535,9 @@ def test_numbers_collapse_to_one(shown, qtbot, said):
         field.set_value((1, 2, 3))
 
 
-def test_numbers_of_any_length(shown, qtbot, said):
-    field = shown(w.NumbersField(0, (64,)))
-    heard = said(field.edited)
+def test_numbers_of_any_length(show_widget, qtbot, collect_signal):
+    field = show_widget(w.NumbersField(0, (64,)))
+    heard = collect_signal(field.edited)
     entry = field.fields()[0]
     assert entry.text() == "64"
     entry.selectAll()
@@ -547,9 +547,9 @@ def test_numbers_of_any_length(shown, qtbot, said):
     assert entry.text() == "64 × 12 × 12"
 
 
-def test_choice_field(shown, qtbot, said):
-    field = shown(w.ChoiceField(((None, "none"), (1, "one"), (True, "yes")), pairs=True, value=1))
-    heard = said(field.edited)
+def test_choice_field(show_widget, qtbot, collect_signal):
+    field = show_widget(w.ChoiceField(((None, "none"), (1, "one"), (True, "yes")), pairs=True, value=1))
+    heard = collect_signal(field.edited)
     assert field.value() == 1 and field.currentText() == "one"
     qtbot.keyClick(field, Qt.Key.Key_Down)
     assert heard == [True], "True is not 1"
@@ -559,14 +559,14 @@ def test_choice_field(shown, qtbot, said):
     assert field.invalid() is None and field.currentText() == "none"
 
 
-def test_text_field_parses(shown, qtbot, said):
+def test_text_field_parses(show_widget, qtbot, collect_signal):
     def parse(text: str) -> tuple:
         if not text.endswith(")"):
             raise ValueError("Close the bracket.")
         return (text,)
 
-    field = shown(w.TextField(("a)",), parse, lambda v: v[0]))
-    heard, refused = said(field.edited), said(field.rejected)
+    field = show_widget(w.TextField(("a)",), parse, lambda v: v[0]))
+    heard, refused = collect_signal(field.edited), collect_signal(field.rejected)
     field.selectAll()
     qtbot.keyClicks(field, "b")
     assert field.invalid() == "Close the bracket." and heard == []

@@ -51,7 +51,7 @@ def box_named(room: AutogradPage, title: str) -> str:
     return next(key for key, item in room.scene.boxes.items() if item.face.box.title == title)
 
 
-def said(widget: QWidget) -> str:
+def label_text(widget: QWidget) -> str:
     return "\n".join(label.text() for label in widget.findChildren(QLabel))
 
 
@@ -67,7 +67,7 @@ def test_an_empty_tab_asks_for_a_batch(room, qtbot) -> None:
 
 def test_busy_and_failed_are_said_and_an_old_graph_stays(room, qtbot) -> None:
     room.show_busy()
-    assert "Running the forward pass" in said(room)
+    assert "Running the forward pass" in label_text(room)
     room.show_error("The batch did not run through", "shapes disagree")
     assert room.banner.isVisible() and room._pages.currentIndex() == 0
     room.set_tape(small_tape())
@@ -83,15 +83,15 @@ def test_a_changed_net_is_noticed(room) -> None:
     room.set_source_text(TEXT)
     assert not room.banner.isVisible()
     room.set_source_text(TEXT + "# changed")
-    assert "has changed" in said(room.banner) and room.banner.isVisible()
+    assert "has changed" in label_text(room.banner) and room.banner.isVisible()
     room.set_source_text(TEXT)
     assert not room.banner.isVisible()
 
 
 def test_the_head_line_says_what_is_shown(room) -> None:
     room.set_tape(small_tape())
-    assert f"{len(small_tape().nodes)} nodes · loss" in said(room.head)
-    assert "held for backward" in said(room.head)
+    assert f"{len(small_tape().nodes)} nodes · loss" in label_text(room.head)
+    assert "held for backward" in label_text(room.head)
 
 
 def test_the_head_line_fits_a_narrow_window(room, qtbot) -> None:
@@ -305,16 +305,16 @@ def test_it_paints_near_and_far_in_both_themes(room, qapp, mode) -> None:
 def test_the_inspector_shows_what_a_node_keeps(room, qtbot) -> None:
     page = TapeInspector()
     qtbot.addWidget(page)
-    assert "Nothing selected" in said(page)
+    assert "Nothing selected" in label_text(page)
     tape = small_tape()
     conv = next(node for node in tape.nodes if node.name == "ConvolutionBackward0")
     page.show_item(tape, conv)
-    text = said(page)
+    text = label_text(page)
     for part in ("input", "3×1×8×8", "f32", "768 B", "0 / 0", "stride", "(1, 1)", "x = self.conv1(x)", "line 12"):
         assert part in text, part
     leaf = next(node for node in tape.nodes if node.parameters == ("fc1.weight",))
     page.show_item(tape, leaf)
-    assert "fc1.weight" in said(page) and ".grad" in said(page)
+    assert "fc1.weight" in label_text(page) and ".grad" in label_text(page)
 
 
 def test_the_inspector_shows_a_layer(room, qtbot) -> None:
@@ -322,7 +322,7 @@ def test_the_inspector_shows_a_layer(room, qtbot) -> None:
     qtbot.addWidget(page)
     room.set_tape(small_tape())
     page.show_item(room.tape, room.item_of("node:n5"))
-    text = said(page)
+    text = label_text(page)
     for part in ("fc1", "Linear", "4 backward nodes", "fc1.weight", "AddmmBackward0", "held by this layer"):
         assert part in text, part
 

@@ -56,12 +56,12 @@ def window(qtbot: QtBot) -> Iterator[Window]:
     made.inspector.resize(304, 900)
     with qtbot.waitExposed(made.inspector):
         made.inspector.show()
-    answered(qtbot, made)
+    wait_for_results(qtbot, made)
     yield made
     engine.close()
 
 
-def answered(qtbot: QtBot, window: Window) -> None:
+def wait_for_results(qtbot: QtBot, window: Window) -> None:
     rows = window.sizes.rows
     qtbot.waitUntil(lambda: bool(rows) and all(row.answer is not None for row in window.sizes.rows), timeout=60_000)
     QApplication.processEvents()
@@ -88,7 +88,7 @@ def test_usual_sizes_are_tried_and_what_fails_says_where(window: Window) -> None
 
 def test_a_person_adds_a_size_and_takes_others_away(qtbot: QtBot, window: Window) -> None:
     enter(qtbot, window, "1x8x8")
-    answered(qtbot, window)
+    wait_for_results(qtbot, window)
     assert "4×" not in window.told() and "parameters" in window.told()["1×8×8"]
     click(qtbot, window, 1, "Stop trying 3×32×32")
     assert list(window.told()) == ["1×32×32", "3×224×224", "1×8×8"]
@@ -104,7 +104,7 @@ def test_a_size_is_taken_as_one_undo_step_and_the_others_are_tried_anew(qtbot: Q
     click(qtbot, window, 0, "Use")
     assert window.document.project.graph.nodes["x"].params["shape"] == (1, 32, 32)
     assert window.document.undo_stack.count() == 1
-    answered(qtbot, window)
+    wait_for_results(qtbot, window)
     assert list(window.told())[0] == "1×28×28"
 
 

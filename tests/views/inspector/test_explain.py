@@ -70,7 +70,7 @@ def formula(section: ExplainSection) -> list[str]:
     return section.formula.texts()
 
 
-def words(section: ExplainSection) -> set[str]:
+def label_texts(section: ExplainSection) -> set[str]:
     QApplication.processEvents()  # what is new comes to the screen
     return {each.text() for each in section.findChildren(QLabel) if each.isVisibleTo(section)}
 
@@ -80,14 +80,14 @@ def test_a_layer_starts_with_the_dimension_that_is_worked_out(inspector: Inspect
     assert section.title() == "Explain shape"
     assert formula(section)[-1] == "  = ⌊23/1⌋ + 1 = 24"
     assert section.formula is not None and section.formula.remark == "W is the same"
-    assert "A 3×3 kernel without padding trims one pixel from each side." in words(section)
+    assert "A 3×3 kernel without padding trims one pixel from each side." in label_texts(section)
 
 
 def test_a_click_on_a_dimension_explains_it(qtbot: QtBot, inspector: Inspector, selection: Selection) -> None:
     section = explained(inspector, selection, "conv2")
     click_on(qtbot, section.chips[0], 1)
     assert formula(section) == ["C = out_channels = 64"]
-    assert "out_channels sets the 64." in words(section)
+    assert "out_channels sets the 64." in label_texts(section)
     assert section.rows == []
     click_on(qtbot, section.chips[0], 3)
     assert section.story is not None and section.story.name == "W"
@@ -142,7 +142,7 @@ def test_broadcasting_marks_what_stretches(inspector: Inspector, selection: Sele
     assert section.alignment is not None
     assert section.alignment.accessibleName() == "pool1: N, 64, 12, 12; squeeze: N, 64, 1 stretches, 1 stretches"
     section.choose(0, 2)
-    assert "squeeze stretches from 1 to 12." in words(section)
+    assert "squeeze stretches from 1 to 12." in label_texts(section)
     assert explained(inspector, selection, "conv1").alignment is None
 
 
@@ -158,7 +158,7 @@ def test_shapes_that_clash_stand_side_by_side(inspector: Inspector, selection: S
     assert section.alignment is not None and section.formula is None
     spoken = "in: N, 64 clashes, 12 clashes, 12 clashes; squeeze: missing, N clashes, 64 clashes, 5 clashes"
     assert section.alignment.accessibleName() == spoken
-    assert any("must be equal" in each for each in words(section))
+    assert any("must be equal" in each for each in label_texts(section))
 
 
 def test_the_output_of_the_net_hands_on_what_it_gets(inspector: Inspector, selection: Selection) -> None:
@@ -173,4 +173,4 @@ def test_a_stale_or_broken_node_has_nothing_to_explain(inspector: Inspector, sel
     inspector.set_analysis(analyse(broken))
     section = inspector.node_page.shape
     assert section.chips == {} and section.story is None
-    assert any("It fails on its input" in each for each in words(section))
+    assert any("It fails on its input" in each for each in label_texts(section))

@@ -56,9 +56,9 @@ def curves(qtbot, qapp):
 
 
 @pytest.fixture
-def shown(qtbot, curves, run):
+def run_curves(qtbot, curves, run):
     curves.set_run(run)
-    for _ in range(4):  # shown, laid out, resized, drawn again
+    for _ in range(4):  # run_curves, laid out, resized, drawn again
         QApplication.processEvents()
     return curves
 
@@ -84,31 +84,31 @@ def test_an_empty_page_offers_the_run(qtbot, curves):
         curves.empty.acted.emit()
 
 
-def test_every_number_in_the_legends_was_measured(shown, run):
+def test_every_number_in_the_legends_was_measured(run_curves, run):
     history = run.history
     last = history.epochs.matrix()[:, -1]
     names = dict(zip(history.epochs.names, last, strict=True))
-    assert shown.loss.legend.texts == [
+    assert run_curves.loss.legend.texts == [
         f"train {formatting.figure(history.steps['loss'][-1])}", f"validation {formatting.figure(names['val_loss'])}"
     ]  # fmt: skip
-    assert shown.accuracy.legend.texts == [
+    assert run_curves.accuracy.legend.texts == [
         f"train {100 * names['train_accuracy']:.2f}", f"validation {100 * names['val_accuracy']:.2f}"
     ]  # fmt: skip
-    assert shown.loss.heading.texts[1] == "CrossEntropyLoss, log scale"
-    assert shown.throughput.heading.texts[2] == f"{history.samples_per_second():,.0f}"
+    assert run_curves.loss.heading.texts[1] == "CrossEntropyLoss, log scale"
+    assert run_curves.throughput.heading.texts[2] == f"{history.samples_per_second():,.0f}"
 
 
 @pytest.mark.parametrize("choice", ["dark", "light"])
 @pytest.mark.parametrize("mode", ["step", "epoch", "time"])
-def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, shown, choice, mode):
+def test_it_is_drawn_in_both_themes_and_by_every_axis(qtbot, qapp, run_curves, choice, mode):
     theme.apply(qapp, choice)
-    shown.set_mode(mode)
-    picture = shown.grab().toImage()
-    rect = shown.gradients.plot
-    corner = rect.mapTo(shown, centre(rect))
+    run_curves.set_mode(mode)
+    picture = run_curves.grab().toImage()
+    rect = run_curves.gradients.plot
+    corner = rect.mapTo(run_curves, centre(rect))
     ramp = {QImage_rgb(color) for color in theme.heat_table()}
     assert picture.pixel(corner) & 0xFFFFFF in ramp
-    x, y = shown.loss._smooth.points()
+    x, y = run_curves.loss._smooth.points()
     assert len(x) > 10 and np.isfinite(y).all()
 
 
@@ -117,38 +117,39 @@ def QImage_rgb(color):
     return red << 16 | green << 8 | blue
 
 
-def test_the_wheel_zooms_all_charts_and_a_double_click_follows_again(qtbot, shown):
-    before = shown.loss.plot.view.viewRange()[0]
-    wheel(shown.loss.plot)
-    low, high = shown.loss.plot.view.viewRange()[0]
-    assert high - low < before[1] - before[0] and not shown.following
-    assert all(chart.plot.view.viewRange()[0] == [low, high] for chart in shown.charts)
-    qtbot.mouseDClick(shown.accuracy.plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(shown.accuracy.plot))
-    assert shown.following and shown.memory.plot.view.viewRange()[0] == before
+def test_the_wheel_zooms_all_charts_and_a_double_click_follows_again(qtbot, run_curves):
+    before = run_curves.loss.plot.view.viewRange()[0]
+    wheel(run_curves.loss.plot)
+    low, high = run_curves.loss.plot.view.viewRange()[0]
+    assert high - low < before[1] - before[0] and not run_curves.following
+    assert all(chart.plot.view.viewRange()[0] == [low, high] for chart in run_curves.charts)
+    plot = run_curves.accuracy.plot
+    qtbot.mouseDClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot))
+    assert run_curves.following and run_curves.memory.plot.view.viewRange()[0] == before
 
 
-def test_a_zoomed_page_stays_where_it_is_while_the_run_goes_on(qtbot, shown, run):
-    wheel(shown.loss.plot)
-    held = shown.loss.plot.view.viewRange()[0]
+def test_a_zoomed_page_stays_where_it_is_while_the_run_goes_on(qtbot, run_curves, run):
+    wheel(run_curves.loss.plot)
+    held = run_curves.loss.plot.view.viewRange()[0]
     for step in range(70, 400):
         run.history.add(StepDone(4, step, 0.5, 64, 1.0 + step / 100))
-    shown.redraw()
-    assert shown.loss.plot.view.viewRange()[0] == held
-    shown.follow()
-    assert shown.loss.plot.view.viewRange()[0][1] >= 399
+    run_curves.redraw()
+    assert run_curves.loss.plot.view.viewRange()[0] == held
+    run_curves.follow()
+    assert run_curves.loss.plot.view.viewRange()[0][1] >= 399
 
 
-def test_ctrl_wheel_zooms_one_chart_upwards_alone(shown):
-    x, y = shown.loss.plot.view.viewRange()
-    wheel(shown.loss.plot, modifiers=Qt.KeyboardModifier.ControlModifier)
-    assert shown.loss.plot.view.viewRange()[0] == x and shown.loss.plot.view.viewRange()[1] != y
-    assert shown.following
-    shown.redraw()
-    assert shown.loss.plot.view.viewRange()[1] != y
+def test_ctrl_wheel_zooms_one_chart_upwards_alone(run_curves):
+    x, y = run_curves.loss.plot.view.viewRange()
+    wheel(run_curves.loss.plot, modifiers=Qt.KeyboardModifier.ControlModifier)
+    assert run_curves.loss.plot.view.viewRange()[0] == x and run_curves.loss.plot.view.viewRange()[1] != y
+    assert run_curves.following
+    run_curves.redraw()
+    assert run_curves.loss.plot.view.viewRange()[1] != y
 
 
-def test_dragging_moves_all_charts(qtbot, shown):
-    plot = shown.loss.plot
+def test_dragging_moves_all_charts(qtbot, run_curves):
+    plot = run_curves.loss.plot
     port, start = plot.viewport(), centre(plot)
     qtbot.mousePress(port, Qt.MouseButton.LeftButton, pos=start)
     for moved in (10, 30, 60):
@@ -156,40 +157,40 @@ def test_dragging_moves_all_charts(qtbot, shown):
         qtbot.wait(2)
     qtbot.mouseRelease(port, Qt.MouseButton.LeftButton, pos=start - QPoint(60, 0))
     low = plot.view.viewRange()[0][0]
-    assert low > 0 and shown.gradients.plot.view.viewRange()[0][0] == low
+    assert low > 0 and run_curves.gradients.plot.view.viewRange()[0][0] == low
 
 
-def test_the_cursor_reads_all_charts_at_one_step(qtbot, shown, run):
-    plot = shown.loss.plot
+def test_the_cursor_reads_all_charts_at_one_step(qtbot, run_curves, run):
+    plot = run_curves.loss.plot
     qtbot.mouseMove(plot.viewport(), centre(plot, 0.9))
     qtbot.waitUntil(plot.readout.isVisible)
     step = int(plot.readout.texts[0].split()[1].replace(",", ""))
     loss = formatting.figure(run.history.steps["loss"][step - 1])
     assert plot.readout.texts[0] == f"step {step} epoch {int(run.history.steps['epoch'][step - 1])}"
-    assert f"train {loss}" in plot.readout.texts and shown.loss.legend.texts[0] == f"train {loss}"
+    assert f"train {loss}" in plot.readout.texts and run_curves.loss.legend.texts[0] == f"train {loss}"
     assert any(text.startswith("train, smoothed") for text in plot.readout.texts)
-    assert not shown.accuracy.plot.readout.isVisible()
-    at = {chart.plot.cursor_line._x for chart in shown.charts}
+    assert not run_curves.accuracy.plot.readout.isVisible()
+    at = {chart.plot.cursor_line._x for chart in run_curves.charts}
     assert at == {float(step)}
     plot.pointed.emit(None)
-    assert not plot.readout.isVisible() and {chart.plot.cursor_line._x for chart in shown.charts} == {None}
+    assert not plot.readout.isVisible() and {chart.plot.cursor_line._x for chart in run_curves.charts} == {None}
 
 
-def test_a_click_on_a_row_or_on_its_name_selects_the_layer(qtbot, shown):
-    layers = shown.gradients.layers
+def test_a_click_on_a_row_or_on_its_name_selects_the_layer(qtbot, run_curves):
+    layers = run_curves.gradients.layers
     assert layers == ("conv1", "norm1", "conv2", "linear1")
-    plot = shown.gradients.plot
-    with qtbot.waitSignal(shown.layerSelected) as told:
+    plot = run_curves.gradients.plot
+    with qtbot.waitSignal(run_curves.layerSelected) as told:
         qtbot.mouseClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, 0.5, 2.5 / 4))
     assert told.args == ["conv2"]
-    with qtbot.waitSignal(shown.layerSelected) as told:
+    with qtbot.waitSignal(run_curves.layerSelected) as told:
         qtbot.mouseClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot, -0.1, 0.5 / 4))
     assert told.args == ["conv1"]
 
 
-def test_hovering_a_row_names_its_layer_and_its_norm(qtbot, shown):
-    plot, heard = shown.gradients.plot, []
-    shown.layerHovered.connect(heard.append)
+def test_hovering_a_row_names_its_layer_and_its_norm(qtbot, run_curves):
+    plot, heard = run_curves.gradients.plot, []
+    run_curves.layerHovered.connect(heard.append)
     qtbot.mouseMove(plot.viewport(), centre(plot, 0.5, 3.5 / 4))
     qtbot.waitUntil(plot.readout.isVisible)
     assert heard == ["linear1"] and plot.readout.texts[1].startswith("linear1 ")
@@ -197,48 +198,48 @@ def test_hovering_a_row_names_its_layer_and_its_norm(qtbot, shown):
     assert heard == ["linear1", None]
 
 
-def test_a_selected_node_is_outlined_in_the_map(shown):
-    shown.select_nodes(["conv2", "something else"])
-    assert shown.gradients._heat._selected == {2}
-    shown.select_nodes([])
-    assert not shown.gradients._heat._selected
+def test_a_selected_node_is_outlined_in_the_map(run_curves):
+    run_curves.select_nodes(["conv2", "something else"])
+    assert run_curves.gradients._heat._selected == {2}
+    run_curves.select_nodes([])
+    assert not run_curves.gradients._heat._selected
 
 
-def test_smoothing_and_scale_are_the_persons(qtbot, shown, run):
-    shown.set_smoothing(0.0)
-    np.testing.assert_allclose(shown.loss.smoothed, run.history.steps["loss"])
-    shown.set_smoothing(0.95)
-    assert shown.loss.smoothed.std() < run.history.steps["loss"].std()
-    shown.set_log(False)
-    assert shown.loss.heading.texts[1] == "CrossEntropyLoss, linear"
-    low, high = shown.loss.plot.view.viewRange()[1]
+def test_smoothing_and_scale_are_the_persons(qtbot, run_curves, run):
+    run_curves.set_smoothing(0.0)
+    np.testing.assert_allclose(run_curves.loss.smoothed, run.history.steps["loss"])
+    run_curves.set_smoothing(0.95)
+    assert run_curves.loss.smoothed.std() < run.history.steps["loss"].std()
+    run_curves.set_log(False)
+    assert run_curves.loss.heading.texts[1] == "CrossEntropyLoss, linear"
+    low, high = run_curves.loss.plot.view.viewRange()[1]
     assert low == 0 and high > run.history.steps["loss"].max()
 
 
-def test_a_page_out_of_sight_draws_nothing_until_it_is_seen(qtbot, shown, run):
-    shown.hide()
+def test_a_page_out_of_sight_draws_nothing_until_it_is_seen(qtbot, run_curves, run):
+    run_curves.hide()
     run.history.add(StepDone(4, 70, 0.123, 64, 99.0))
-    shown.refresh()
-    qtbot.waitUntil(lambda: not shown._timer.isActive())
-    assert shown.loss.legend.texts[0] != "train 0.123"
-    shown.show()
-    qtbot.waitUntil(lambda: shown.loss.legend.texts[0] == "train 0.123")
+    run_curves.refresh()
+    qtbot.waitUntil(lambda: not run_curves._timer.isActive())
+    assert run_curves.loss.legend.texts[0] != "train 0.123"
+    run_curves.show()
+    qtbot.waitUntil(lambda: run_curves.loss.legend.texts[0] == "train 0.123")
 
 
-def test_news_are_drawn_soon(qtbot, shown, run):
+def test_news_are_drawn_soon(qtbot, run_curves, run):
     run.history.add(StepDone(4, 70, 0.123, 64, 99.0))
-    shown.refresh()
-    qtbot.waitUntil(lambda: shown.loss.legend.texts[0] == "train 0.123")
+    run_curves.refresh()
+    qtbot.waitUntil(lambda: run_curves.loss.legend.texts[0] == "train 0.123")
 
 
-def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(shown, run):
+def test_losses_that_no_log_scale_can_show_are_said_to_be_left_out(run_curves, run):
     for step, loss in enumerate([0.0, -3.0, math.nan, math.inf, 0.5], start=70):
         run.history.add(StepDone(4, step, loss, 64, 1.0 + step))
-    shown.redraw()
-    assert "non-positive values omitted" in shown.loss.heading.texts[1]
-    shown.set_log(False)
-    assert shown.loss.plot.view.viewRange()[1][0] < -3
-    shown.grab()
+    run_curves.redraw()
+    assert "non-positive values omitted" in run_curves.loss.heading.texts[1]
+    run_curves.set_log(False)
+    assert run_curves.loss.plot.view.viewRange()[1][0] < -3
+    run_curves.grab()
 
 
 def test_memory_is_called_what_it_is(qtbot, curves, events):
@@ -270,7 +271,7 @@ def test_without_validation_samples_nothing_is_said_of_them(curves):
     curves.grab()
 
 
-def test_the_numbers_can_be_taken_away(shown, run):
+def test_the_numbers_can_be_taken_away(run_curves, run):
     rows = list(csv.DictReader(io.StringIO(export.to_csv(run.history))))
     steps, epochs = run.history.steps, run.history.epochs
     assert [float(row["loss"]) for row in rows] == steps["loss"].tolist()
@@ -281,19 +282,19 @@ def test_the_numbers_can_be_taken_away(shown, run):
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "csv"])
-def test_the_picture_can_be_taken_away(shown, tmp_path, kind):
+def test_the_picture_can_be_taken_away(run_curves, tmp_path, kind):
     path = tmp_path / f"curves.{kind}"
-    export.save(shown, path, kind)
+    export.save(run_curves, path, kind)
     if kind == "png":
-        assert QImage(str(path)).size() == shown.cards.size() * 2
+        assert QImage(str(path)).size() == run_curves.cards.size() * 2
     elif kind == "svg":
         text = path.read_text("utf-8")
         assert text.startswith("<?xml") and "Gradient norm per layer" in text and "<polyline" in text or "<path" in text
 
 
-def test_a_folder_that_cannot_be_written_is_told(shown, tmp_path):
+def test_a_folder_that_cannot_be_written_is_told(run_curves, tmp_path):
     with pytest.raises(OSError):
-        export.save(shown, tmp_path / "missing" / "curves.csv", "csv")
+        export.save(run_curves, tmp_path / "missing" / "curves.csv", "csv")
 
 
 def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:
@@ -310,13 +311,13 @@ def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> N
     assert legend.height() == 36 and all(label and value for label, value, *_ in legend.fitted_entries())
 
 
-def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, shown):
-    shown.follow()
+def test_every_chart_catches_up_in_turn_when_nothing_more_is_told(qtbot, run_curves):
+    run_curves.follow()
     redrawn = []
-    for chart in shown.charts:
+    for chart in run_curves.charts:
         chart.redraw = lambda chart=chart, redraw=chart.redraw: (redrawn.append(chart), redraw())
-    last = int(shown.history.steps["step"][-1])
-    shown.history.extend([StepDone(9, last + 1, 0.5, 64, 99.0, 0.001)])
-    shown.refresh()
-    qtbot.waitUntil(lambda: set(redrawn) == set(shown.charts))
-    assert redrawn[0] is shown.loss and redrawn.count(shown.loss) == 1
+    last = int(run_curves.history.steps["step"][-1])
+    run_curves.history.extend([StepDone(9, last + 1, 0.5, 64, 99.0, 0.001)])
+    run_curves.refresh()
+    qtbot.waitUntil(lambda: set(redrawn) == set(run_curves.charts))
+    assert redrawn[0] is run_curves.loss and redrawn.count(run_curves.loss) == 1

@@ -28,7 +28,7 @@ def history() -> History:
 
 
 @pytest.fixture
-def shown(qtbot, history) -> Curves:
+def run_curves(qtbot, history) -> Curves:
     curves = Curves()
     qtbot.addWidget(curves)
     curves.resize(1400, 310)
@@ -38,8 +38,8 @@ def shown(qtbot, history) -> Curves:
     return curves
 
 
-def test_the_quantity_is_chosen_in_the_list_by_keys(qtbot, shown):
-    chart = shown.gradients
+def test_the_quantity_is_chosen_in_the_list_by_keys(qtbot, run_curves):
+    chart = run_curves.gradients
     assert chart.layers == ("linear1", "linear2") and chart.heading.texts[0] == "Gradient norm per layer"
     chart.choice.setFocus()
     for _ in range(3):
@@ -48,20 +48,20 @@ def test_the_quantity_is_chosen_in_the_list_by_keys(qtbot, shown):
     assert chart.heading.texts[0] == "Dead units per layer" and chart._ramp.accessibleName() == "0 % to 100 %"
 
 
-def test_a_share_that_is_nearly_nothing_or_all_is_not_shown_as_such(shown, history):
+def test_a_share_that_is_nearly_nothing_or_all_is_not_shown_as_such(run_curves, history):
     for step, dead, text in ((21, 0.0004, "< 0.1 %"), (22, 0.9996, "> 99.9 %"), (23, 1.0, "100 %"), (24, 0.0, "0 %")):
         history.add(StepDone(1, step, 1.0, 64, step / 10))
         history.add(GradientNorms(step, history.layers, (0.1, 1.0)))
         history.add(LayerFigures(step, history.layers, (2.0, 4.0), (1e-3, 1e-2), ("act1",), (dead,)))
-        chart = shown.gradients
+        chart = run_curves.gradients
         chart.set_quantity("dead")
         chart.redraw()
         chart._hovered = 0
         assert chart.rows(step - 1)[0][2] == text
 
 
-def test_each_quantity_tells_its_figures_at_the_cursor(shown):
-    chart = shown.gradients
+def test_each_quantity_tells_its_figures_at_the_cursor(run_curves):
+    chart = run_curves.gradients
     for key, row, at, text in (
         ("weight", 1, 19, "4.00"), ("update", 0, 19, "0.00100"), ("dead", 0, 12, "25 %"),
     ):  # fmt: skip
@@ -71,13 +71,13 @@ def test_each_quantity_tells_its_figures_at_the_cursor(shown):
     assert chart.note_at(12) == "measured at 10"
 
 
-def test_the_layer_whose_gradient_vanishes_is_named_in_words(shown, history):
-    words = shown.gradients.words
+def test_the_layer_whose_gradient_vanishes_is_named_in_words(run_curves, history):
+    words = run_curves.gradients.words
     assert words.isVisible() and "vanishes" in words.toolTip() and "linear1" in words.toolTip()
     for step in range(21, 40):
         history.add(StepDone(1, step, 1.0, 64, step / 10))
         history.add(GradientNorms(step, history.layers, (0.1, 1.0)))
-    shown.redraw()
+    run_curves.redraw()
     assert not words.isVisible()
 
 
@@ -163,8 +163,8 @@ def test_a_legend_without_room_for_everything_keeps_the_names(qtbot):
     for width in (1000, 400, 300, 240, 182):
         legend.resize(width, legend.height())
         shown = legend.fitted_entries()
-        assert all(label for label, *_ in shown), "a value without its name says nothing"
+        assert all(label for label, *_ in run_curves), "a value without its name says nothing"
         lines = legend.height() // LINE
-        assert sum(row_width for *_, row_width in shown) <= lines * (width + 16)
+        assert sum(row_width for *_, row_width in run_curves) <= lines * (width + 16)
     assert [value for _, value, *_ in shown] == [""] * 4 and shown[1][0] == "conv1"
     assert legend.toolTip().splitlines()[1] == "conv1 0.00100"

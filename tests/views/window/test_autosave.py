@@ -48,7 +48,7 @@ def folder(window: MainWindow) -> Path:
     return window.settings.journal_folder
 
 
-def kept(window: MainWindow) -> list[Project]:
+def journaled(window: MainWindow) -> list[Project]:
     """What is on the disk of the work of this window, or of one that crashed."""
     return [journal.decode(path.read_bytes()).project for path in sorted(folder(window).glob("*.journal"))]
 
@@ -87,26 +87,26 @@ def test_edits_are_kept_until_they_are_saved(qtbot, window: MainWindow, file: Pa
     window.open_path(file)
     before = file.read_bytes()
     window.canvas.add_op("nn.ReLU")
-    qtbot.waitUntil(lambda: kept(window) == [window.document.project])
+    qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
     qtbot.waitUntil(lambda: window.status.text("autosave").startswith("Autosaved "))
     assert file.read_bytes() == before
     assert window.files.save()
-    qtbot.waitUntil(lambda: not kept(window))
+    qtbot.waitUntil(lambda: not journaled(window))
     assert window.status.text("autosave") == ""
 
 
 def test_a_project_without_a_file_is_kept_until_its_edits_are_undone(qtbot, window: MainWindow) -> None:
     window.files.open_example("digits.tape")
     window.canvas.add_op("nn.ReLU")
-    qtbot.waitUntil(lambda: kept(window) == [window.document.project])
+    qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
     window.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: not kept(window))
+    qtbot.waitUntil(lambda: not journaled(window))
 
 
 def test_the_first_edit_is_kept_at_once(qtbot, window: MainWindow, monkeypatch) -> None:
     monkeypatch.setattr(autosave, "BEHIND", 10**6)
     window.canvas.add_op("nn.ReLU")
-    qtbot.waitUntil(lambda: kept(window) == [window.document.project])
+    qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
     window.canvas.add_op("nn.ReLU")
     assert window.recovery.autosave.pending
 
@@ -114,7 +114,7 @@ def test_the_first_edit_is_kept_at_once(qtbot, window: MainWindow, monkeypatch) 
 def test_work_that_never_rests_is_kept_all_the_same(qtbot, window: MainWindow) -> None:
     def edit() -> bool:
         window.document.apply("Type", replace(window.document.project, notes=window.document.project.notes + "x"))
-        return bool(kept(window))
+        return bool(journaled(window))
 
     qtbot.waitUntil(edit)
 
@@ -122,21 +122,21 @@ def test_work_that_never_rests_is_kept_all_the_same(qtbot, window: MainWindow) -
 def test_what_was_imported_or_restored_and_is_in_no_file_is_kept(qtbot, window: MainWindow) -> None:
     window.document.new(project_file.read(DIGITS))
     window.document.mark_unsaved()
-    qtbot.waitUntil(lambda: kept(window) == [window.document.project])
+    qtbot.waitUntil(lambda: journaled(window) == [window.document.project])
 
 
 def test_opening_another_project_gives_the_journal_up_only_with_the_work(
     qtbot, window: MainWindow, file: Path, monkeypatch
 ) -> None:
     window.canvas.add_op("nn.ReLU")
-    qtbot.waitUntil(lambda: len(kept(window)) == 1)
+    qtbot.waitUntil(lambda: len(journaled(window)) == 1)
     answers = [DialogAnswer.CANCEL, DialogAnswer.DISCARD]
     monkeypatch.setattr(QuestionDialog, "exec", lambda self: setattr(self, "answer", answers.pop(0)))
     window.files.open_asking(file)
-    assert window.document.path is None and len(kept(window)) == 1
+    assert window.document.path is None and len(journaled(window)) == 1
     window.files.open_asking(file)
     assert window.document.path == file
-    qtbot.waitUntil(lambda: not kept(window))
+    qtbot.waitUntil(lambda: not journaled(window))
 
 
 def test_a_window_that_is_closed_leaves_nothing(qtbot, qapp, file: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_window_that_is_closed_leaves_nothing(qtbot, qapp, file: Path) -> None
         window.open_path(file)
         window.canvas.add_op("nn.ReLU")
         window.recovery.autosave.save()
-        qtbot.waitUntil(lambda: len(kept(window)) == 1)
+        qtbot.waitUntil(lambda: len(journaled(window)) == 1)
         assert file_lock.lock_beside(file).exists()
     assert not list(folder(window).iterdir())
     assert [path.name for path in file.parent.iterdir()] == ["net.tape"]
@@ -166,7 +166,7 @@ def test_a_run_begins_with_what_is_open_on_the_disk(qtbot, window: MainWindow, m
     """Also of a project without a file that was not changed: its run belongs to it."""
     monkeypatch.setattr(autosave, "BEHIND", 10**6)
     found: list[list[Project]] = []
-    monkeypatch.setattr("app.training_thread.train", lambda *_args, **_more: found.append(kept(window)) or iter(()))
+    monkeypatch.setattr("app.training_thread.train", lambda *_, **_more: found.append(journaled(window)) or iter(()))
     window.files.open_example("digits.tape")
     if changed:
         window.canvas.add_op("nn.ReLU")
@@ -182,7 +182,7 @@ def test_a_new_project_after_a_save_is_kept_and_found(qtbot, window: MainWindow,
     assert window.files.save()
     window.files.new()
     window.document.apply("Type", Project(notes="lost"))
-    qtbot.waitUntil(lambda: kept(window) == [Project(notes="lost")])
+    qtbot.waitUntil(lambda: journaled(window) == [Project(notes="lost")])
     window.recovery.autosave._writer.journal._lock.release()  # as the kernel does when the process is killed
     (found,) = journal.find(folder(window)).found
     assert found.entry is not None and found.entry.project.notes == "lost"
@@ -200,7 +200,7 @@ def test_unsaved_work_is_offered_with_a_picture_its_file_and_the_time(qtbot, win
     assert card.picture is not None and card.picture.toImage().allGray() is False
     assert {"net.tape", str(file.parent), "12 nodes, autosaved 14:02"} <= set(texts(card).splitlines())
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
-    assert len(kept(window)) == 1 and window.recovery.dialog is None
+    assert len(journaled(window)) == 1 and window.recovery.dialog is None
     assert len(offered(qtbot, window).cards) == 1
 
 
@@ -221,7 +221,7 @@ def test_discarding_takes_two_presses(qtbot, window: MainWindow) -> None:
     (card,) = offered(qtbot, window).cards
     assert "digits (not saved to a file yet)" in texts(card)
     press(card.discard_button)
-    assert len(kept(window)) == 1
+    assert len(journaled(window)) == 1
     press(card.discard_button)
     assert not list(folder(window).iterdir()) and window.recovery.dialog is None
 

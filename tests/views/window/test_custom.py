@@ -53,7 +53,7 @@ def messages(window: MainWindow) -> set[str]:
     return {problem.message for problem in window.live.analysis.errors}
 
 
-def shown(window: MainWindow) -> list[tuple[str, str]]:
+def file_rows(window: MainWindow) -> list[tuple[str, str]]:
     return [(row.file.name, row.state()) for row in window.own_files.rows()]
 
 
@@ -61,7 +61,7 @@ def test_a_project_with_an_untrusted_file_opens_and_runs_nothing_of_it(qtbot, wi
     open_and_wait(qtbot, window, tape)
     assert messages(window) == {"my_layers.py is not trusted yet"}
     assert not marker.exists()
-    assert shown(window) == [("my_layers.py", "not trusted yet")]
+    assert file_rows(window) == [("my_layers.py", "not trusted yet")]
     assert window.banner.isVisible() and "my_layers.py" in window.banner.title()
     spec = window.catalog[own.SCALED]
     assert [port.name for port in spec.inputs] == ["x"] and spec.param("features") is not None
@@ -78,7 +78,7 @@ def test_trust_makes_its_layers_run_and_is_remembered(qtbot, window, tape, marke
     asking.trust_button.click()
     qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=90_000)
     assert marker.exists() and not window.banner.isVisible()
-    assert shown(window) == [("my_layers.py", "2 layers")]
+    assert file_rows(window) == [("my_layers.py", "2 layers")]
     (sha256,) = {one.file.sha256 for one in window.layers.files}
     again = Trust(window.layers.trust.file)
     assert again.is_trusted(sha256)
@@ -119,7 +119,7 @@ def test_not_now_trusts_nothing(qtbot, window, tape, marker) -> None:
     open_and_wait(qtbot, window, tape)
     window.banner.acted.emit()
     dialog(window).reject()
-    assert not marker.exists() and shown(window) == [("my_layers.py", "not trusted yet")]
+    assert not marker.exists() and file_rows(window) == [("my_layers.py", "not trusted yet")]
 
 
 def test_an_edit_on_the_disk_asks_again_without_a_dialog(qtbot, window, tape, marker) -> None:
@@ -154,12 +154,12 @@ def test_files_are_added_by_dropping_them_and_taken_away_as_undo_steps(qtbot, wi
     assert "Bad cannot be used" in " ".join(text for _, _, text in dialog(window)._facts())
     dialog(window).reject()
     window.document.undo_stack.undo()
-    assert own.SCALED not in window.catalog and not shown(window)
+    assert own.SCALED not in window.catalog and not file_rows(window)
     window.document.undo_stack.redo()
     (row,) = window.own_files.rows()
     remove = next(action for action in window.own_files.menu(row.file).actions() if "Remove" in action.text())
     remove.trigger()
-    assert window.document.project.layer_files == () and not shown(window)
+    assert window.document.project.layer_files == () and not file_rows(window)
     assert not marker.exists()
 
 
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_used_is_not_added_and_says_why(qtbot, window, tmp
 def test_a_missing_file_leaves_its_nodes_and_their_values(qtbot, window, tape) -> None:
     (tape.parent / "my_layers.py").unlink()
     open_and_wait(qtbot, window, tape)
-    assert shown(window) == [("my_layers.py", "cannot be read")]
+    assert file_rows(window) == [("my_layers.py", "cannot be read")]
     node = window.document.project.graph.nodes["n5"]
     assert dict(node.params) == {"features": 16, "power": 2}
     assert any("was not found in" in message for message in messages(window))

@@ -60,7 +60,7 @@ def change(file: Path, **parts: object) -> Project:
     return project
 
 
-def said(qtbot, window: MainWindow, words: str) -> None:
+def wait_for_banner(qtbot, window: MainWindow, words: str) -> None:
     qtbot.waitUntil(lambda: banner(window).isVisible() and words in banner(window).title())
 
 
@@ -138,7 +138,7 @@ def test_what_one_window_saves_the_other_is_told_and_does_not_overwrite(qtbot, w
     window.canvas.add_op("nn.Conv2d")
     assert window.files.save()
     second.canvas.add_op("nn.ReLU")
-    said(qtbot, second, "net.tape was changed on the disk")
+    wait_for_banner(qtbot, second, "net.tape was changed on the disk")
     seen: list[str] = []
     answer("keep", seen)
     assert not second.files.save()
@@ -153,7 +153,7 @@ def test_a_change_from_outside_is_told_with_what_differs_and_reloading_is_one_un
     before = window.document.project
     training = replace(before.training, epochs=5)
     theirs = change(file, name="theirs", training=training)
-    said(qtbot, window, "net.tape was changed on the disk")
+    wait_for_banner(qtbot, window, "net.tape was changed on the disk")
     assert banner(window).reason() == "In the file: 1 name changed, 1 setting changed."
     press(window, "Reload")
     assert window.document.project == theirs and not window.document.dirty and not banner(window).isVisible()
@@ -164,7 +164,7 @@ def test_a_change_from_outside_is_told_with_what_differs_and_reloading_is_one_un
 
 def test_keeping_mine_counts_as_unsaved_and_saving_asks_once_more(qtbot, window: MainWindow, file: Path) -> None:
     change(file, name="theirs")
-    said(qtbot, window, "was changed on the disk")
+    wait_for_banner(qtbot, window, "was changed on the disk")
     press(window, "Keep mine")
     assert window.document.dirty and not banner(window).isVisible()
     window.recovery.files.look()
@@ -207,7 +207,7 @@ def test_what_is_overwritten_is_the_version_that_was_shown(qtbot, window: MainWi
 
 def test_a_file_that_is_gone_is_said_and_the_work_counts_as_unsaved(qtbot, window: MainWindow, file: Path) -> None:
     file.rename(file.with_name("moved.tape"))
-    said(qtbot, window, "net.tape is gone")
+    wait_for_banner(qtbot, window, "net.tape is gone")
     assert window.document.dirty
     press(window, "Save it there again")
     assert project_file.read(file) == window.document.project and not banner(window).isVisible()
@@ -215,7 +215,7 @@ def test_a_file_that_is_gone_is_said_and_the_work_counts_as_unsaved(qtbot, windo
 
 def test_a_file_that_can_no_longer_be_opened_is_said_and_not_overwritten_unasked(qtbot, window, file: Path) -> None:
     file.write_text("<<<<<<< HEAD")
-    said(qtbot, window, "can no longer be opened")
+    wait_for_banner(qtbot, window, "can no longer be opened")
     window.canvas.add_op("nn.ReLU")
     answer("keep")
     assert not window.files.save() and file.read_text() == "<<<<<<< HEAD"
@@ -226,7 +226,7 @@ def test_a_file_that_can_no_longer_be_opened_is_said_and_not_overwritten_unasked
 def test_what_is_no_file_any_more_is_said_and_nothing_waits_for_it(qtbot, window: MainWindow, file: Path) -> None:
     file.unlink()
     os.mkfifo(file)
-    said(qtbot, window, "can no longer be opened")
+    wait_for_banner(qtbot, window, "can no longer be opened")
     assert "named pipe" in banner(window).reason()
 
 
@@ -241,7 +241,7 @@ def test_a_file_that_was_only_touched_or_saved_with_the_same_is_not_spoken_of(qt
 def test_replacing_the_file_by_a_rename_is_noticed_every_time(qtbot, window: MainWindow, file: Path) -> None:
     for name in ("first", "second", "third"):
         change(file, name=name)
-        said(qtbot, window, "was changed")
+        wait_for_banner(qtbot, window, "was changed")
         press(window, "Reload")
         assert window.document.project.name == name
 

@@ -54,7 +54,7 @@ def button(window: MainWindow, name: str) -> QPushButton:
     return found
 
 
-def said(window: MainWindow) -> str:
+def inspector_text(window: MainWindow) -> str:
     """Every word of the inspector's page."""
     from PySide6.QtWidgets import QLabel
 
@@ -70,7 +70,7 @@ def test_a_frozen_layer_and_a_leaf_that_has_its_gradient(window, qtbot) -> None:
     done(qtbot, control)
     row = next(row for row in control.page.list.rows if row.finding.kind == "none")
     assert row.finding.title == "linear3" and "frozen" in row.finding.sentence
-    assert "linear5.weight.grad: norm" in said(window), "the leaf's page has its answer without being clicked again"
+    assert "linear5.weight.grad: norm" in inspector_text(window), "the leaf's page is updated without another click"
     click(row)
     assert window.selection.ids == {"n3"}
     assert "Checked on this batch" in control.page.list.foot.text()
@@ -118,7 +118,7 @@ def test_gradcheck_of_a_layer_of_a_node_and_of_the_whole_net(window, qtbot) -> N
     control = capture(qtbot, window, graph)
     conv = next(node for node in window.room.tape.nodes if node.name.startswith("Convolution"))
     window.room.reveal(conv.id)
-    assert "1 of 64 samples. Training state is untouched." in said(window)
+    assert "1 of 64 samples. Training state is untouched." in inspector_text(window)
     click(button(window, "gradcheck"))
     assert control.page.page == GRADCHECK and control.working
     done(qtbot, control)
@@ -126,7 +126,7 @@ def test_gradcheck_of_a_layer_of_a_node_and_of_the_whole_net(window, qtbot) -> N
     assert report is not None and report.passed and {row.dtype for row in report.table} == {"float32", "float64"}
     assert control.page.check.inputs.rowCount() == len(report.inputs)
     assert {given.name for given in report.inputs} == {"conv2d2.weight", "conv2d2.bias"}
-    assert "is right" in control.page.check.verdict.text() and "is right" in said(window)
+    assert "is right" in control.page.check.verdict.text() and "is right" in inspector_text(window)
     window.room.scene.choose("node:n2")
     click(button(window, "gradcheck"))
     done(qtbot, control)
@@ -165,7 +165,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
     choose("plain", "second_order")
     second = next(node for node in window.room.tape.nodes if node.order == 2)
     window.room.reveal(second.id)
-    assert "second order" in said(window)
+    assert "second order" in inspector_text(window)
     assert window.room.head.root.text() == "‖grad‖².grad_fn" and "squared" in window.room.head.accessibleName()
     control.show()
     done(qtbot, control)

@@ -11,7 +11,7 @@ from tests.autograd.test_replay_html import Page
 from tests.views.window.test_tape import stands, window  # noqa: F401  a fixture
 
 
-def told(qtbot, path: Path) -> Page:
+def wait_for_page(qtbot, path: Path) -> Page:
     def whole() -> bool:
         return path.exists() and path.read_text("utf-8").endswith("</html>\n")
 
@@ -23,7 +23,7 @@ def test_a_batch_is_played_for_the_page_as_the_graph_is_folded(window, qtbot, tm
     path = tmp_path / "a.html"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path.with_suffix("")), FILTER))
     window.actions_by_key["html-replay"].trigger()
-    page, drawing, tape = told(qtbot, path), window.room.drawing(), window.room.tape
+    page, drawing, tape = wait_for_page(qtbot, path), window.room.drawing(), window.room.tape
     assert [step["node"] for step in page.data["steps"]] == list(tape.order)
     assert len(page.data["views"][page.data["view"]]["parts"]) == len(drawing.boxes) + len(drawing.groups)
     assert window.tape_control.player.position == 0 and not window.tape_control.player.keeps
@@ -41,7 +41,7 @@ def test_what_was_played_is_what_the_page_plays(window, qtbot, tmp_path, monkeyp
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", answer)
     window.room.head.export.click()
-    page = told(qtbot, path)
+    page = wait_for_page(qtbot, path)
     assert FILTER in asked[0]
     norms = {step["node"]: step["norm"] for step in page.data["steps"]}
     assert norms == {record.node: record.norm for record in player.records}
