@@ -140,7 +140,7 @@ def _whole(text: str, lowest: int) -> int:
 
 
 def device(name: str) -> str:
-    """Validate a device name. Raises Refused: a run that was asked for elsewhere is not made on the CPU."""
+    """Validate a device name. Raises Refused if it is not available, rather than falling back to the CPU."""
     from app.training.job import JobError
     from app.training.setup.devices import devices, resolve
 
@@ -229,7 +229,7 @@ def read_data(project: Project) -> None:
 def sound(project: Project, alone: bool = False) -> Analysis:
     """Return the analysis of a project without errors; otherwise print the errors and exit with 1.
 
-    `alone` asks for the net itself and its start weights, whatever its data and its loss are.
+    With `alone` only the net and its start weights are checked, not its data and its loss.
     """
     from app.project import custom_layers
 
@@ -268,7 +268,7 @@ def drawing(project: Project, folded: bool) -> Drawing:
 
 
 def picture(drawing: Any, path: Path) -> str:
-    """Draw into a file with Graphviz, or with Tapedeck if `dot` is not installed; return who drew it."""
+    """Draw to a file with Graphviz, or with Tapedeck if `dot` is not installed; return the path with a note."""
     from app import graphviz_export
 
     painter = None
@@ -343,7 +343,7 @@ def digest(path: Path) -> str:
 
 
 def say_open(path: Path) -> None:
-    """Print who has a written file open: that window will notice."""
+    """Print who has a written file open, since that window will report the change."""
     from app.project import file_lock
 
     owner = file_lock.holder(path)
@@ -352,7 +352,7 @@ def say_open(path: Path) -> None:
 
 
 def say_backup(path: Path, backup: Path | None) -> None:
-    """Print where the original of a file of an older format is kept, if `project_file.write` made a backup."""
+    """Print the path of the backup, if `project_file.write` made one of an older format."""
     if backup is not None:
         print(f"{path} was of an older format; the original was saved as {backup}")
 

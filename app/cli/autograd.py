@@ -174,7 +174,7 @@ def _why(answer: SnippetAnswer, name: str | None) -> str:
 
 
 def _playback_json(answer: SnippetAnswer, graph: Graph) -> dict[str, Any]:
-    """What a file of JSON says beside the graph."""
+    """Return the additional entries of a JSON file."""
     from dataclasses import asdict
 
     return {"of": graph.name, "freed_at": graph.freed_at, "tensors": [asdict(tensor) for tensor in answer.tensors]}
@@ -183,7 +183,7 @@ def _playback_json(answer: SnippetAnswer, graph: Graph) -> dict[str, Any]:
 def write(
     tape: Tape, options: argparse.Namespace, told: dict[str, Any] | None, played: PassResult | None, stopped: str = ""
 ) -> None:
-    """Write the picture, the page or the data, and print where that is; `told` is what a file has to say beside it."""
+    """Write the picture, the page or the data, and print the path; `told` are additional entries of a JSON file."""
     from app import cli
     from app.autograd.pictures.replay_html import played_json, replay_html
     from app.autograd.tape import to_json
@@ -206,7 +206,7 @@ def write(
 
     groups = group_by_block(tape) if options.group == "block" else group_by_layer(tape)
     everything = frozenset(group.key for group in groups)
-    # The lines of a snippet are few, and one box a line would not say what autograd did.
+    # Snippets have few lines, and one box per line would hide autograd's nodes.
     unfolded = everything if options.unfolded else frozenset() if told is None else opened(groups)
     grouped = options.group != "none"
     folded = fold(tape, groups, unfolded if grouped else everything)

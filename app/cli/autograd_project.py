@@ -95,7 +95,7 @@ def of_project(options: argparse.Namespace) -> int:
     labels = node_labels(project.graph, custom_layers.ops_of(project))
     request = CaptureRequest(job, labels, not options.eval, _weights(options, analysis.source), chosen)
     try:
-        if options.out is not None or chosen.outputs:  # a graph is asked for, or whether they are there
+        if options.out is not None or chosen.outputs:  # a graph is requested, or the outputs have to be checked
             with batch_of(request).hold() as graph:
                 _print(list(notes_of_tape(graph.tape)) if chosen.second_order else [])
                 played, stopped = play_through(graph) if autograd.plays(options) else (None, "")

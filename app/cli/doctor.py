@@ -1,7 +1,7 @@
 """`tapedeck doctor`: installed and missing requirements, with the command that installs them. Knows no Qt.
 
-Nothing is assumed: versions are asked of the installed packages, torch and torchvision are imported, the shared
-libraries that Qt wants are looked up by the loader itself, and the data folder is written to.
+Everything is tested: versions are read from the installed packages, torch and torchvision are imported, the shared
+libraries that Qt needs are looked up by the loader, and the data folder is written to.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _torch() -> Check:
 
 
 def _devices() -> Check:
-    """Which devices tensors can be on. A CPU alone is enough for everything."""
+    """Check which devices torch supports. A CPU is sufficient."""
     try:
         import torch
     except (ImportError, OSError, RuntimeError):
@@ -217,7 +217,7 @@ def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
 
 
 def qt_libraries() -> tuple[Check, ...]:
-    """What Qt itself is linked to. Only on Linux are these the system's business."""
+    """Check the libraries that Qt links to. Only on Linux does the system provide these."""
     folder = _qt_folder()
     if folder is None or not sys.platform.startswith("linux"):
         return ()
@@ -230,7 +230,7 @@ def qt_libraries() -> tuple[Check, ...]:
 
 
 def display() -> str | None:
-    """Where a window would be shown, or None if nowhere: a Linux machine without X and Wayland, or Qt told so."""
+    """Return the display for a window, or None: Linux without X and Wayland, or an offscreen Qt platform."""
     if os.environ.get("QT_QPA_PLATFORM", "").split(":")[0] in {"offscreen", "minimal"}:
         return None
     if not sys.platform.startswith("linux"):
@@ -242,13 +242,13 @@ def display() -> str | None:
 
 
 def window_libraries() -> tuple[str, ...]:
-    """Sonames that Qt lacks for a window on this display, wherever it is; without a display, for one under X."""
+    """Return the libraries that Qt lacks for a window on this display; without a display, for X."""
     folder = _qt_folder()
     if folder is None or not sys.platform.startswith("linux"):
         return ()
     platforms = folder / "Qt" / "plugins" / "platforms"
     of_x = missing_libraries([platforms / "libqxcb.so"])
-    # Qt takes the first of the two that works, so a Wayland session wants one of them, not both.
+    # Qt uses the first that works, so a Wayland session needs one of them.
     if os.environ.get("WAYLAND_DISPLAY") and of_x and not missing_libraries([platforms / "libqwayland.so"]):
         return ()
     return of_x
@@ -291,7 +291,7 @@ def _fonts() -> Check:
 
 
 def _data_folder() -> Check:
-    """Check whether downloads can be saved. Tried in the nearest folder that exists, so that looking leaves nothing."""
+    """Check whether downloads can be saved, by a temporary file in the nearest existing folder."""
     from app.data.sources import default_root
 
     folder = default_root()

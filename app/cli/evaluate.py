@@ -102,5 +102,5 @@ def lines(found: Evaluation) -> list[str]:
 
 
 def _share(value: float) -> str:
-    """Nothing is called so, or nothing is of it: there is no share to tell."""
+    """Format a fraction, "–" for NaN: no sample is predicted as the class, or none is of it."""
     return "–" if value != value else f"{value:.4f}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from app.export.weights_choice import ExportWeights
     from app.project.project import Project
 
-# What each option writes, and what a file of it may end in.
+# Allowed endings of each option's file.
 ENDINGS = {"code": (".py",), "script": (".py",), "weights": (".safetensors", ".pt"), "pt2": (".pt2",),
            "onnx": (".onnx",)}  # fmt: skip
 NOTHING = (
@@ -112,7 +112,7 @@ def _weights(options: argparse.Namespace, project: Project, analysis: Analysis) 
 
 
 def _needs_network(options: argparse.Namespace) -> bool:
-    """Whether anything is asked for that a sound net is needed for; a drawing of any is made."""
+    """Return whether a sound net is needed; a drawing alone needs none."""
     return bool(options.code or options.script or options.certify or any(getattr(options, name) for name in ENDINGS))
 
 

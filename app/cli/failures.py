@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def say_failed(failed: Failed, whole: bool, more: str = "") -> str:
-    """The sentence about a run that failed; what a person's own code has to do with it goes to stderr before it."""
+    """Describe a failed run in a sentence, after printing frames of the user's code to stderr."""
     if failed.kind == "error" or whole:
         say_traceback(failed.traceback, whole)
     return " ".join(filter(None, (ended(failed.message), failed.cure, more)))
 
 
 def say_traceback(text: str, whole: bool) -> None:
-    """Print the lines of a person's own files in a traceback, or the `whole` of it, to stderr."""
+    """Print to stderr the frames of the user's files in a traceback, or the `whole` of it."""
     from app import cli
 
     lines = (text if whole else layer_files.own_frames(text)).splitlines()
@@ -29,12 +29,12 @@ def say_traceback(text: str, whole: bool) -> None:
 
 
 def ended(words: str) -> str:
-    """A sentence with its full stop."""
+    """End a sentence with a full stop."""
     return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def of_own_code(error: Exception, whole: bool) -> str:
-    """The sentence about what a person's own file raised, behind its lines; "" of what another code raised."""
+    """Describe an error raised in the user's files, after printing its frames; "" for errors of other code."""
     place = layer_files.place(error.__traceback__)
     if not place:
         return ""

@@ -73,7 +73,7 @@ class Progress:
 
 
 def _takes(letters: str) -> bool:
-    """Whether stderr can show them."""
+    """Return whether stderr can encode the letters."""
     try:
         letters.encode(sys.stderr.encoding or "ascii")
     except UnicodeEncodeError:

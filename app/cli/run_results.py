@@ -32,7 +32,7 @@ class Results:
         """Write one file; `write` may return the names of further files."""
         try:
             more = write()
-        except Exception as error:  # a picture of the graph runs a person's own code, and no fault of it ends the rest
+        except Exception as error:  # drawing the graph runs user code, whose errors must not prevent the other files
             self.missing.setdefault(_reason(error), []).append(name)
         else:
             self.names += [one for one in (name, *(more or ())) if (self.folder / one).exists()]
@@ -60,7 +60,7 @@ def leave(project: Project, job: Job, weights: Mapping[str, Any], history: Histo
     results = Results(folder)
     part, model, script = results.part, folder / "model.py", folder / "train.py"
 
-    with suppress(OSError):  # each file says why
+    with suppress(OSError):  # reported per file
         folder.mkdir(parents=True, exist_ok=True)
     part("weights.safetensors", lambda: save_safetensors(weights, folder / "weights.safetensors"))
     part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))

@@ -13,7 +13,7 @@ UNREAD, UNWRITTEN = 141, 2  # exit statuses: the first as a shell names SIGPIPE
 def prepare() -> None:
     """Escape characters that a stream's encoding lacks, and redirect closed streams to nowhere.
 
-    Otherwise the next file that is opened takes the number of the closed stream, and what is printed goes into it.
+    Otherwise the next file to be opened gets the descriptor of the closed stream, and output is printed into it.
     """
     for number in range(3):
         with contextlib.suppress(OSError):
@@ -30,7 +30,8 @@ def prepare() -> None:
 
 
 def _refuses_letters(stream: io.TextIOWrapper) -> bool:
-    """Whether text can raise UnicodeEncodeError. In the C locale a name's own bytes pass, and other letters do not."""
+    """Whether text can raise UnicodeEncodeError. In the C locale only a name's surrogate-escaped bytes can be written.
+    """
     is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
     return stream.errors == "strict" or stream.errors == "surrogateescape" and not is_utf8
 
@@ -55,7 +56,7 @@ def give_up(error: OSError) -> int:
     why = "it was closed before everything was written" if unread else error.strerror or str(error)
     with contextlib.suppress(OSError):
         print(f"tapedeck: standard output cannot be written: {why}", file=sys.stderr)
-    # The interpreter would try once more when it shuts down.
+    # The interpreter would retry at shutdown.
     with contextlib.suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

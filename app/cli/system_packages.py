@@ -51,8 +51,8 @@ _MANAGERS = (("apt-get", "apt-get install"), ("dnf", "dnf install"), ("pacman", 
 def install_line(wanted: Iterable[str]) -> str:
     """Return the install command for `wanted` (sonames, or names of the table) with the available package manager.
 
-    Without a known manager the Debian packages are named, since their names say most. A library that the table
-    does not know is named by itself.
+    Without a known manager the Debian packages are named, as their names are the most descriptive. Unknown libraries
+    are listed by soname.
 
     >>> install_line([])
     ''

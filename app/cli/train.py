@@ -164,7 +164,7 @@ def _tell_saved(saves: SaveReport, event: Event | None) -> None:
 
 
 def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
-    """A run that goes on takes as many threads as it had."""
+    """Restore the number of threads of a resumed run."""
     from app.runs import resume as going_on
 
     return going_on.as_before(job, project, resume) if resume is not None else job
@@ -203,11 +203,11 @@ def _watch(
                 _warn(last.changed)
             _tell_saved(saves, recorder.take(last))
             _tell_saved(saves, last)
-            # Where nobody asked for checkpoints the lines are those of the exported script.
+            # Without requested checkpoints the output equals that of the exported script.
             if not isinstance(last, Saved) or last.problem or job.training.save_every:
                 try:
                     out.show(last)
-                except OSError:  # nobody reads any more: what was learnt is kept, and `cli.run` says why it ended
+                except OSError:  # the reader is gone: the run is stopped and saved, and `cli.run` reports it
                     control.stop()
     finally:
         recorder.close()

@@ -1,4 +1,4 @@
-"""`tapedeck try`: a dry run on synthetic data, or the learning rate finder. Neither leaves anything behind."""
+"""`tapedeck try`: a dry run on synthetic data, or the learning rate finder. Neither writes files."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
 
 
 def _print(found: Diff) -> None:
-    """A line a key: a mark, the key, what is there and what is here."""
+    """Print one line per key: a mark, the key, its tensor in the file and in the net."""
     from app import cli
     from app.project.weights.state_dict_diff import KINDS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GpuReading:
-    """Shares in percent, degrees Celsius, bytes; None is not available, and then `reason` says why."""
+    """Percentages, degrees Celsius, bytes; None if not available, explained by `reason`."""
 
     name: str = ""
     utilisation: int | None = None
@@ -19,9 +19,8 @@ class GpuReading:
 
 @dataclass(frozen=True)
 class Allocator:
-    """CUDA's caching allocator, in bytes. `split` lies free inside blocks that are in use, where only smaller tensors
-    fit; its share of what is reserved is the fragmentation.
-    """
+    """CUDA's caching allocator, in bytes. `split` is free memory inside used blocks, available to smaller tensors only;
+    its fraction of the reserved memory is the fragmentation."""
 
     allocated: int
     reserved: int
