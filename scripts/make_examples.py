@@ -283,7 +283,7 @@ def _placed(sheet: Any, ops: Catalog, analysis: Analysis, name: str = "") -> Any
     canvas = Canvas(document, Selection(), ops)
     canvas.set_analysis(analysis)
     if name in GRIDS:
-        return edits.place(sheet, on_grid(document.project, canvas.scene.sizes(), GRIDS[name]))
+        return edits.move_nodes(sheet, on_grid(document.project, canvas.scene.sizes(), GRIDS[name]))
     canvas.commands.lay_out(ROW_WIDTHS.get(name, ROW_WIDTH))
     return edits.changed(sheet, positions=document.project.positions)
 

@@ -11,7 +11,7 @@ from app.builder.codegen.class_args import unknown_inside
 from app.builder.codegen.codegen import generate
 from app.builder.diagnostics.call_problems import loop_problems, net_problems, step_problems
 from app.builder.diagnostics.checks import structure
-from app.builder.diagnostics.context import Findings
+from app.builder.diagnostics.context import InferredGraph
 from app.builder.diagnostics.problems import Cure, Problem, apply_cure
 from app.builder.graph import Graph
 from app.builder.plan import Step
@@ -32,8 +32,8 @@ def shapes_first(
     began = time.perf_counter()
     before = None
     if earlier is not None and earlier.walk is not None:
-        before = Findings(earlier.graph, earlier.walk, earlier.results, ops or catalog(), quiet=earlier.quiet)
-    sheet = Findings.network(graph, ops or catalog(), before)
+        before = InferredGraph(earlier.graph, earlier.walk, earlier.results, ops or catalog(), quiet=earlier.quiet)
+    sheet = InferredGraph.network(graph, ops or catalog(), before)
     answer = _answer(sheet)
     if path:
         inside = _followed(sheet, path)
@@ -53,7 +53,7 @@ def analyse(graph: Graph, ops: Catalog | None = None, path: Path = (), before: A
     assert before.walk is not None
     answer = replace(before, source=generate(before.walk, before.results, graph), partial=False)
     if answer.runnable:  # errors that stop a network are listed before its warnings
-        sheet = Findings(graph, before.walk, before.results, ops)
+        sheet = InferredGraph(graph, before.walk, before.results, ops)
         answer = replace(answer, problems=(*answer.problems, *structure(answer, ops, sheet.runs)))
     if answer.inside:
         inside = replace(answer.inside, source=answer.source.within(answer.path), partial=False)
@@ -61,7 +61,7 @@ def analyse(graph: Graph, ops: Catalog | None = None, path: Path = (), before: A
     return replace(answer, milliseconds=before.milliseconds + (time.perf_counter() - began) * 1000)
 
 
-def _followed(sheet: Findings, path: Path) -> Findings | None:
+def _followed(sheet: InferredGraph, path: Path) -> InferredGraph | None:
     """Return the findings of the block at a path; with unknown inputs where its shapes are unknown."""
     for node, number in path:
         step = next((step for step in sheet.walk.steps if step.id == node), None)
@@ -70,11 +70,11 @@ def _followed(sheet: Findings, path: Path) -> Findings | None:
             return None
         turns = sheet.results[node].turns
         inside = turns[min(number, len(turns) - 1)].inside if turns else None
-        sheet = Findings.block(block, inside or unknown_inside(step, block, sheet.walk), sheet.ops)
+        sheet = InferredGraph.block(block, inside or unknown_inside(step, block, sheet.walk), sheet.ops)
     return sheet
 
 
-def _answer(sheet: Findings) -> Analysis:
+def _answer(sheet: InferredGraph) -> Analysis:
     """Build the analysis of a sheet from its shapes and problems."""
     graph, walk, results = sheet.graph, sheet.walk, sheet.results
     problems = _problems(sheet)
@@ -90,7 +90,7 @@ def _answer(sheet: Findings) -> Analysis:
     )
 
 
-def _problems(sheet: Findings, cured: bool = True) -> list[Problem]:
+def _problems(sheet: InferredGraph, cured: bool = True) -> list[Problem]:
     """List every problem of a sheet and of the blocks on it."""
     problems = [*loop_problems(sheet.graph, sheet.walk), *net_problems(sheet)]
     for step in sheet.walk.steps:
@@ -108,7 +108,7 @@ def _problems(sheet: Findings, cured: bool = True) -> list[Problem]:
 _Said = set[tuple[str, str | None, str]]  # block, node in it, message
 
 
-def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> list[Problem]:
+def _inside_problems(step: Step, block: Block, sheet: InferredGraph, said: _Said) -> list[Problem]:
     """List the problems in a block, each with the path to it; a problem of several instances is listed once."""
     problems: list[Problem] = []
     seen: list[Inside] = []
@@ -116,7 +116,7 @@ def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> 
         if turn.inside is None or any(turn.inside is other for other in seen):
             continue
         seen.append(turn.inside)
-        for inner in _told(block, turn.inside, sheet.ops):
+        for inner in _block_problems(block, turn.inside, sheet.ops):
             key = (block.name, inner.node, inner.message)
             if key not in said:
                 said.add(key)
@@ -135,17 +135,17 @@ def _inside_problems(step: Step, block: Block, sheet: Findings, said: _Said) -> 
 _inner: LruCache[list[Problem]] = LruCache(4096)
 
 
-def _told(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
+def _block_problems(block: Block, inside: Inside, ops: Catalog) -> list[Problem]:
     """List the problems inside a block; cached by inside, so instances and edits that share it do not repeat the work.
     """
-    return _inner.get_or_compute(Same(inside), lambda: _problems(Findings.block(block, inside, ops), cured=False))
+    return _inner.get_or_compute(Same(inside), lambda: _problems(InferredGraph.block(block, inside, ops), cured=False))
 
 
 def _unknown(result: StepResult | None) -> bool:
     return result is None or result.outcome is None
 
 
-def _with_cures_that_work(problems: list[Problem], sheet: Findings) -> list[Problem]:
+def _with_cures_that_work(problems: list[Problem], sheet: InferredGraph) -> list[Problem]:
     """Drop cures after which the call still fails. Only the first few errors are tried: each trial infers shapes again.
     """
     tried = 0
@@ -160,7 +160,7 @@ def _with_cures_that_work(problems: list[Problem], sheet: Findings) -> list[Prob
     return checked
 
 
-def _cures(cure: Cure, node: str, sheet: Findings) -> bool:
+def _cures(cure: Cure, node: str, sheet: InferredGraph) -> bool:
     """Whether the node's call runs once the cure is applied."""
     mended = apply_cure(sheet.graph, sheet.ops, cure)
     result = sheet.again(mended)[1].get(node)

@@ -22,7 +22,7 @@ Unfolded = Literal["as drawn", "all", "none"]
 MOST = 5000
 
 
-class Drawn(Protocol):
+class DrawnSheet(Protocol):
     """A sheet to draw: a project or a block."""
 
     @property
@@ -50,7 +50,11 @@ class _Sheet:
 
 
 def to_drawing(
-    sheet: Drawn, catalog: Catalog, analysis: Analysis | None = None, unfolded: Unfolded = "as drawn", title: str = ""
+    sheet: DrawnSheet,
+    catalog: Catalog,
+    analysis: Analysis | None = None,
+    unfolded: Unfolded = "as drawn",
+    title: str = "",
 ) -> Drawing:
     """Return the drawing of a sheet; `analysis` is that of this sheet and provides shapes and counts.
 

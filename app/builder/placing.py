@@ -22,13 +22,13 @@ S = TypeVar("S", bound=Sheet)
 def with_places(project: S) -> S:
     """Return the project with a position for every node of its large sheets."""
     blocks = cast(Blocks, getattr(project, "blocks", FrozenMap()))
-    made = {name: _placed(block) for name, block in blocks.items()}
+    made = {name: _with_positions(block) for name, block in blocks.items()}
     if any(made[name] is not block for name, block in blocks.items()):
         project = cast(S, replace(cast(Any, project), blocks=FrozenMap(made)))
-    return _placed(project)
+    return _with_positions(project)
 
 
-def _placed(sheet: S) -> S:
+def _with_positions(sheet: S) -> S:
     missing = [node for node in sheet.graph.nodes if node not in sheet.positions]
     if len(missing) <= MANY:
         return sheet

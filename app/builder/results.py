@@ -16,7 +16,7 @@ from app.util.frozen import FrozenMap
 
 
 @dataclass(frozen=True)
-class Failed:
+class CallFailed:
     """The call fails: torch's message on meta tensors and, if small enough to try, on real ones.
 
     `dtype` is True if the shapes fit and only the dtypes do not.
@@ -58,7 +58,7 @@ class Inside:
 class Turn:
     """One repetition of a repeated node, or the single instance of a block."""
 
-    outcome: Ran | Failed | None
+    outcome: Ran | CallFailed | None
     resolved: FrozenMap[str, Any]
     inputs: Inputs
     inside: Inside | None = None
@@ -72,7 +72,7 @@ class StepResult:
     The parameters of a shared module are counted at its first call.
     """
 
-    outcome: Ran | Failed | None
+    outcome: Ran | CallFailed | None
     resolved: FrozenMap[str, Any]
     inputs: Inputs
     turns: tuple[Turn, ...] = ()

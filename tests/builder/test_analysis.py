@@ -160,11 +160,11 @@ def test_meta_tensors_say_what_real_ones_say() -> None:
         batch = (isinstance(said, shapes.Ran) and said.fixed_batch) or 6
         try:
             with torch.no_grad():
-                found = meta_calls.Call.of(spec, resolved)(inputs, batch, "cpu")
+                found = meta_calls.TorchCall.of(spec, resolved)(inputs, batch, "cpu")
         except Exception as error:
-            assert isinstance(said, shapes.Failed) or spec.key in BY_VALUE, f"{spec.key} {value}: {error}"
+            assert isinstance(said, shapes.CallFailed) or spec.key in BY_VALUE, f"{spec.key} {value}: {error}"
             continue
-        if isinstance(said, shapes.Failed):  # it does run with a batch of 6 by chance
+        if isinstance(said, shapes.CallFailed):  # it does run with a batch of 6 by chance
             assert spec.key in RUN_BY_CHANCE, (
                 spec.key,
                 dict(resolved),
@@ -204,7 +204,7 @@ def test_random_numbers_of_a_dtype_that_torch_does_not_draw(op: str, dtype: str,
     assert message in problem.message
     if "expects" in message:
         assert any("Insert Tensor.to(float32)" in cure.label for cure in problem.cures)
-        module = meta_calls.Call.of(catalog()[op], FrozenMap(given))
+        module = meta_calls.TorchCall.of(catalog()[op], FrozenMap(given))
         with pytest.raises((RuntimeError, NotImplementedError)):  # as torch does
             module(FrozenMap(input=(TensorType((Dim(1), 4), dtype),)), 2, "cpu")
 
@@ -274,13 +274,13 @@ def test_a_long_sequence_costs_no_more_than_a_short_one(monkeypatch: pytest.Monk
         )
 
     taken = []
-    real = meta_calls.Call.__call__
+    real = meta_calls.TorchCall.__call__
 
     def watched(self, inputs, batch, device):
         taken.append(inputs["input"][0])
         return real(self, inputs, batch, device)
 
-    monkeypatch.setattr(meta_calls.Call, "__call__", watched)
+    monkeypatch.setattr(meta_calls.TorchCall, "__call__", watched)
     analysis = analyse(net_of(5011))
     assert [value.shape[1] for value in taken] == [1, 1]
     assert str(analysis.values["lstm", 0]) == "N×5011×64" and str(analysis.values["lstm", 1]) == "(2×N×64, 2×N×64)"

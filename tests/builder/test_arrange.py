@@ -75,7 +75,7 @@ def test_what_stands_in_a_frame_stays_in_its_row_and_frames_keep_apart() -> None
     rows: list[Any] = [("input", "x", {"shape": (8,)}), *(("nn.Linear", name, {}) for name in names)]
     project = Project(graph=net(rows, [*zip(["x", *names], names, strict=False)]))
     project = layout.laid_out(project, project.graph.nodes, {})
-    spread = edits.place(project, {name: (200.0 * i, 400.0 if i < 3 else 900.0) for i, name in enumerate(names)})
+    spread = edits.move_nodes(project, {name: (200.0 * i, 400.0 if i < 3 else 900.0) for i, name in enumerate(names)})
     for part in (names[:3], names[3:]):
         spread, _ = comments.frame(spread, part, {}, part[0])
     for width in (4000, 900, 300):

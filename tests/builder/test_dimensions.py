@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
-from app.builder.dimensions.dimensions import BY_TORCH, DimensionStory, Origin, aligned, chain, explain_output
+from app.builder.dimensions.dimensions import BY_TORCH, DimensionSource, DimensionStory, aligned, chain, explain_output
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.graph import Edge, Graph, Node
 from app.builder.results import Analysis
@@ -341,7 +341,7 @@ def test_a_block_tells_of_the_call_inside_that_decides_and_the_way_goes_on_befor
     assert height.words.startswith("pool in Widen: A 2×2 window") and height.formula is not None
     assert height.formula.result == height.result == 8
     assert batch.words == "Nothing in Widen changes it."
-    assert channels.source is None and height.source == Origin("stem", 0, 2)
+    assert channels.source is None and height.source == DimensionSource("stem", 0, 2)
     way = chain(graph, ops, analysis, "out", 0, 2)
     assert [step.node for step in way] == ["out", "block", "stem", "in"]
     kept = explain_output(graph, ops, analysis, "block", 1)
@@ -356,7 +356,7 @@ def test_a_repeated_block_is_followed_back_through_each_repetition() -> None:
     graph = graph.with_node(Node("out", "output", "out")).with_edge(Edge("it", 0, "out", "input"))
     analysis = analyse(graph, ops)
     height = explain_output(graph, ops, analysis, "it")[2]
-    assert height.result == 4 and height.numbers.startswith("⌊(8 +") and height.source == Origin("in", 0, 2)
+    assert height.result == 4 and height.numbers.startswith("⌊(8 +") and height.source == DimensionSource("in", 0, 2)
 
 
 def test_an_input_of_a_block_is_told_by_what_arrives() -> None:

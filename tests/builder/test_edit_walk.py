@@ -207,7 +207,7 @@ class EditWalk(RuleBasedStateMachine):
     @precondition(has_nodes)
     @rule(pick=picks, at=points)
     def place(self, pick: int, at: tuple[float, float]) -> None:
-        self.apply("place", lambda: edits.place(self.project, {self.node(pick): at}))
+        self.apply("place", lambda: edits.move_nodes(self.project, {self.node(pick): at}))
 
     @precondition(has_nodes)
     @rule(pick=picks)

@@ -24,13 +24,13 @@ def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, t
     """The parameters of a layer that can be initialised by name, with their shapes; none for what owns none."""
     if spec.kind not in ("module", "parameter"):
         return {}
-    from app.builder.shapes.meta_calls import Call  # which checks initialisations
+    from app.builder.shapes.meta_calls import TorchCall  # which checks initialisations
 
     if spec.kind == "parameter":
         shape = resolved.get("shape")
         return {"": tuple(shape) if isinstance(shape, tuple) else ()}
     with torch.device("meta"):
-        module = Call.of(spec, resolved).target
+        module = TorchCall.of(spec, resolved).target
     return {name: tuple(p.shape) for name, p in module.named_parameters() if all(map(is_name, name.split(".")))}
 
 

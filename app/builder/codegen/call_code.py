@@ -153,7 +153,7 @@ class CallWriter:
         spec = step.spec
         if custom.is_function(spec):
             return wrapped(f"{self.imported.get(spec.key, spec.label)}.apply(", self._row(step), ")", before=column)
-        given = _given(step, taken)
+        given = _wired_arguments(step, taken)
         literals = [] if spec.kind == "block" else self._literals(step)
         if spec.kind == "method":
             function, arguments = f"{given[0]}.{spec.label}", [*given[1:], *literals]
@@ -293,7 +293,7 @@ def _items(text: str) -> list[str] | None:
     return [ast.unparse(item) for item in tree.elts] if isinstance(tree, ast.Tuple) else None
 
 
-def _given(step: Step, taken: list[str]) -> list[str]:
+def _wired_arguments(step: Step, taken: list[str]) -> list[str]:
     """List the wired arguments: required ones and a single optional one by position, others by name."""
     ports = [port for port in step.spec.inputs if not port.wired]
     optional = [port for port in ports if not port.required]

@@ -44,7 +44,7 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
     for writer in writers:
         text += ["", ""]
         block = writer.made.block
-        classes[block.name if block else ""] = _placed(writer, text)
+        classes[block.name if block else ""] = _append_class(writer, text)
     net = writers[-1]
     return Source(
         text="\n".join(text) + "\n",
@@ -63,7 +63,7 @@ def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: 
 _Places = dict[Owner, dict[str, list[int]]]
 
 
-def _placed(writer: ClassWriter, text: list[str]) -> ClassText:
+def _append_class(writer: ClassWriter, text: list[str]) -> ClassText:
     """Append the lines of a class to the text, and record those of each node."""
     places: _Places = {(): {step.id: [] for step in writer.steps}}
     for line in writer.write():

@@ -39,7 +39,7 @@ class ConstructorWriter:
         for node, step in owning.items():
             name, box = boxed.get(node, (node, None))
             if box is None:
-                lines += assigned(self._access[node], self._whole(self._class, step, ())).lines(_MARGIN)
+                lines += assigned(self._access[node], self._constructor(self._class, step, ())).lines(_MARGIN)
                 lines += self._inits(self._class, step, self._access[node], ())
             elif name not in written:
                 written.add(name)
@@ -60,7 +60,7 @@ class ConstructorWriter:
         """Write a container and the initialisations of its modules."""
 
         def made(node: str) -> Made:
-            whole = self._whole(self._class, owning[node], ())
+            whole = self._constructor(self._class, owning[node], ())
             return replace(whole, head="", tail=")") if owning[node].spec.kind == "buffer" else whole
 
         lines = [line for part in statements(box, attribute(name), made) for line in part.lines(_MARGIN)]
@@ -72,7 +72,7 @@ class ConstructorWriter:
 
     # --- What makes a module
 
-    def _whole(self, part: BlockClass, step: Step, prefix: Owner) -> Made:
+    def _constructor(self, part: BlockClass, step: Step, prefix: Owner) -> Made:
         """Return the constructor expression of a step, with repetitions and freezing. `prefix` is the path of the part.
         """
         end = ".requires_grad_(False)" if step.node.frozen else ""

@@ -1,6 +1,6 @@
-"""Tensors that a class has of its own: free parameters, buffers and constants, as source.
+"""Free parameters, buffers and constants as source.
 
-`expression` and `tensor_values.made` say the same in two languages; a test runs both.
+`expression` and `tensor_values.create_tensor` are equivalent; a test runs both.
 """
 
 from __future__ import annotations

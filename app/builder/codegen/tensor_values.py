@@ -42,7 +42,7 @@ def unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str 
     return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
 
 
-def made(key: str, params: Mapping[str, Any], device: str = "meta") -> torch.Tensor:
+def create_tensor(key: str, params: Mapping[str, Any], device: str = "meta") -> torch.Tensor:
     """The tensor itself; raises what torch raises, and ValueError for a shape that the filling cannot have."""
     # Tried on the CPU, it draws from a generator of its own.
     chance: dict[str, Any] = {} if device == "meta" else {"generator": torch.Generator(device).manual_seed(0)}

@@ -20,7 +20,13 @@ def whole_net(steps: Sequence[Step]) -> Step | None:
     one = layers[0] if len(layers) == 1 else None
     if one is None or one.node.name != WHOLE or one.spec.kind != "module" or not custom.is_custom(one.spec.key):
         return None
-    if one.node.repeat != 1 or one.node.frozen or one.node.inits or one.node.tied or any(p.call for p in _given(one)):
+    if (
+        one.node.repeat != 1
+        or one.node.frozen
+        or one.node.inits
+        or one.node.tied
+        or any(p.call for p in _params_set(one))
+    ):
         return None
     inputs = [Ref(step.id, 0) for step in steps if step.spec.kind == "input"]
     ends = [ref for step in steps if step.spec.kind == "output" for ref in step.refs()]
@@ -33,5 +39,5 @@ def whole_net(steps: Sequence[Step]) -> Step | None:
     return one if plain and straight and leading and whole else None
 
 
-def _given(step: Step) -> list:
+def _params_set(step: Step) -> list:
     return [param for name in step.node.params if (param := step.spec.param(name)) is not None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.builder.catalog import custom, custom_calls, init_checks
-from app.builder.diagnostics.context import Findings
+from app.builder.diagnostics.context import InferredGraph
 from app.builder.diagnostics.problems import (
     Cure,
     DropInit,
@@ -25,7 +25,7 @@ from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_node, missing
 from app.builder.plan import HOLDING, Plan, Step
-from app.builder.results import Failed, Ran, StepResult
+from app.builder.results import CallFailed, Ran, StepResult
 from app.builder.rules import wirable_of
 from app.builder.shapes.tied_shapes import shape_of
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
@@ -40,7 +40,7 @@ def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
     return [Problem("error", walk.loops[0], "These layers form a cycle, so forward has no order", reason)]
 
 
-def net_problems(sheet: Findings) -> list[Problem]:
+def net_problems(sheet: InferredGraph) -> list[Problem]:
     if not sheet.graph.nodes:
         return [Problem("error", None, "Nothing on the canvas yet", "Drag a layer here, or press Tab to search.")]
     kinds = {node.op for node in sheet.graph.nodes.values()}
@@ -52,10 +52,10 @@ def net_problems(sheet: Findings) -> list[Problem]:
         reason = "Drag an Output onto the canvas and connect the last layer to it."
         problems.append(Problem("error", None, f"The {what} has no Output", reason))
     kept = [step.node for step in sheet.walk.steps if step.kept]
-    return [*problems, _said_of_kept(kept)] if kept else problems
+    return [*problems, _uncalled_note(kept)] if kept else problems
 
 
-def _said_of_kept(nodes: list[Node]) -> Problem:
+def _uncalled_note(nodes: list[Node]) -> Problem:
     """Report all uncalled modules in one note: they are kept on purpose."""
     names = ", ".join(node.name for node in nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
     cure = Cure("Leave out of the code", tuple(Keep(node.id, False) for node in nodes))
@@ -64,7 +64,7 @@ def _said_of_kept(nodes: list[Node]) -> Problem:
     return Problem("info", nodes[0].id, f"{names} {verb} not used by forward", reason, cures=(cure,))
 
 
-def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
+def _bad_ties(step: Step, sheet: InferredGraph) -> list[Problem]:
     """Report tied parameters whose shapes differ, or whose partner is missing."""
     if not step.node.tied:
         return []
@@ -82,7 +82,7 @@ def _bad_ties(step: Step, sheet: Findings) -> list[Problem]:
     return []
 
 
-def _ties_told(step: Step, graph: Graph) -> list[Problem]:
+def _ties_note(step: Step, graph: Graph) -> list[Problem]:
     """Report the tied parameters of a node in one note: they are tied on purpose."""
     pairs = [(_named(step.node.name, name), _named(graph.nodes[tie.node].name, tie.name))
              for name, tie in step.node.tied.items()]  # fmt: skip
@@ -105,16 +105,16 @@ def _size(shape: tuple[int, ...] | None) -> str:
 
 def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
     """Report an uncalled module that cannot be constructed."""
-    if isinstance(result.outcome, Failed):
+    if isinstance(result.outcome, CallFailed):
         return [Problem("error", step.id, f"{step.node.name} cannot be constructed", result.outcome.error)]
     if not isinstance(result.outcome, Ran):
         names = " and ".join(name for name, value in result.resolved.items() if value is AUTO)
         reason = "No input to infer it from. Set it in the inspector."
         return [Problem("error", step.id, f"{step.node.name} is constructed: set {names or 'parameters'}", reason)]
-    return _init_problems(step, result) or _ties_told(step, graph)
+    return _init_problems(step, result) or _ties_note(step, graph)
 
 
-def step_problems(step: Step, sheet: Findings) -> list[Problem]:
+def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
     results, graph = sheet.results, sheet.graph
     result = results[step.id]
     if not step.live:
@@ -143,9 +143,9 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         cures = wire_cures(step, tuple(port.name for port in unconnected), graph)
         reason = "Drag a wire from another layer to it."
         return [Problem("error", step.id, message, reason, port=unconnected[0].name, cures=cures)]
-    failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, Failed)), None)
-    if isinstance(result.outcome, Failed) or failed:
-        words = failed.error if failed else result.outcome.error if isinstance(result.outcome, Failed) else ""
+    failed = next((turn.outcome for turn in result.turns if isinstance(turn.outcome, CallFailed)), None)
+    if isinstance(result.outcome, CallFailed) or failed:
+        words = failed.error if failed else result.outcome.error if isinstance(result.outcome, CallFailed) else ""
         if own := custom_calls.why_failed(step.spec, step.node.name, words):
             return [Problem("error", step.id, *own)]
         return [explain(step, result if failed is None else _at_turn(result, failed), graph)]
@@ -154,7 +154,7 @@ def step_problems(step: Step, sheet: Findings) -> list[Problem]:
         return misfit
     if result.outcome is None:
         return _auto_problems(step, result) or _shared_problems(step, sheet) or _repeat_problems(step, result)
-    return _init_problems(step, result) or [*_warnings(step, result, sheet), *_ties_told(step, sheet.graph)]
+    return _init_problems(step, result) or [*_warnings(step, result, sheet), *_ties_note(step, sheet.graph)]
 
 
 def _init_problems(step: Step, result: StepResult) -> list[Problem]:
@@ -169,13 +169,13 @@ def _init_problems(step: Step, result: StepResult) -> list[Problem]:
     return found
 
 
-def _at_turn(result: StepResult, failed: Failed) -> StepResult:
+def _at_turn(result: StepResult, failed: CallFailed) -> StepResult:
     """Return the result of the repetition that failed."""
     turn = next(turn for turn in result.turns if turn.outcome is failed)
     return StepResult(turn.outcome, turn.resolved, turn.inputs)
 
 
-def _shared_problems(step: Step, sheet: Findings) -> list[Problem]:
+def _shared_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
     """Report a shared module whose parameters do not fit this call's input."""
     if step.module not in sheet.graph.nodes or not sheet.results[step.id].inputs:
         return []
@@ -221,7 +221,7 @@ def _misfits(step: Step, results: Mapping[str, StepResult], graph: Graph, any_ki
     return []
 
 
-def _is_port(step: Step, sheet: Findings) -> bool:
+def _is_port(step: Step, sheet: InferredGraph) -> bool:
     """Return whether a step is an input or output of a block, which accept any value."""
     return step.spec.kind in ("input", "output") and sheet.given is not None
 
@@ -261,7 +261,7 @@ def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
     return [Problem("error", step.id, message, reason)]
 
 
-def _channels_first(step: Step, sheet: Findings) -> bool:
+def _channels_first(step: Step, sheet: InferredGraph) -> bool:
     """Return whether a picture arrives channels first, as convolutions leave it; not after a permute."""
     steps = {other.id: other for other in sheet.walk.steps}
     at: Step | None = step
@@ -276,7 +276,7 @@ def _channels_first(step: Step, sheet: Findings) -> bool:
     return False
 
 
-def _warnings(step: Step, result: StepResult, sheet: Findings) -> list[Problem]:
+def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Problem]:
     assert isinstance(result.outcome, Ran)
     problems = []
     arriving = next((values[0] for values in result.inputs.values()), None)

@@ -237,7 +237,7 @@ def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem
             continue
         dims = int(plain_name(node.op)[-2])
         sides = [(i, size) for i, size in enumerate(shape.shape[-dims:]) if isinstance(size, int)]
-        rest, size = max(((_rest(net, node, i, size), size) for i, size in sides), default=(0, 0))
+        rest, size = max(((_uncovered(net, node, i, size), size) for i, size in sides), default=(0, 0))
         if rest <= 1:
             continue
         cure = Cure("Set ceil_mode=True", (SetParam(node.id, "ceil_mode", True),))
@@ -246,7 +246,7 @@ def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem
         yield Problem("warning", node.id, message, reason, cures=(cure,) if _helps(net, cure, runs) else ())
 
 
-def _rest(net: Net, node: Node, axis: int, size: int) -> int:
+def _uncovered(net: Net, node: Node, axis: int, size: int) -> int:
     """Return how many values at the end of an axis are in no window."""
 
     def along(name: str, default: Any) -> int:

@@ -17,7 +17,7 @@ from app.builder.value_types import ValueType
 
 
 @dataclass(frozen=True)
-class Findings:
+class InferredGraph:
     """A graph and its inferred results. `given` are a block's inputs, `values` its parameters; both are None for the
     network. Calls of nodes in `quiet` are known to have no problems."""
 
@@ -30,7 +30,7 @@ class Findings:
     quiet: frozenset[str] = frozenset()
 
     @classmethod
-    def network(cls, graph: Graph, ops: Catalog, earlier: Findings | None = None) -> Findings:
+    def network(cls, graph: Graph, ops: Catalog, earlier: InferredGraph | None = None) -> InferredGraph:
         """Infer a network; results unchanged since `earlier`, a previous version, are reused."""
         walk = plan(graph, ops, (earlier.graph, earlier.walk) if earlier else None)
         known = {step.node.id: step for step in earlier.walk.steps} if earlier else {}
@@ -45,7 +45,7 @@ class Findings:
         return cls(graph, walk, results, ops, quiet=earlier.quiet.intersection(results) - loud)
 
     @classmethod
-    def block(cls, block: Block, inside: Inside, ops: Catalog) -> Findings:
+    def block(cls, block: Block, inside: Inside, ops: Catalog) -> InferredGraph:
         outcomes = ((node.id, inside.results[node.id].outcome) for node in block.inputs if node.id in inside.results)
         given = {node: outcome.outputs[0] for node, outcome in outcomes if isinstance(outcome, Ran)}
         return cls(block.graph, inside.plan, inside.results, ops, given, inside.values)

@@ -17,7 +17,7 @@ _LARGEST = 4096
 _ARRIVING = 64
 
 
-def torch_words(spec: OpSpec, params: Mapping[str, Any], name: str, text: str) -> str:
+def torch_message(spec: OpSpec, params: Mapping[str, Any], name: str, text: str) -> str:
     """Return torch's error for a layer whose argument `name` is `text`.
 
     "" if torch accepts it, or if it is not tried. Nothing is allocated. Imports torch.
@@ -43,11 +43,11 @@ def _refused(spec: OpSpec, params: FrozenMap[str, Any]) -> str:
     """Return torch's error for a layer with these arguments, "" if none."""
     import torch
 
-    from app.builder.shapes.meta_calls import Call
+    from app.builder.shapes.meta_calls import TorchCall
 
     try:
         with torch.device("meta"):
-            Call.of(spec, params)
+            TorchCall.of(spec, params)
     except Exception as error:  # torch's message is the answer
         return str(error).strip().partition("\n")[0] or type(error).__name__
     return ""

@@ -128,7 +128,7 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         message = f"{listed(norms)} would normalise over 1 sample"
         yield Problem("warning", norms[0].id, message, reason, cures=larger)
     elif alone and samples and samples % batch_size == 1:
-        better = _whole(samples, batch_size + 1)
+        better = _without_single_sample(samples, batch_size + 1)
         message = f"The last batch of an epoch has 1 sample, which {listed(alone)} cannot normalise"
         reason = (
             f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value: torch raises. "
@@ -137,7 +137,7 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         yield Problem("error", alone[0].id, message, reason, cures=_batch_of(alone, better))
 
 
-def _whole(samples: int, start: int) -> int:
+def _without_single_sample(samples: int, start: int) -> int:
     """Return the smallest batch size from `start` on that leaves no single sample at the end of an epoch."""
     return next(size for size in range(start, samples + start + 2) if samples % size != 1)
 
@@ -145,7 +145,7 @@ def _whole(samples: int, start: int) -> int:
 def _usual_batch(alone: tuple[Node, ...], samples: int | None) -> int:
     if not samples:
         return USUAL_BATCH
-    return _whole(samples, min(USUAL_BATCH, samples)) if alone else min(USUAL_BATCH, max(samples, 2))
+    return _without_single_sample(samples, min(USUAL_BATCH, samples)) if alone else min(USUAL_BATCH, max(samples, 2))
 
 
 def _batch_of(nodes: tuple[Node, ...], size: int) -> tuple[Cure, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.dimensions.calls import Origin, SizeNote
+from app.builder.dimensions.calls import DimensionSource, SizeNote
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.graph import Graph, Node
 from app.builder.value_types import Size, TensorType
@@ -49,17 +49,19 @@ def through(
             return None
         told = told or way.told
         if way.entered is None:
-            return _said(told, spec, None, size, "")
+            return _note(told, spec, None, size, "")
         port, dimension = way.entered[0].name, way.entered[1]
         if number == 0 or port != ports[0]:
             wire = next((edge for edge in graph.into(node) if edge.port == port), None)
-            source = Origin(wire.source, wire.output, dimension) if wire is not None else None
-            return _said(told, spec, source, size, graph.nodes[wire.source].name if wire else "")
+            source = DimensionSource(wire.source, wire.output, dimension) if wire is not None else None
+            return _note(told, spec, source, size, graph.nodes[wire.source].name if wire else "")
         output = 0  # what arrives is the first output of the repetition before
     return None
 
 
-def _said(told: SizeNote | None, spec: OpSpec, source: Origin | None, size: Size, giver: str) -> SizeNote | None:
+def _note(
+    told: SizeNote | None, spec: OpSpec, source: DimensionSource | None, size: Size, giver: str
+) -> SizeNote | None:
     if told is not None:
         return SizeNote(told.formula, told.words, source)
     if source is None:
@@ -87,8 +89,8 @@ def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimensi
     if output >= len(ends):
         return None
     told: SizeNote | None = None
-    spot = Origin(ends[output].id, 0, dimension)
-    seen: set[Origin] = set()
+    spot = DimensionSource(ends[output].id, 0, dimension)
+    seen: set[DimensionSource] = set()
     while spot not in seen:
         seen.add(spot)
         here = graph.nodes[spot.node]
@@ -105,7 +107,7 @@ def _follow(block: Block, catalog: Catalog, inside: Inside, output: int, dimensi
     return None
 
 
-def _size(known: Analysis, spot: Origin | None) -> Size | None:
+def _size(known: Analysis, spot: DimensionSource | None) -> Size | None:
     """Return a dimension's size one call upstream, None if a parameter sets it."""
     value = known.values.get((spot.node, spot.output)) if spot is not None else None
     if spot is None or not isinstance(value, TensorType) or spot.dimension >= len(value.shape):

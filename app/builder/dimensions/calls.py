@@ -11,7 +11,7 @@ from app.builder.value_types import Dim, Size, TensorType
 
 
 @dataclass(frozen=True)
-class Origin:
+class DimensionSource:
     """One dimension of one output of a node."""
 
     node: str
@@ -20,7 +20,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Arrived:
+class InputTensor:
     """A tensor at an input port, from output number `output` of a node named `name`."""
 
     node: str
@@ -32,8 +32,8 @@ class Arrived:
     def shape(self) -> tuple[Size, ...]:
         return self.type.shape
 
-    def origin(self, dimension: int) -> Origin:
-        return Origin(self.node, self.output, dimension % max(len(self.shape), 1))
+    def origin(self, dimension: int) -> DimensionSource:
+        return DimensionSource(self.node, self.output, dimension % max(len(self.shape), 1))
 
     def symbol(self, letter: str, dimension: int, meaning: str = "") -> Symbol:
         """Return the size of a dimension as a symbol."""
@@ -42,14 +42,14 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Call:
+class SizeCall:
     """A node as its rule sees it: parameters with AUTO filled in, inputs by port, and its output."""
 
     op: str
     label: str
     name: str
     params: Mapping[str, Any]
-    inputs: Mapping[str, tuple[Arrived, ...]]
+    inputs: Mapping[str, tuple[InputTensor, ...]]
     output: int
     shape: tuple[Size, ...]
     category: str = ""
@@ -57,7 +57,7 @@ class Call:
     repeat: int = 1
 
     @property
-    def first(self) -> Arrived:
+    def first(self) -> InputTensor:
         return next(iter(self.inputs.values()))[0]
 
     def each(self, name: str, axis: int, default: int = 0) -> int:
@@ -74,13 +74,13 @@ class SizeNote:
 
     formula: Formula
     words: str
-    source: Origin | None = None
+    source: DimensionSource | None = None
 
 
-Rule = Callable[[Call], tuple[SizeNote, ...]]
+Rule = Callable[[SizeCall], tuple[SizeNote, ...]]
 
 
-def kept(arrived: Arrived, dimension: int, words: str = "") -> SizeNote:
+def unchanged(arrived: InputTensor, dimension: int, words: str = "") -> SizeNote:
     """Note a dimension that is unchanged."""
     size = arrived.shape[dimension]
     formula = Formula("x", (arrived.symbol("x", dimension),))
@@ -88,7 +88,7 @@ def kept(arrived: Arrived, dimension: int, words: str = "") -> SizeNote:
     return SizeNote(formula, words, arrived.origin(dimension))
 
 
-def set_by(meaning: str, value: Size, words: str = "", source: Origin | None = None) -> SizeNote:
+def set_by(meaning: str, value: Size, words: str = "", source: DimensionSource | None = None) -> SizeNote:
     """Note a dimension that a parameter sets."""
     return SizeNote(Formula("x", (Symbol("x", meaning, value),)), words or f"{meaning} sets the {value}.", source)
 
@@ -96,7 +96,7 @@ def set_by(meaning: str, value: Size, words: str = "", source: Origin | None = N
 BATCH = "N is the batch size, which stays the same."
 
 
-def product(arrived: Arrived, dimensions: range, letter: str = "d") -> tuple[str, tuple[Symbol, ...]]:
+def product(arrived: InputTensor, dimensions: range, letter: str = "d") -> tuple[str, tuple[Symbol, ...]]:
     """Return the product of some dimensions as text, and its symbols."""
     symbols = tuple(arrived.symbol(f"{letter}{i}", i) for i in dimensions)
     return "*".join(symbol.letter for symbol in symbols) or "1", symbols

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
+from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Size
 from app.util.formatting import counted_in_words, shape_text
 
-AxisRule = Callable[[Call, Arrived, int, int], SizeNote]
+AxisRule = Callable[[SizeCall, InputTensor, int, int], SizeNote]
 
 _CONV = "(h + 2*p - d*(k - 1) - 1)//s + 1"
 _POOL = "(h + 2*p - k)//s + 1"
@@ -25,50 +25,50 @@ _UNPOOL = "(h - 1)*s - 2*p + k"
 _LAST_WINDOW = " The last window would start in the padding, so it is dropped."
 
 
-def convolution(call: Call) -> tuple[SizeNote, ...]:
+def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
     return _windows(call, _channels(call), _conv_axis)
 
 
-def transposed(call: Call) -> tuple[SizeNote, ...]:
+def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
     return _windows(call, _channels(call), _transposed_axis)
 
 
-def pooling(call: Call) -> tuple[SizeNote, ...]:
+def pooling(call: SizeCall) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _pool_axis)
 
 
-def adaptive(call: Call) -> tuple[SizeNote, ...]:
+def adaptive(call: SizeCall) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _adaptive_axis)
 
 
-def unpooling(call: Call) -> tuple[SizeNote, ...]:
+def unpooling(call: SizeCall) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _unpool_axis)
 
 
-def unfolding(call: Call) -> tuple[SizeNote, ...]:
+def unfolding(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.Unfold`: (N, C, H, W) becomes (N, C·∏k, L), L the number of windows."""
     arrived = call.first
     c, rank = arrived.symbol("c", -3), len(arrived.shape)
     kernel = tuple(Symbol(f"k{i}", f"kernel_size[{i}]", call.each("kernel_size", i)) for i in (0, 1))
     words = "A column holds all values of one window: channels times the pixels of the kernel."
     column = SizeNote(Formula("c*k0*k1", (c, *kernel)), words, arrived.origin(-3))
-    text, symbols = _places(call, arrived.shape[-2], arrived.shape[-1], arrived)
+    text, symbols = _window_count(call, arrived.shape[-2], arrived.shape[-1], arrived)
     count = SizeNote(Formula(text, symbols), "One column for each position of the window.", arrived.origin(-1))
-    return (*(kept(arrived, i) for i in range(rank - 3)), column, count)
+    return (*(unchanged(arrived, i) for i in range(rank - 3)), column, count)
 
 
-def sliding(call: Call) -> tuple[SizeNote, ...]:
+def sliding(call: SizeCall) -> tuple[SizeNote, ...]:
     """`x.unfold(dimension, size, step)`: the number of windows, and their size as an additional last dimension."""
     arrived = call.first
     at = call.params["dimension"] % len(arrived.shape)
     size, step = Symbol("k", "size", call.params["size"]), Symbol("s", "step", call.params["step"])
-    told = [kept(arrived, i) for i in range(len(arrived.shape))]
+    told = [unchanged(arrived, i) for i in range(len(arrived.shape))]
     words = "The number of windows that fit, one per step."
     told[at] = SizeNote(Formula("(h - k)//s + 1", (arrived.symbol("h", at), size, step)), words, arrived.origin(at))
     return (*told, set_by("size", call.params["size"], "The values of one window."))
 
 
-def _places(call: Call, height: Size, width: Size, arrived: Arrived) -> tuple[str, tuple[Symbol, ...]]:
+def _window_count(call: SizeCall, height: Size, width: Size, arrived: InputTensor) -> tuple[str, tuple[Symbol, ...]]:
     """Return the number of window positions: the product of the counts per axis."""
     text, symbols = [], []
     for axis, (letter, size) in enumerate((("h", height), ("w", width))):
@@ -79,7 +79,7 @@ def _places(call: Call, height: Size, width: Size, arrived: Arrived) -> tuple[st
     return "*".join(text), tuple(symbols)
 
 
-def folding(call: Call) -> tuple[SizeNote, ...]:
+def folding(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.Fold`: (N, C·∏k, L) becomes (N, C, *output_size)."""
     arrived = call.first
     rank = len(arrived.shape)
@@ -87,14 +87,14 @@ def folding(call: Call) -> tuple[SizeNote, ...]:
     words = "Each column becomes a window with this many channels; overlapping windows are summed."
     channels = SizeNote(Formula("c/(k0*k1)", (arrived.symbol("c", rank - 2), *kernel)), words, arrived.origin(rank - 2))
     sides = (set_by(f"output_size[{i}]", call.each("output_size", i), source=arrived.origin(-1)) for i in (0, 1))
-    return (*(kept(arrived, i) for i in range(rank - 2)), channels, *sides)
+    return (*(unchanged(arrived, i) for i in range(rank - 2)), channels, *sides)
 
 
-def fractional(call: Call) -> tuple[SizeNote, ...]:
+def fractional(call: SizeCall) -> tuple[SizeNote, ...]:
     return _windows(call, _same_channels(call), _fractional_axis)
 
 
-def _fractional_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
+def _fractional_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis: int) -> SizeNote:
     before, ratio = arrived.shape[dimension], call.params.get("output_ratio")
     if call.params.get("output_size") is not None:
         size = call.each("output_size", axis)
@@ -112,34 +112,34 @@ def axes(op: str) -> int:
     return int(op[-2])
 
 
-def _windows(call: Call, channels: SizeNote, axis_rule: AxisRule) -> tuple[SizeNote, ...]:
+def _windows(call: SizeCall, channels: SizeNote, axis_rule: AxisRule) -> tuple[SizeNote, ...]:
     arrived, count = call.first, axes(call.op)
     first = len(arrived.shape) - count
-    before = tuple(kept(arrived, i) for i in range(first - 1))
+    before = tuple(unchanged(arrived, i) for i in range(first - 1))
     return (*before, channels, *(axis_rule(call, arrived, first + axis, axis) for axis in range(count)))
 
 
-def _channels(call: Call) -> SizeNote:
+def _channels(call: SizeCall) -> SizeNote:
     return set_by("out_channels", call.params["out_channels"])
 
 
-def _same_channels(call: Call) -> SizeNote:
+def _same_channels(call: SizeCall) -> SizeNote:
     arrived = call.first
-    return kept(arrived, len(arrived.shape) - axes(call.op) - 1, "Each channel is pooled separately.")
+    return unchanged(arrived, len(arrived.shape) - axes(call.op) - 1, "Each channel is pooled separately.")
 
 
-def _conv_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
+def _conv_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis: int) -> SizeNote:
     h = arrived.symbol("h", dimension, "input size")
     padding = call.params.get("padding", 0)
     if padding == "same":
         words = f"padding='same' pads so that {_window(call)} keeps the size."
-        return kept(arrived, dimension, words)
+        return unchanged(arrived, dimension, words)
     p = 0 if padding == "valid" else call.each("padding", axis)
     symbols = (h, *_symbols(call, axis, p=p))
     return SizeNote(Formula(_CONV, symbols), _fits(call, arrived, dimension, axis, p), arrived.origin(dimension))
 
 
-def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
+def _pool_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis: int) -> SizeNote:
     kernel, p = call.each("kernel_size", axis), call.each("padding", axis)
     s, d = call.each("stride", axis, kernel), call.each("dilation", axis, 1)
     dilated = "dilation" in call.params
@@ -159,7 +159,7 @@ def _pool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeN
     return SizeNote(Formula(text, symbols), words, arrived.origin(dimension))
 
 
-def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
+def _transposed_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis: int) -> SizeNote:
     h = arrived.symbol("h", dimension, "input size")
     o = Symbol("o", "output_padding", call.each("output_padding", axis))
     symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
@@ -171,7 +171,7 @@ def _transposed_axis(call: Call, arrived: Arrived, dimension: int, axis: int) ->
     return SizeNote(Formula(_TRANSPOSED, symbols), words[0].upper() + words[1:], arrived.origin(dimension))
 
 
-def _unpool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
+def _unpool_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis: int) -> SizeNote:
     h = arrived.symbol("h", dimension, "input size")
     stride = call.each("stride", axis, call.each("kernel_size", axis))
     symbols = (h, *(one for one in _symbols(call, axis, s=stride) if one.letter != "d"))
@@ -179,17 +179,17 @@ def _unpool_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> Siz
     return SizeNote(Formula(_UNPOOL, symbols), words, arrived.origin(dimension))
 
 
-def _adaptive_axis(call: Call, arrived: Arrived, dimension: int, axis: int) -> SizeNote:
+def _adaptive_axis(call: SizeCall, arrived: InputTensor, dimension: int, axis: int) -> SizeNote:
     value = call.params["output_size"]
     if isinstance(value, tuple):
         value = value[axis] if len(value) > 1 else value[0]
     if value is None:
-        return kept(arrived, dimension, "output_size is None here, which keeps the size of the input.")
+        return unchanged(arrived, dimension, "output_size is None here, which keeps the size of the input.")
     before = arrived.shape[dimension]
     return set_by("output_size", value, f"output_size sets the {value}, for any input: here {before} are pooled.")
 
 
-def _symbols(call: Call, axis: int, **given: int) -> tuple[Symbol, ...]:
+def _symbols(call: SizeCall, axis: int, **given: int) -> tuple[Symbol, ...]:
     """p, d, k and s of an axis."""
     names = (("p", "padding", 0), ("d", "dilation", 1), ("k", "kernel_size", 1), ("s", "stride", 1))
     return tuple(
@@ -198,11 +198,11 @@ def _symbols(call: Call, axis: int, **given: int) -> tuple[Symbol, ...]:
     )
 
 
-def _unit(call: Call) -> str:
+def _unit(call: SizeCall) -> str:
     return {1: "step", 2: "pixel", 3: "voxel"}[axes(call.op)]
 
 
-def _window(call: Call) -> str:
+def _window(call: SizeCall) -> str:
     """Describe the window: `a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
     sizes = [call.each("kernel_size", axis) for axis in range(axes(call.op))]
     kind = "window" if "pool" in call.op.lower() else "kernel"
@@ -213,7 +213,7 @@ def _window(call: Call) -> str:
     return words
 
 
-def _fits(call: Call, arrived: Arrived, dimension: int, axis: int, p: int, stride: int | None = None) -> str:
+def _fits(call: SizeCall, arrived: InputTensor, dimension: int, axis: int, p: int, stride: int | None = None) -> str:
     """Describe the effect of a window on a size in one sentence."""
     s = stride or call.each("stride", axis, 1)
     unit, window = _unit(call), _window(call)

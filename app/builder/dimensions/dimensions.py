@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.blocks import through
 from app.builder.dimensions.broadcasting import Aligned, line_up
-from app.builder.dimensions.calls import Arrived, Call, Origin, Rule, SizeNote
+from app.builder.dimensions.calls import DimensionSource, InputTensor, Rule, SizeCall, SizeNote
 from app.builder.dimensions.formula import Formula
 from app.builder.dimensions.rules import passed_by, rule_of, stretches
 from app.builder.graph import Graph, Node
@@ -25,7 +25,16 @@ from app.builder.wired_params import with_part
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
-__all__ = ["Aligned", "ChainStep", "DimensionStory", "Origin", "aligned", "chain", "explain_output", "upstream"]
+__all__ = [
+    "Aligned",
+    "ChainStep",
+    "DimensionStory",
+    "DimensionSource",
+    "aligned",
+    "chain",
+    "explain_output",
+    "upstream",
+]
 
 BY_TORCH = "As computed by torch."
 # Kinds without inputs that have a shape.
@@ -46,7 +55,7 @@ class DimensionStory:
     result: Size
     words: str
     formula: Formula | None = None
-    source: Origin | None = None
+    source: DimensionSource | None = None
 
     @property
     def passes(self) -> bool:
@@ -102,7 +111,7 @@ def _stories(
     call = _call(graph, analysis, here, spec, output)
     if call is None:
         return ()
-    told = _told(call, spec)
+    told = _notes(call, spec)
     names = _names(call, spec)
     stories: list[DimensionStory | None] = []
     for i, size in enumerate(call.shape):
@@ -124,13 +133,13 @@ def chain(
     graph: Graph, catalog: Catalog, analysis: Analysis, node: str, output: int, dimension: int
 ) -> tuple[ChainStep, ...]:
     """Trace a dimension upstream, this node first: to the input, or to the parameter that sets it."""
-    return tuple(upstream(graph, catalog, analysis, Origin(node, output, dimension)))
+    return tuple(upstream(graph, catalog, analysis, DimensionSource(node, output, dimension)))
 
 
-def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: Origin) -> Iterator[ChainStep]:
+def upstream(graph: Graph, catalog: Catalog, analysis: Analysis, start: DimensionSource) -> Iterator[ChainStep]:
     """Yield the steps of `chain` lazily."""
-    spot: Origin | None = start
-    seen: set[Origin] = set()
+    spot: DimensionSource | None = start
+    seen: set[DimensionSource] = set()
     while spot is not None and spot not in seen:
         seen.add(spot)
         story = explain_dimension(graph, catalog, analysis, spot.node, spot.output, spot.dimension)
@@ -172,9 +181,9 @@ def _in_full(story: DimensionStory) -> str:
 # --- The call
 
 
-def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: int) -> Call | None:
+def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: int) -> SizeCall | None:
     """Build the call of a node; None if an input type is unknown."""
-    inputs: dict[str, tuple[Arrived, ...]] = {}
+    inputs: dict[str, tuple[InputTensor, ...]] = {}
     for port in spec.inputs:
         arriving = []
         for edge in graph.into(node.id):
@@ -189,7 +198,7 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
                         return None
                     continue
                 name = graph.nodes[edge.source].name
-                arriving.append(Arrived(edge.source, edge.output, name, value))
+                arriving.append(InputTensor(edge.source, edge.output, name, value))
         if arriving:
             inputs[port.name] = tuple(arriving)
     result: Any = analysis.values.get((node.id, output))
@@ -203,7 +212,7 @@ def _call(graph: Graph, analysis: Analysis, node: Node, spec: OpSpec, output: in
     wired = _with_wires(graph, analysis, node, spec, params)
     if wired is None:
         return None
-    return Call(node.op, spec.label, node.name, wired, inputs, output, result.shape, spec.category, node.muted,
+    return SizeCall(node.op, spec.label, node.name, wired, inputs, output, result.shape, spec.category, node.muted,
                 owner.repeat)  # fmt: skip
 
 
@@ -234,7 +243,7 @@ def _with_wires(
     return params
 
 
-def _told(call: Call, spec: OpSpec) -> tuple[SizeNote, ...] | None:
+def _notes(call: SizeCall, spec: OpSpec) -> tuple[SizeNote, ...] | None:
     rule = passed_by if call.muted else rule_of(call, spec)
     if rule is None:
         return None
@@ -245,7 +254,7 @@ def _told(call: Call, spec: OpSpec) -> tuple[SizeNote, ...] | None:
     return told if told is not None and len(told) == len(call.shape) else None
 
 
-def _repeated(call: Call, rule: Rule) -> tuple[SizeNote, ...] | None:
+def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:
     """Apply the rule once per repetition; the last one's formula is returned."""
     told = rule(call)
     for number in range(2, call.repeat + 1):
@@ -264,7 +273,7 @@ def _repeated(call: Call, rule: Rule) -> tuple[SizeNote, ...] | None:
                  for i, one in enumerate(told))  # fmt: skip
 
 
-def _names(call: Call, spec: OpSpec) -> tuple[str, ...]:
+def _names(call: SizeCall, spec: OpSpec) -> tuple[str, ...]:
     """Name the dimensions by the letters of PyTorch's documentation, or by number."""
     rank = len(call.shape)
     count = windows.axes(call.op) if _WINDOWS.match(call.op) else {3: 1, 4: 2, 5: 3}.get(rank, 0)

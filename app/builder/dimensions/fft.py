@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import Call, SizeNote, kept, set_by
+from app.builder.dimensions.calls import SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 
 
-def transformed(call: Call) -> tuple[SizeNote, ...]:
+def transformed(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the dimensions of an FFT: unchanged or set by a typed length; real transforms halve or restore the last one.
     """
     name, arrived = call.op.rpartition(".")[2], call.first
@@ -17,7 +17,7 @@ def transformed(call: Call) -> tuple[SizeNote, ...]:
     dim = call.params.get("dim", (-2, -1) if name.endswith("2") else None if several else -1)
     dims = dim if isinstance(dim, tuple) else range(-len(lengths or arrived.shape), 0) if dim is None else (dim,)
     places = [one % rank for one in dims]
-    told = [kept(arrived, i, "" if i in places else "It is not transformed.") for i in range(rank)]
+    told = [unchanged(arrived, i, "" if i in places else "It is not transformed.") for i in range(rank)]
     for place, length in zip(places, lengths, strict=False):
         told[place] = set_by("s" if several else "n", length, "Cut, or filled up with zeros, before the transform.")
     last = places[-1]
@@ -31,12 +31,12 @@ def transformed(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def as_pairs(call: Call) -> tuple[SizeNote, ...]:
+def as_pairs(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the last dimension of two: real and imaginary part."""
-    every = tuple(kept(call.first, i) for i in range(len(call.first.shape)))
+    every = tuple(unchanged(call.first, i) for i in range(len(call.first.shape)))
     return (*every, SizeNote(Formula("2"), "The real part and the imaginary part."))
 
 
-def of_pairs(call: Call) -> tuple[SizeNote, ...]:
+def of_pairs(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the dimensions without the last one, of pairs."""
-    return tuple(kept(call.first, i) for i in range(len(call.first.shape) - 1))
+    return tuple(unchanged(call.first, i) for i in range(len(call.first.shape) - 1))

@@ -23,14 +23,14 @@ class Symbol:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FormulaPart:
     """Part of a line. `tone` is "letter" for the formula, "value" for a number, "result" for the result."""
 
     text: str
     tone: str = "letter"
 
 
-Line = tuple[Piece, ...]
+Line = tuple[FormulaPart, ...]
 
 
 class NotExact(ArithmeticError):
@@ -83,25 +83,25 @@ class Formula:
     def lines(self, name: str) -> tuple[Line, ...]:
         """Format the steps from letters to the result, with `name` on the left."""
         indent = " " * len(name) + " = "
-        result = Piece(_size(self.result), "result")
-        first: Line = (Piece(f"{name} = "), *self._letters())
+        result = FormulaPart(_size(self.result), "result")
+        first: Line = (FormulaPart(f"{name} = "), *self._letters())
         if not self.symbols:
-            return ((Piece(f"{name} = "), result),)
+            return ((FormulaPart(f"{name} = "), result),)
         if isinstance(self._tree, ast.Name):
-            return (first,) if result.text == name else ((*first, Piece(" = "), result),)
-        numbers: Line = (Piece(indent), *self._numbers())
+            return (first,) if result.text == name else ((*first, FormulaPart(" = "), result),)
+        numbers: Line = (FormulaPart(indent), *self._numbers())
         halfway = self._halfway()
         if halfway is None or _text(halfway) == self.numbers:
-            return (first, (*numbers, Piece(" = "), result))
-        return (first, numbers, (Piece(indent), *halfway, Piece(" = "), result))
+            return (first, (*numbers, FormulaPart(" = "), result))
+        return (first, numbers, (FormulaPart(indent), *halfway, FormulaPart(" = "), result))
 
     def _letters(self) -> Line:
         if isinstance(self._tree, ast.Name):
-            return (Piece(self.symbols[0].meaning),)
-        return _shown(self._tree, lambda name: Piece(name))
+            return (FormulaPart(self.symbols[0].meaning),)
+        return _shown(self._tree, lambda name: FormulaPart(name))
 
     def _numbers(self) -> Line:
-        return _shown(self._tree, lambda name: Piece(_size(self._values[name]), "value"))
+        return _shown(self._tree, lambda name: FormulaPart(_size(self._values[name]), "value"))
 
     def _halfway(self) -> Line | None:
         """Format the formula with both sides of each rounded division evaluated, None if nothing is rounded."""
@@ -123,7 +123,7 @@ class Formula:
             values[name] = _value(part, self._values)
             return ast.Name(name)
 
-        return _shown(folded(self._tree), lambda name: Piece(_size(values[name]), "value"))
+        return _shown(folded(self._tree), lambda name: FormulaPart(_size(values[name]), "value"))
 
 
 def _rounds(part: ast.AST) -> bool:
@@ -163,7 +163,7 @@ def _function(part: ast.Call) -> str:
     return part.func.id
 
 
-def _made(scale: int, offset: Value) -> Value:
+def _linear_size(scale: int, offset: Value) -> Value:
     if scale and not isinstance(offset, int):
         raise NotExact
     return Dim(scale, offset) if scale and isinstance(offset, int) else offset
@@ -178,7 +178,7 @@ def _parts(size: Value) -> tuple[int, int]:
 
 def _add(a: Value, b: Value, sign: int = 1) -> Value:
     (scale, offset), (other, more) = _parts(a), _parts(b)
-    return _made(scale + sign * other, offset + sign * more)
+    return _linear_size(scale + sign * other, offset + sign * more)
 
 
 def _multiply(a: Value, b: Value) -> Value:
@@ -187,7 +187,7 @@ def _multiply(a: Value, b: Value) -> Value:
     if isinstance(a, Dim) and isinstance(b, Dim):
         raise NotExact
     (scale, offset), (other, more) = _parts(a), _parts(b)
-    return _made(scale * more + other * offset, offset * more)
+    return _linear_size(scale * more + other * offset, offset * more)
 
 
 def _divide(a: Value, b: Value) -> Value:
@@ -196,7 +196,7 @@ def _divide(a: Value, b: Value) -> Value:
         return a.scale // b.scale
     if isinstance(b, Dim | float) or not b or any(part % b for part in _parts(a)):
         raise NotExact
-    return _made(_parts(a)[0] // b, _parts(a)[1] // b)
+    return _linear_size(_parts(a)[0] // b, _parts(a)[1] // b)
 
 
 def _floor(a: Value, b: Value) -> Value:
@@ -211,7 +211,7 @@ def _ceil(a: Value, b: Value) -> Value:
     return _divide(a, b)
 
 
-def _whole(a: Value) -> Value:
+def _to_int(a: Value) -> Value:
     if isinstance(a, Dim):
         raise NotExact
     return int(a)
@@ -225,7 +225,7 @@ def _stretched(a: Value, b: Value) -> Value:
     raise NotExact
 
 
-_CALLS: dict[str, Callable[..., Value]] = {"ceil": _ceil, "floor": _whole, "broadcast": _stretched}
+_CALLS: dict[str, Callable[..., Value]] = {"ceil": _ceil, "floor": _to_int, "broadcast": _stretched}
 _OPERATORS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
     ast.Add: _add,
     ast.Sub: lambda a, b: _add(a, b, -1),
@@ -239,37 +239,47 @@ _OPERATORS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
 _SIGNS: dict[type[ast.operator], str] = {ast.Add: " + ", ast.Sub: " − ", ast.Mult: "·", ast.Div: " / "}
 
 
-def _shown(part: ast.expr, name: Callable[[str], Piece], tight: bool = False) -> Line:
+def _shown(part: ast.expr, name: Callable[[str], FormulaPart], tight: bool = False) -> Line:
     """Format an expression; `tight` omits the spaces, within a product."""
     if isinstance(part, ast.Constant):
-        return (Piece(str(part.value)),)
+        return (FormulaPart(str(part.value)),)
     if isinstance(part, ast.Name):
         piece = name(part.id)
-        return (Piece(f"({piece.text})", piece.tone),) if piece.text.startswith("−") else (piece,)
+        return (FormulaPart(f"({piece.text})", piece.tone),) if piece.text.startswith("−") else (piece,)
     if _called(part, "floor"):
         assert isinstance(part, ast.Call)
-        return (Piece("⌊"), *_shown(part.args[0], name, True), Piece("⌋"))
+        return (FormulaPart("⌊"), *_shown(part.args[0], name, True), FormulaPart("⌋"))
     if isinstance(part, ast.Call):
         left, right = (_shown(arg, name) for arg in part.args)
         if _called(part, "ceil"):
-            return (Piece("⌈"), *_bracketed(part.args[0], left), Piece("/"), *right, Piece("⌉"))
-        return (Piece("broadcast("), *left, Piece(", "), *right, Piece(")"))
+            return (FormulaPart("⌈"), *_bracketed(part.args[0], left), FormulaPart("/"), *right, FormulaPart("⌉"))
+        return (FormulaPart("broadcast("), *left, FormulaPart(", "), *right, FormulaPart(")"))
     assert isinstance(part, ast.BinOp), part
     if isinstance(part.op, ast.FloorDiv):
         left, right = _shown(part.left, name), _shown(part.right, name)
-        return (Piece("⌊"), *_bracketed(part.left, left), Piece("/"), *_bracketed(part.right, right), Piece("⌋"))
+        return (
+            FormulaPart("⌊"),
+            *_bracketed(part.left, left),
+            FormulaPart("/"),
+            *_bracketed(part.right, right),
+            FormulaPart("⌋"),
+        )
     if isinstance(part.op, ast.Mult | ast.Div):
         left = _bracketed(part.left, _shown(part.left, name, True))
         right = _bracketed(part.right, _shown(part.right, name, True), isinstance(part.op, ast.Div))
         joined = isinstance(part.left, ast.Constant) and right[0].tone == "letter" and right[0].text != "("
-        return (*left, *(() if joined else (Piece(_SIGNS[type(part.op)]),)), *right)
+        return (*left, *(() if joined else (FormulaPart(_SIGNS[type(part.op)]),)), *right)
     sign = _SIGNS[type(part.op)]
-    return (*_shown(part.left, name, tight), Piece(sign.strip() if tight else sign), *_shown(part.right, name, tight))
+    return (
+        *_shown(part.left, name, tight),
+        FormulaPart(sign.strip() if tight else sign),
+        *_shown(part.right, name, tight),
+    )
 
 
 def _bracketed(part: ast.expr, line: Line, products: bool = False) -> Line:
     """Parenthesise a sum, or a product below a fraction."""
     kinds = (ast.Add, ast.Sub, ast.Mult) if products else (ast.Add, ast.Sub)
     if isinstance(part, ast.BinOp) and isinstance(part.op, kinds):
-        return (Piece("("), *line, Piece(")"))
+        return (FormulaPart("("), *line, FormulaPart(")"))
     return line

@@ -6,29 +6,29 @@ shapes is left to torch.
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
+from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.shapes import stretched
 from app.builder.value_types import Dim
 
 
-def _with(arrived: Arrived, at: int, here: SizeNote | None, words: str = "") -> tuple[SizeNote, ...]:
+def _with(arrived: InputTensor, at: int, here: SizeNote | None, words: str = "") -> tuple[SizeNote, ...]:
     """Note all dimensions as unchanged but one, which is dropped if `here` is None."""
     others = range(len(arrived.shape))
-    told = [here if i == at else kept(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
+    told = [here if i == at else unchanged(arrived, i, "" if arrived.shape[i] == Dim(1) else words) for i in others]
     return tuple(one for one in told if one is not None)
 
 
-def _dim(call: Call, name: str = "dim", default: int = 0) -> int:
+def _dim(call: SizeCall, name: str = "dim", default: int = 0) -> int:
     return call.params.get(name, default) % len(call.first.shape)
 
 
-def same(call: Call) -> tuple[SizeNote, ...]:
+def same_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     words = f"{call.label} keeps the shape."
     return _with(call.first, -1, None, words)
 
 
-def movedim(call: Call) -> tuple[SizeNote, ...]:
+def movedim(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     source, target = (call.params[name] for name in ("source", "destination"))
     rank = len(arrived.shape)
@@ -38,34 +38,34 @@ def movedim(call: Call) -> tuple[SizeNote, ...]:
     for to, old in sorted(zip(tos, froms, strict=True)):
         order.insert(to, old)
     return tuple(
-        kept(arrived, old, f"Dimension {old} moves here." if old != new else "Keeps its position.")
+        unchanged(arrived, old, f"Dimension {old} moves here." if old != new else "Keeps its position.")
         for new, old in enumerate(order)
     )
 
 
-def squeeze(call: Call) -> tuple[SizeNote, ...]:
+def squeeze(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, dim = call.first, call.params.get("dim")
     rank = len(arrived.shape)
     named = range(rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
     gone = {number % rank for number in named if arrived.shape[number] == 1}
-    return tuple(kept(arrived, i) for i in range(rank) if i not in gone)
+    return tuple(unchanged(arrived, i) for i in range(rank) if i not in gone)
 
 
-def unsqueeze(call: Call) -> tuple[SizeNote, ...]:
+def unsqueeze(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     at = call.params["dim"] % (len(arrived.shape) + 1)
-    told = [kept(arrived, i) for i in range(len(arrived.shape))]
+    told = [unchanged(arrived, i) for i in range(len(arrived.shape))]
     told.insert(at, SizeNote(Formula("1"), "A dimension of size 1 is inserted here."))
     return tuple(told)
 
 
-def expand(call: Call) -> tuple[SizeNote, ...]:
+def expand(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, sizes = call.first, call.params["size"]
     missing = len(sizes) - len(arrived.shape)
     told = []
     for i, size in enumerate(sizes):
         if i >= missing and size in (-1, arrived.shape[i - missing]):
-            told.append(kept(arrived, i - missing))
+            told.append(unchanged(arrived, i - missing))
         else:
             source = arrived.origin(i - missing) if i >= missing else None
             words = f"Stretches from 1 to {size}." if source else f"A new dimension: repeated {size} times."
@@ -73,7 +73,7 @@ def expand(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def tile(call: Call) -> tuple[SizeNote, ...]:
+def tile(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, times = call.first, call.params["dims"]
     rank = len(arrived.shape)
     times = (1,) * (rank - len(times)) + tuple(times)
@@ -83,21 +83,21 @@ def tile(call: Call) -> tuple[SizeNote, ...]:
         if at < 0:
             told.append(set_by(f"dims[{i}]", many))
         elif many == 1:
-            told.append(kept(arrived, at))
+            told.append(unchanged(arrived, at))
         else:
             symbols = (arrived.symbol("x", at), Symbol("t", "times", many))
             told.append(SizeNote(Formula("x*t", symbols), f"Repeated {many} times.", arrived.origin(at)))
     return tuple(told)
 
 
-def repeat_interleave(call: Call) -> tuple[SizeNote, ...]:
+def repeat_interleave(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, at, many = call.first, _dim(call), call.params["repeats"]
     symbols = (arrived.symbol("x", at), Symbol("r", "repeats", many))
     words = f"Each of the {arrived.shape[at]} comes {many} times in a row."
     return _with(arrived, at, SizeNote(Formula("x*r", symbols), words, arrived.origin(at)))
 
 
-def chunk(call: Call) -> tuple[SizeNote, ...]:
+def chunk(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, at = call.first, _dim(call)
     n, c = arrived.symbol("n", at), Symbol("c", "chunks", call.params["chunks"])
     whole = Formula("ceil(n, c)", (n, c))
@@ -109,7 +109,7 @@ def chunk(call: Call) -> tuple[SizeNote, ...]:
     return _with(arrived, at, SizeNote(whole, words, arrived.origin(at)))
 
 
-def split(call: Call) -> tuple[SizeNote, ...]:
+def split(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, at, sizes = call.first, _dim(call), call.params["split_size_or_sections"]
     if isinstance(sizes, tuple):
         name = f"split_size_or_sections[{call.output}]"
@@ -121,55 +121,55 @@ def split(call: Call) -> tuple[SizeNote, ...]:
     return _with(arrived, at, note)
 
 
-def select(call: Call) -> tuple[SizeNote, ...]:
+def select(call: SizeCall) -> tuple[SizeNote, ...]:
     return _with(call.first, _dim(call), None)
 
 
-def narrow(call: Call) -> tuple[SizeNote, ...]:
+def narrow(call: SizeCall) -> tuple[SizeNote, ...]:
     at = _dim(call)
     return _with(call.first, at, set_by("length", call.params["length"], source=call.first.origin(at)))
 
 
-def topk(call: Call) -> tuple[SizeNote, ...]:
+def topk(call: SizeCall) -> tuple[SizeNote, ...]:
     at, k = _dim(call, default=-1), call.params["k"]
     words = f"k sets the {k}: this many of the {call.first.shape[at]} are taken."
     return _with(call.first, at, set_by("k", k, words, call.first.origin(at)))
 
 
-def stack(call: Call) -> tuple[SizeNote, ...]:
+def stack(call: SizeCall) -> tuple[SizeNote, ...]:
     tensors = call.inputs["tensors"]
     first = tensors[0]
     at = call.params.get("dim", 0) % (len(first.shape) + 1)
-    told = [kept(first, i, "Must be equal in all stacked tensors.") for i in range(len(first.shape))]
+    told = [unchanged(first, i, "Must be equal in all stacked tensors.") for i in range(len(first.shape))]
     told.insert(at, set_by("number of tensors", len(tensors), f"One for each of the {len(tensors)} inputs."))
     return tuple(told)
 
 
-def einsum(call: Call) -> tuple[SizeNote, ...]:
+def einsum(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note each letter of the result as the dimension of the first tensor with that letter."""
     left, _, right = call.params["equation"].replace(" ", "").partition("->")
-    bearers: dict[str, tuple[Arrived, int]] = {}
+    bearers: dict[str, tuple[InputTensor, int]] = {}
     for letters, tensor in zip(left.split(","), call.inputs["tensors"], strict=True):
         for i, letter in enumerate(letters):
             bearers.setdefault(letter, (tensor, i))
     summed = "".join(sorted(set(bearers) - set(right)))
     tail = f" Summed over {', '.join(summed)}." if summed else ""
-    return tuple(kept(*bearers[letter], f"{letter} of {bearers[letter][0].name}.{tail}") for letter in right)
+    return tuple(unchanged(*bearers[letter], f"{letter} of {bearers[letter][0].name}.{tail}") for letter in right)
 
 
-def attention(call: Call) -> tuple[SizeNote, ...]:
+def attention(call: SizeCall) -> tuple[SizeNote, ...]:
     """`F.scaled_dot_product_attention`: query (..., L, E), key (..., S, E) and value (..., S, Ev) give (..., L, Ev)."""
     query, value = call.inputs["query"][0], call.inputs["value"][0]
-    rows = kept(query, len(query.shape) - 2, f"A row for each position of {query.name}.")
-    columns = kept(value, len(value.shape) - 1, f"As wide as {value.name}.")
+    rows = unchanged(query, len(query.shape) - 2, f"A row for each position of {query.name}.")
+    columns = unchanged(value, len(value.shape) - 1, f"As wide as {value.name}.")
     return (*stretched((query, value), cut=2), rows, columns)
 
 
-def one_hot(call: Call) -> tuple[SizeNote, ...]:
-    return (*(kept(call.first, i) for i in range(len(call.first.shape))), set_by("num_classes", call.shape[-1]))
+def one_hot(call: SizeCall) -> tuple[SizeNote, ...]:
+    return (*(unchanged(call.first, i) for i in range(len(call.first.shape))), set_by("num_classes", call.shape[-1]))
 
 
-def compared(call: Call) -> tuple[SizeNote, ...]:
+def compared(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both inputs broadcast, one dimension is reduced."""
     tensors = tuple(many[0] for many in call.inputs.values())
     told = stretched(tensors)
@@ -181,8 +181,8 @@ def compared(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def gather(call: Call) -> tuple[SizeNote, ...]:
+def gather(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.gather`: one value for each index, so the shape is that of `index`."""
     index = call.inputs["index"][0]
     words = f"One value is picked for each index of {index.name}."
-    return tuple(kept(index, i, "" if size == Dim(1) else words) for i, size in enumerate(index.shape))
+    return tuple(unchanged(index, i, "" if size == Dim(1) else words) for i, size in enumerate(index.shape))

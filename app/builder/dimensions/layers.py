@@ -5,71 +5,71 @@ Each rule follows the section "Shape" of the layer in PyTorch's documentation.
 
 from __future__ import annotations
 
-from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
+from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
 
 STAYS = "The layer keeps the shape of the sequence."
 
 
-def linear(call: Call) -> tuple[SizeNote, ...]:
+def linear(call: SizeCall) -> tuple[SizeNote, ...]:
     """Also for `nn.Bilinear`, of which only the first input is explained."""
     arrived = call.first
     words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
     return (*leading(arrived, 1), set_by("out_features", call.params["out_features"], words))
 
 
-def leading(arrived: Arrived, less: int) -> tuple[SizeNote, ...]:
-    return tuple(kept(arrived, i) for i in range(len(arrived.shape) - less))
+def leading(arrived: InputTensor, less: int) -> tuple[SizeNote, ...]:
+    return tuple(unchanged(arrived, i) for i in range(len(arrived.shape) - less))
 
 
-def looked_up(call: Call) -> tuple[SizeNote, ...]:
+def looked_up(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a lookup in a wired table: the sizes of the indices, then the row size."""
     indices, table = call.first, call.inputs["weight"][0]
-    told = [kept(indices, i) for i in range(len(indices.shape))]
+    told = [unchanged(indices, i) for i in range(len(indices.shape))]
     words = f"Each index is a row of {table.name}."
     return (*told, SizeNote(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)))
 
 
-def embedding(call: Call) -> tuple[SizeNote, ...]:
+def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
     size = call.params["embedding_dim"]
     words = f"Each index becomes a row of embedding_dim = {size} values."
     return (*leading(call.first, 0), set_by("embedding_dim", size, words))
 
 
-def cell(call: Call) -> tuple[SizeNote, ...]:
+def cell(call: SizeCall) -> tuple[SizeNote, ...]:
     return (*leading(call.first, 1), set_by("hidden_size", call.params["hidden_size"]))
 
 
-def bags(call: Call) -> tuple[SizeNote, ...]:
+def bags(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.EmbeddingBag` of (N, L): one row for each bag."""
     size = call.params["embedding_dim"]
     words = f"The {call.first.shape[-1]} rows of a bag become one of embedding_dim = {size} values."
     return (*leading(call.first, 1), set_by("embedding_dim", size, words))
 
 
-def transformer(call: Call) -> tuple[SizeNote, ...]:
+def transformer(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the shape of the processed sequence: `tgt` if there is one, else `src`."""
     arrived = call.inputs.get("tgt", (call.first,))[0]
-    return tuple(kept(arrived, i, "" if size == Dim(1) else STAYS) for i, size in enumerate(arrived.shape))
+    return tuple(unchanged(arrived, i, "" if size == Dim(1) else STAYS) for i, size in enumerate(arrived.shape))
 
 
-def halved(call: Call) -> tuple[SizeNote, ...]:
+def halved(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.GLU`: one half of `dim` gates the other."""
     arrived = call.first
     at = call.params.get("dim", -1) % len(arrived.shape)
     half = SizeNote(Formula("x/2", (arrived.symbol("x", at),)), "One half gates the other.", arrived.origin(at))
-    return tuple(half if i == at else kept(arrived, i) for i in range(len(arrived.shape)))
+    return tuple(half if i == at else unchanged(arrived, i) for i in range(len(arrived.shape)))
 
 
-def padded(call: Call) -> tuple[SizeNote, ...]:
+def padded(call: SizeCall) -> tuple[SizeNote, ...]:
     """`padding` is (left, right, top, bottom, ...) from the last dimension on, or one number for all."""
     arrived = call.first
     name = "pad" if "pad" in call.params else "padding"
     padding, rank = call.params[name], len(arrived.shape)
     sides = padding if isinstance(padding, tuple) else (padding,) * (2 * int(call.op[-2]))
     axes = len(sides) // 2
-    told = [kept(arrived, i) for i in range(rank - axes)]
+    told = [unchanged(arrived, i) for i in range(rank - axes)]
     for i in range(rank - axes, rank):
         place = 2 * (rank - 1 - i)
         before, after = sides[place : place + 2]
@@ -79,31 +79,31 @@ def padded(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def shuffled(call: Call) -> tuple[SizeNote, ...]:
+def shuffled(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.PixelShuffle`: (C·r², H, W) becomes (C, H·r, W·r)."""
     return _shuffled(call, "upscale_factor", "c/(r*r)", "x*r", "r² channels become the r×r pixels of one.")
 
 
-def unshuffled(call: Call) -> tuple[SizeNote, ...]:
+def unshuffled(call: SizeCall) -> tuple[SizeNote, ...]:
     """`nn.PixelUnshuffle`: (C, H·r, W·r) becomes (C·r², H, W)."""
     return _shuffled(call, "downscale_factor", "c*r*r", "x/r", "Each r×r pixels become the channels of one.")
 
 
-def _shuffled(call: Call, name: str, channels: str, side: str, words: str) -> tuple[SizeNote, ...]:
+def _shuffled(call: SizeCall, name: str, channels: str, side: str, words: str) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     r = Symbol("r", name, call.params[name])
-    told = [kept(arrived, i) for i in range(rank - 3)]
+    told = [unchanged(arrived, i) for i in range(rank - 3)]
     told.append(SizeNote(Formula(channels, (arrived.symbol("c", rank - 3), r)), words, arrived.origin(rank - 3)))
     for i in (rank - 2, rank - 1):
         told.append(SizeNote(Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)))
     return tuple(told)
 
 
-def upsampled(call: Call) -> tuple[SizeNote, ...]:
+def upsampled(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `size` as given, or the input size times `scale_factor`, rounded down."""
     arrived = call.first
-    told = list(kept(arrived, i) for i in range(2))
+    told = list(unchanged(arrived, i) for i in range(2))
     for axis, i in enumerate(range(2, len(arrived.shape))):
         if call.params.get("size") is not None:
             told.append(set_by("size", call.each("size", axis)))
@@ -117,7 +117,7 @@ def upsampled(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def recurrent(call: Call) -> tuple[SizeNote, ...]:
+def recurrent(call: SizeCall) -> tuple[SizeNote, ...]:
     """As in the documentation of `torch.nn.LSTM`: output is (N, L, D·H_out), h_n is (D·num_layers, N, H_out)."""
     arrived = call.first
     directions = 2 if call.params.get("bidirectional") else 1
@@ -130,11 +130,11 @@ def recurrent(call: Call) -> tuple[SizeNote, ...]:
         return (*leading(arrived, 1), SizeNote(Formula("D*H_out", (d, h)), words))
     layers = Symbol("l", "num_layers", call.params["num_layers"])
     first = SizeNote(Formula("D*l", (d, layers)), "One last state for each layer and direction.")
-    batch = () if len(arrived.shape) < 3 else (kept(arrived, 0 if call.params.get("batch_first") else 1),)
+    batch = () if len(arrived.shape) < 3 else (unchanged(arrived, 0 if call.params.get("batch_first") else 1),)
     return (first, *batch, set_by(name, size))
 
 
-def attention(call: Call) -> tuple[SizeNote, ...]:
+def attention(call: SizeCall) -> tuple[SizeNote, ...]:
     """As in the documentation of `torch.nn.MultiheadAttention`: attn_output (N, L, E) and its weights (N, L, S)."""
     query, key = call.inputs["query"][0], call.inputs["key"][0]
     width = set_by("embed_dim", call.params["embed_dim"], source=query.origin(-1))
@@ -144,10 +144,10 @@ def attention(call: Call) -> tuple[SizeNote, ...]:
     place = 1 if batched and call.params.get("batch_first") else 0
     extra = [name for name in ("add_bias_kv", "add_zero_attn") if call.params.get(name)]
     keys = Formula("s" + " + 1" * len(extra), (key.symbol("s", place),))
-    told = [kept(query, 1 - place)] if batched else []
+    told = [unchanged(query, 1 - place)] if batched else []
     if not call.params.get("average_attn_weights", True):
         told.append(set_by("num_heads", call.params["num_heads"]))
-    told.append(kept(query, place, f"A row for each position of {query.name}."))
+    told.append(unchanged(query, place, f"A row for each position of {query.name}."))
     more = f", and one for {' and '.join(extra)}" if extra else ""
     told.append(SizeNote(keys, f"A weight for each position of {key.name}{more}.", key.origin(place)))
     return tuple(told)

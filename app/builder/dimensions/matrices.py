@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, product, set_by
+from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, product, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.layers import leading
 from app.builder.dimensions.shapes import reduction, stretched
 from app.builder.value_types import Size
 
 
-def over_last(call: Call) -> tuple[SizeNote, ...]:
+def over_last(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a reduction along one dimension, the last by default."""
     return reduction(replace(call, params={**call.params, "dim": call.params.get("dim", -1)}))
 
 
-def like_indices(call: Call) -> tuple[SizeNote, ...]:
+def like_indices(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note one value per index along one dimension; the others broadcast."""
     arrived, indices = call.first, call.inputs["indices"][0]
     if call.params.get("dim") is None:
@@ -32,23 +32,23 @@ def like_indices(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def like_second(call: Call) -> tuple[SizeNote, ...]:
+def like_second(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the shape of the second input: looked-up values, or the right-hand side of a system."""
     _, second = (many[0] for many in call.inputs.values())
-    return tuple(kept(second, i) for i in range(len(second.shape)))
+    return tuple(unchanged(second, i) for i in range(len(second.shape)))
 
 
-def numbers_of_matrices(call: Call) -> tuple[SizeNote, ...]:
+def numbers_of_matrices(call: SizeCall) -> tuple[SizeNote, ...]:
     """One number for each matrix."""
     return leading(call.first, 2)
 
 
-def values_of_matrices(call: Call) -> tuple[SizeNote, ...]:
+def values_of_matrices(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note as many numbers per matrix as its shorter side."""
     return (*leading(call.first, 2), _shorter(call.first, -2, -1))
 
 
-def decomposed(call: Call) -> tuple[SizeNote, ...]:
+def decomposed(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.linalg.qr` of m × n: m × k and k × n, k the shorter side."""
     arrived = call.first
     rank = len(arrived.shape)
@@ -56,26 +56,26 @@ def decomposed(call: Call) -> tuple[SizeNote, ...]:
         raise TypeError
     shorter = _shorter(arrived, -2, -1)
     if call.output == 0:
-        return (*leading(arrived, 2), kept(arrived, rank - 2, "The rows of the matrix."), shorter)
-    return (*leading(arrived, 2), shorter, kept(arrived, rank - 1, "The columns of the matrix."))
+        return (*leading(arrived, 2), unchanged(arrived, rank - 2, "The rows of the matrix."), shorter)
+    return (*leading(arrived, 2), shorter, unchanged(arrived, rank - 1, "The columns of the matrix."))
 
 
-def traced(call: Call) -> tuple[SizeNote, ...]:
+def traced(call: SizeCall) -> tuple[SizeNote, ...]:
     """A single number."""
     return ()
 
 
-def diagonal(call: Call) -> tuple[SizeNote, ...]:
+def diagonal(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     one, other = (call.params.get(name, default) % rank for name, default in (("dim1", 0), ("dim2", 1)))
     if call.params.get("offset", 0):
         raise TypeError
-    rest = (kept(arrived, i) for i in range(rank) if i not in (one, other))
+    rest = (unchanged(arrived, i) for i in range(rank) if i not in (one, other))
     return (*rest, _shorter(arrived, one, other))
 
 
-def onto_diagonal(call: Call) -> tuple[SizeNote, ...]:
+def onto_diagonal(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.diag_embed`: the last dimension doubled to a square, enlarged by the offset."""
     arrived, offset = call.first, abs(call.params.get("offset", 0))
     rank = len(arrived.shape) + 1
@@ -85,11 +85,11 @@ def onto_diagonal(call: Call) -> tuple[SizeNote, ...]:
         symbols = (*symbols, Symbol("o", "offset", offset))
     words = "The values are placed on the diagonal of a square matrix."
     side = SizeNote(Formula("x + o" if offset else "x", symbols), words, arrived.origin(-1))
-    others = iter([kept(arrived, i) for i in range(rank - 2)])
+    others = iter([unchanged(arrived, i) for i in range(rank - 2)])
     return tuple(side if place in places else next(others) for place in range(rank))
 
 
-def distances(call: Call) -> tuple[SizeNote, ...]:
+def distances(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.cdist`: each row of the first with each row of the second."""
     first, second = (many[0] for many in call.inputs.values())
     batch = stretched((first, second), cut=2)
@@ -98,20 +98,20 @@ def distances(call: Call) -> tuple[SizeNote, ...]:
             _of(second, len(second.shape) - 2, "b", words.format(second.name)))  # fmt: skip
 
 
-def bilinear(call: Call) -> tuple[SizeNote, ...]:
+def bilinear(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, weight = call.first, call.inputs["weight"][0]
     return (*leading(arrived, 1), _of(weight, 0, "w", f"The first size of {weight.name} sets it."))
 
 
-def bags(call: Call) -> tuple[SizeNote, ...]:
+def bags(call: SizeCall) -> tuple[SizeNote, ...]:
     """`F.embedding_bag` of (N, L): one row of the table for each bag."""
     arrived, table = call.first, call.inputs["weight"][0]
     if len(arrived.shape) != 2:
         raise TypeError
-    return kept(arrived, 0), _of(table, 1, "w", f"The rows of a bag become one row of {table.name}.")
+    return unchanged(arrived, 0), _of(table, 1, "w", f"The rows of a bag become one row of {table.name}.")
 
 
-def transposed(call: Call) -> tuple[SizeNote, ...]:
+def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a transposed convolution with a wired weight: its second size is the channels, its last ones the kernel."""
     weight = call.inputs["weight"][0].shape
     channels: Size = weight[1]
@@ -124,15 +124,15 @@ def transposed(call: Call) -> tuple[SizeNote, ...]:
     return tuple(replace(one, words=words) if i == at else one for i, one in enumerate(told))
 
 
-def sampled(call: Call) -> tuple[SizeNote, ...]:
+def sampled(call: SizeCall) -> tuple[SizeNote, ...]:
     """`F.grid_sample`: the channels of the picture at the positions of the grid."""
     picture, grid = call.first, call.inputs["grid"][0]
     words = f"{grid.name} sets the number of positions."
     places = (_of(grid, i, "g", words) for i in range(1, len(grid.shape) - 1))
-    return (kept(picture, 0), kept(picture, 1), *places)
+    return (unchanged(picture, 0), unchanged(picture, 1), *places)
 
 
-def spectrum(call: Call) -> tuple[SizeNote, ...]:
+def spectrum(call: SizeCall) -> tuple[SizeNote, ...]:
     """`torch.stft` of a signal: frequencies, and the number of windows."""
     arrived, n = call.first, call.params["n_fft"]
     if call.params.get("onesided") is False or not call.params.get("return_complex"):
@@ -148,11 +148,11 @@ def spectrum(call: Call) -> tuple[SizeNote, ...]:
             SizeNote(Formula("(x + 2*p - n) // h + 1", symbols), words, arrived.origin(-1)))  # fmt: skip
 
 
-def _of(arrived: Arrived, dimension: int, letter: str, words: str) -> SizeNote:
+def _of(arrived: InputTensor, dimension: int, letter: str, words: str) -> SizeNote:
     return SizeNote(Formula(letter, (arrived.symbol(letter, dimension),)), words, arrived.origin(dimension))
 
 
-def _shorter(arrived: Arrived, one: int, other: int) -> SizeNote:
+def _shorter(arrived: InputTensor, one: int, other: int) -> SizeNote:
     """The smaller of two sizes."""
     a, b = arrived.shape[one], arrived.shape[other]
     if not isinstance(a, int) or not isinstance(b, int):

@@ -8,17 +8,17 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions import fft as spectra
 from app.builder.dimensions import functions, layers, matrices, shapes, values
-from app.builder.dimensions.calls import Call, Rule, SizeNote, kept, set_by
+from app.builder.dimensions.calls import Rule, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
 
 
-def passed_by(call: Call) -> tuple[SizeNote, ...]:
+def passed_by(call: SizeCall) -> tuple[SizeNote, ...]:
     words = f"{call.name} is muted: its input passes through unchanged."
-    return tuple(kept(call.first, i, words) for i in range(len(call.first.shape)))
+    return tuple(unchanged(call.first, i, words) for i in range(len(call.first.shape)))
 
 
-def _input(call: Call) -> tuple[SizeNote, ...]:
+def _input(call: SizeCall) -> tuple[SizeNote, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
     batch = SizeNote(n, "N is the batch size.")
     sizes, place = call.params.get("shape") or (), call.params.get("batch", 0)
@@ -39,9 +39,9 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"F\.grid_sample", matrices.sampled),
     (r"torch\.(nansum|nanmean|var_mean|std_mean)", shapes.reduction),
     (r"torch\.(median|mode|kthvalue|quantile)", matrices.over_last),
-    (r"torch\.(index_add|index_fill|scatter_\w+|argsort|bucketize|matrix_exp)", functions.same),
+    (r"torch\.(index_add|index_fill|scatter_\w+|argsort|bucketize|matrix_exp)", functions.same_shape),
     (r"torch\.(bitwise_\w+|isclose|lerp|atan2|hypot|copysign|f(max|min|mod)|xlogy|logaddexp)", shapes.elementwise),
-    (r"torch\.linalg\.(inv|cholesky)", functions.same),
+    (r"torch\.linalg\.(inv|cholesky)", functions.same_shape),
     (r"torch\.linalg\.det|torch\.logdet", matrices.numbers_of_matrices),
     (r"torch\.linalg\.(svdvals|eigvalsh)", matrices.values_of_matrices),
     (r"torch\.linalg\.qr", matrices.decomposed),
@@ -87,8 +87,8 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"nn\.Fold|F\.fold", windows.folding),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", functions.compared),
     (r"torch\.gather", functions.gather),
-    (r"F\.batch_norm|torch\.scatter", functions.same),
-    (r"parameter|buffer|packed|torch\.(zeros|ones|full|randn?|randint)|Tensor\.new_\w+", values.made),
+    (r"F\.batch_norm|torch\.scatter", functions.same_shape),
+    (r"parameter|buffer|packed|torch\.(zeros|ones|full|randn?|randint)|Tensor\.new_\w+", values.literal_shape),
     (r"constant", values.constant),
     (r"torch\.arange", values.counting),
     (r"torch\.linspace", values.steps),
@@ -97,13 +97,13 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     (r"torch\.eye", values.square),
     (r"torch\.index_select", values.index_select),
     (r"operator\.getitem", values.item),
-    (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same),
-    (r"operator\.setitem|torch\.(real|imag|angle|conj)|torch\.fft\.i?fftshift", functions.same),
+    (r"Tensor\.(type_as|float|long|requires_grad_)|torch\.(tril|triu)|operator\.neg|unpack", functions.same_shape),
+    (r"operator\.setitem|torch\.(real|imag|angle|conj)|torch\.fft\.i?fftshift", functions.same_shape),
     (r"torch\.fft\.\w+", spectra.transformed),
     (r"torch\.view_as_real", spectra.as_pairs),
     (r"torch\.view_as_complex", spectra.of_pairs),
-    (r"nn\.(Identity|ChannelShuffle)", functions.same),
-    (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same),
+    (r"nn\.(Identity|ChannelShuffle)", functions.same_shape),
+    (r"(torch|Tensor)\.(roll|flip|sort|\w+_like|to|contiguous|clone|detach)", functions.same_shape),
     (r"(torch|Tensor)\.(movedim|moveaxis)", functions.movedim),
     (r"(torch|Tensor)\.squeeze", functions.squeeze),
     (r"(torch|Tensor)\.unsqueeze", functions.unsqueeze),
@@ -128,7 +128,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
 _COMPILED = tuple((re.compile(pattern), rule) for pattern, rule in _RULES)
 
 
-def rule_of(call: Call, spec: OpSpec) -> Rule | None:
+def rule_of(call: SizeCall, spec: OpSpec) -> Rule | None:
     for pattern, rule in _COMPILED:
         if pattern.fullmatch(call.op):
             return rule

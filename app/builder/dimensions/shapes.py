@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from string import ascii_lowercase
 
-from app.builder.dimensions.calls import Arrived, Call, Origin, SizeNote, kept, product, set_by
+from app.builder.dimensions.calls import DimensionSource, InputTensor, SizeCall, SizeNote, product, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size
 
 
-def flatten(call: Call) -> tuple[SizeNote, ...]:
+def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     start, end = (call.params.get(name, default) % rank for name, default in (("start_dim", 1), ("end_dim", -1)))
@@ -24,27 +24,31 @@ def flatten(call: Call) -> tuple[SizeNote, ...]:
     words = f"{sizes} values are flattened into one dimension." if start < end else "Only one dimension to flatten."
     telling = max((i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end)
     merged = SizeNote(Formula(text, symbols), words, arrived.origin(telling))
-    return (*(kept(arrived, i) for i in range(start)), merged, *(kept(arrived, i) for i in range(end + 1, rank)))
+    return (
+        *(unchanged(arrived, i) for i in range(start)),
+        merged,
+        *(unchanged(arrived, i) for i in range(end + 1, rank)),
+    )
 
 
-def unflatten(call: Call) -> tuple[SizeNote, ...]:
+def unflatten(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     at = call.params["dim"] % rank
     sizes = tuple(call.params["unflattened_size"])
     result = call.shape[at : at + len(sizes)]
-    inner = _given(sizes, result, "unflattened_size", arrived, range(at, at + 1))
-    return (*(kept(arrived, i) for i in range(at)), *inner, *(kept(arrived, i) for i in range(at + 1, rank)))
+    inner = _literal_sizes(sizes, result, "unflattened_size", arrived, range(at, at + 1))
+    return (*(unchanged(arrived, i) for i in range(at)), *inner, *(unchanged(arrived, i) for i in range(at + 1, rank)))
 
 
-def view(call: Call) -> tuple[SizeNote, ...]:
+def view(call: SizeCall) -> tuple[SizeNote, ...]:
     name = "size" if "size" in call.params else "shape"
     arrived = call.first
-    return _given(tuple(call.params[name]), call.shape, name, arrived, range(len(arrived.shape)))
+    return _literal_sizes(tuple(call.params[name]), call.shape, name, arrived, range(len(arrived.shape)))
 
 
-def _given(
-    sizes: tuple[int, ...], result: tuple[Size, ...], name: str, arrived: Arrived, dimensions: range
+def _literal_sizes(
+    sizes: tuple[int, ...], result: tuple[Size, ...], name: str, arrived: InputTensor, dimensions: range
 ) -> tuple[SizeNote, ...]:
     """Note literal sizes; −1 is inferred from the dimensions that it divides."""
     told = []
@@ -64,7 +68,9 @@ def _given(
     return tuple(told)
 
 
-def _same_place(result: tuple[Size, ...], place: int, arrived: Arrived, dimensions: range) -> Origin | None:
+def _same_place(
+    result: tuple[Size, ...], place: int, arrived: InputTensor, dimensions: range
+) -> DimensionSource | None:
     """Return the input dimension with the same offset and size, which is carried over unchanged."""
     here = tuple(arrived.shape[i] for i in dimensions)
     for i, size in enumerate(here):
@@ -79,28 +85,28 @@ def _bulk(sizes: tuple[Size, ...]) -> tuple[int, tuple[Size, ...]]:
     return plain, tuple(size for size in sizes if isinstance(size, Dim))
 
 
-def permute(call: Call) -> tuple[SizeNote, ...]:
+def permute(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     order = [dim % len(arrived.shape) for dim in call.params["dims"]]
     return tuple(
-        kept(arrived, old, f"dims puts dimension {old} here." if old != new else "Keeps its position.")
+        unchanged(arrived, old, f"dims puts dimension {old} here." if old != new else "Keeps its position.")
         for new, old in enumerate(order)
     )
 
 
-def transpose(call: Call) -> tuple[SizeNote, ...]:
+def transpose(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
     order = list(range(rank))
     a, b = (call.params[name] % rank for name in ("dim0", "dim1"))
     order[a], order[b] = order[b], order[a]
     return tuple(
-        kept(arrived, old, f"Dimension {old} moves here: {a} and {b} are swapped." if old != new else "")
+        unchanged(arrived, old, f"Dimension {old} moves here: {a} and {b} are swapped." if old != new else "")
         for new, old in enumerate(order)
     )
 
 
-def reduction(call: Call) -> tuple[SizeNote, ...]:
+def reduction(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a reduction with `dim` and `keepdim`, as in `torch.mean`."""
     arrived = call.first
     rank, dim = len(arrived.shape), call.params.get("dim")
@@ -109,14 +115,14 @@ def reduction(call: Call) -> tuple[SizeNote, ...]:
     told = []
     for i, size in enumerate(arrived.shape):
         if i not in gone:
-            told.append(kept(arrived, i))
+            told.append(unchanged(arrived, i))
         elif call.params.get("keepdim"):
             words = f"keepdim=True leaves a 1 where the {size} of dimension {i} were reduced."
             told.append(SizeNote(Formula("1"), words, arrived.origin(i)))
     return tuple(told)
 
 
-def cat(call: Call) -> tuple[SizeNote, ...]:
+def cat(call: SizeCall) -> tuple[SizeNote, ...]:
     tensors = call.inputs["tensors"]
     first = tensors[0]
     dim = call.params.get("dim", 0) % len(first.shape)
@@ -125,35 +131,38 @@ def cat(call: Call) -> tuple[SizeNote, ...]:
     listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
     joined = SizeNote(Formula(" + ".join(letters), symbols), f"Concatenated: {listed}.", first.origin(dim))
     return tuple(
-        joined if i == dim else kept(first, i, "Must be equal in all joined tensors.") for i in range(len(first.shape))
+        joined if i == dim else unchanged(first, i, "Must be equal in all joined tensors.")
+        for i in range(len(first.shape))
     )
 
 
-def matmul(call: Call) -> tuple[SizeNote, ...]:
+def matmul(call: SizeCall) -> tuple[SizeNote, ...]:
     a, b = (many[0] for many in call.inputs.values())
     told: list[SizeNote] = []
     if len(a.shape) > 2 or len(b.shape) > 2:
         told += stretched((a, b), cut=2)
     inner = f"The {a.shape[-1]} columns of {a.name} are multiplied with the rows of {b.name} and summed."
     if len(a.shape) > 1:
-        told.append(kept(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
+        told.append(unchanged(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
     if len(b.shape) > 1:
-        told.append(kept(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}"))
+        told.append(unchanged(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}"))
     return tuple(told)
 
 
-def elementwise(call: Call) -> tuple[SizeNote, ...]:
+def elementwise(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the shape of one tensor as unchanged, of several as broadcast."""
     tensors = tuple(one for many in call.inputs.values() for one in many)
     if len(tensors) == 1:
         alone = call.category == "act" and "soft" not in call.op.lower().replace("softplus", "")
         does = "elementwise, so the shape stays the same" if alone else "elementwise: changes values, not the shape"
         words = f"{call.label} {does}." if call.category in ("act", "norm", "drop") else ""
-        return tuple(kept(tensors[0], i, words if size != Dim(1) else "") for i, size in enumerate(tensors[0].shape))
+        return tuple(
+            unchanged(tensors[0], i, words if size != Dim(1) else "") for i, size in enumerate(tensors[0].shape)
+        )
     return tuple(stretched(tensors))
 
 
-def stretched(tensors: tuple[Arrived, ...], cut: int = 0) -> list[SizeNote]:
+def stretched(tensors: tuple[InputTensor, ...], cut: int = 0) -> list[SizeNote]:
     """Broadcasting: shapes are aligned at their right, a 1 or a missing dimension stretches. The last `cut` of each
     are left out."""
     rank = max(len(one.shape) - cut for one in tensors)
@@ -171,7 +180,7 @@ def stretched(tensors: tuple[Arrived, ...], cut: int = 0) -> list[SizeNote]:
     return told
 
 
-def _stretching(there: list[tuple[Arrived, int]], full: tuple[str, Arrived, int]) -> str:
+def _stretching(there: list[tuple[InputTensor, int]], full: tuple[str, InputTensor, int]) -> str:
     size = full[1].shape[full[2]]
     parts = []
     for one, dim in there:

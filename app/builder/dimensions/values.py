@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions.calls import Arrived, Call, SizeNote, kept, set_by
+from app.builder.dimensions.calls import InputTensor, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.literals import Slice
 from app.builder.value_types import Dim, Size
 
 
-def made(call: Call) -> tuple[SizeNote, ...]:
+def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a literal shape."""
     name = "shape" if "shape" in call.params else "size"
     return tuple(set_by(f"{name}[{i}]", size) for i, size in enumerate(call.params[name]))
 
 
-def constant(call: Call) -> tuple[SizeNote, ...]:
+def constant(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the nesting of a typed value."""
     value, told = call.params["value"], list[SizeNote]()
     while isinstance(value, tuple):
@@ -29,7 +29,7 @@ def constant(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def counting(call: Call) -> tuple[SizeNote, ...]:
+def counting(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the length of `arange`; with float arguments torch's rounding decides."""
     start, end, step = (call.params[name] for name in ("start", "end", "step"))
     if type(start) is not int or not isinstance(end, int | Dim) or type(step) is not int:
@@ -41,28 +41,28 @@ def counting(call: Call) -> tuple[SizeNote, ...]:
     return (SizeNote(Formula("e - s" if step == 1 else "ceil(e - s, k)", symbols[: 2 if step == 1 else 3]), words),)
 
 
-def steps(call: Call) -> tuple[SizeNote, ...]:
+def steps(call: SizeCall) -> tuple[SizeNote, ...]:
     return (set_by("steps", call.params["steps"]),)
 
 
-def numbered(call: Call) -> tuple[SizeNote, ...]:
+def numbered(call: SizeCall) -> tuple[SizeNote, ...]:
     return (set_by("n", call.params["n"]),)
 
 
-def square(call: Call) -> tuple[SizeNote, ...]:
+def square(call: SizeCall) -> tuple[SizeNote, ...]:
     return (set_by("n", call.params["n"]), set_by("n", call.params["n"]))
 
 
-def index_select(call: Call) -> tuple[SizeNote, ...]:
+def index_select(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, index = call.first, call.inputs["index"][0]
     at = call.params["dim"] % len(arrived.shape)
-    told = [kept(arrived, i) for i in range(len(arrived.shape))]
+    told = [unchanged(arrived, i) for i in range(len(arrived.shape))]
     words = f"One for each value of {index.name}."
     told[at] = SizeNote(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
     return tuple(told)
 
 
-def convolution(call: Call) -> tuple[SizeNote, ...]:
+def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a convolution with a wired weight: its first size is the channels, its last ones the kernel."""
     weight = call.inputs["weight"][0].shape
     params = {**call.params, "out_channels": weight[0], "kernel_size": weight[2:]}
@@ -71,17 +71,17 @@ def convolution(call: Call) -> tuple[SizeNote, ...]:
     return tuple(replace(one, words=words) if i == 1 else one for i, one in enumerate(told))
 
 
-def linear(call: Call) -> tuple[SizeNote, ...]:
+def linear(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a linear map with a wired weight: its first size is the features."""
     arrived, weight = call.first, call.inputs["weight"][0]
     words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
     features: tuple[SizeNote, ...] = ()
     if len(weight.shape) > 1:
         features = (SizeNote(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),)
-    return (*(kept(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
+    return (*(unchanged(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
 
 
-def item(call: Call) -> tuple[SizeNote, ...]:
+def item(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note an index `x[...]` of numbers, slices, None and an ellipsis."""
     arrived, index = call.first, call.params["index"]
     items = index if isinstance(index, tuple) else (index,)
@@ -91,8 +91,8 @@ def item(call: Call) -> tuple[SizeNote, ...]:
     at = 0
     for part in items:
         if part is Ellipsis:
-            stop = len(arrived.shape) - _left(items)
-            told += [kept(arrived, i) for i in range(at, stop)]
+            stop = len(arrived.shape) - _after_ellipsis(items)
+            told += [unchanged(arrived, i) for i in range(at, stop)]
             at = stop
         elif part is None:
             told.append(SizeNote(Formula("1"), "None inserts a dimension of size 1 here."))
@@ -104,17 +104,17 @@ def item(call: Call) -> tuple[SizeNote, ...]:
     return tuple(told)
 
 
-def _left(items: tuple[Any, ...]) -> int:
+def _after_ellipsis(items: tuple[Any, ...]) -> int:
     """Count the dimensions after the ellipsis."""
     behind = items[items.index(Ellipsis) + 1 :]
     return sum(part is not None for part in behind)
 
 
-def _sliced(arrived: Arrived, at: int, part: slice | Slice) -> SizeNote:
+def _sliced(arrived: InputTensor, at: int, part: slice | Slice) -> SizeNote:
     size, source = arrived.shape[at], arrived.origin(at)
     start, stop, step = part.start or 0, part.stop, part.step or 1
     if start == 0 and step == 1 and (stop is None or stop == size):
-        return kept(arrived, at)
+        return unchanged(arrived, at)
     n = arrived.symbol("n", at)
     end, symbols = _end(n, stop, size)
     begin: Size | None = start

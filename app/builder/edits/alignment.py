@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from app.builder.edits.edits import P, place
+from app.builder.edits.edits import P, move_nodes
 from app.builder.layout.arrange import Size
 
 EDGES = ("left", "centre", "right", "top", "middle", "bottom")
@@ -34,7 +34,7 @@ def align(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], edge: str
         x, y = project.positions[node]
         at = line - offset[node]
         moved[node] = (x, at) if upright else (at, y)
-    return place(project, moved)
+    return move_nodes(project, moved)
 
 
 def distribute(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], axis: str) -> P:
@@ -58,7 +58,7 @@ def distribute(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], axis
         point[along] = at
         moved[node] = (point[0], point[1])
         at += extent[node] + gap
-    return place(project, moved)
+    return move_nodes(project, moved)
 
 
 def _offset(size: Size, edge: str) -> float:

@@ -57,11 +57,11 @@ def with_sheet(project: W, name: str, sheet: Sheet) -> W:
     """Replace a sheet, without updating the instances of the block."""
     if name == NETWORK:
         parts = ("graph", "positions", "comments", "bends", "unfolded")
-        return _whole(project, **{part: getattr(sheet, part) for part in parts})
-    return _whole(project, blocks=project.blocks.set(name, cast(Block, sheet)))
+        return _replaced(project, **{part: getattr(sheet, part) for part in parts})
+    return _replaced(project, blocks=project.blocks.set(name, cast(Block, sheet)))
 
 
-def _whole(project: W, **parts: Any) -> W:
+def _replaced(project: W, **parts: Any) -> W:
     return cast(W, replace(cast(Any, project), **parts))
 
 
@@ -70,7 +70,7 @@ def _every_sheet(project: W, change: Callable[[Any], Any]) -> W:
     after = change(project)
     blocks = {name: change(block) for name, block in project.blocks.items()}
     if any(blocks[name] is not block for name, block in project.blocks.items()):
-        after = _whole(after, blocks=FrozenMap(blocks))
+        after = _replaced(after, blocks=FrozenMap(blocks))
     return cast(W, after)
 
 
@@ -99,7 +99,7 @@ def rename_block(project: W, old: str, new: str) -> W:
     check_name(project, new, old)
     blocks = {new if name == old else name: replace(block, name=new) if name == old else block
               for name, block in project.blocks.items()}  # fmt: skip
-    return _with_ops(_whole(project, blocks=FrozenMap(blocks)), {PREFIX + old: PREFIX + new})
+    return _with_ops(_replaced(project, blocks=FrozenMap(blocks)), {PREFIX + old: PREFIX + new})
 
 
 def _with_ops(project: W, ops: dict[str, str]) -> W:
@@ -130,14 +130,14 @@ def delete_block(project: W, name: str) -> W:
         where = f"in {on}" if on else "in the network"
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise BlockError(f"{name} is in use: {node.name} {where}{more}. Delete or expand what uses it first.")
-    return _whole(project, blocks=project.blocks.without(name))
+    return _replaced(project, blocks=project.blocks.without(name))
 
 
 def duplicate_block(project: W, name: str) -> tuple[W, str]:
     """Copy a block under a fresh name; return the project and that name."""
     block = sheet_named(project, name)
     new = unused_name(project.blocks, name)
-    return _whole(project, blocks=project.blocks.set(new, replace(cast(Block, block), name=new))), new
+    return _replaced(project, blocks=project.blocks.set(new, replace(cast(Block, block), name=new))), new
 
 
 def make_unique(project: W, sheet: str, node: str) -> tuple[W, str]:
@@ -173,7 +173,7 @@ def put_block(project: W, name: str, block: Block) -> W:
         if inner in project.blocks and would_contain_itself(project.blocks, name, inner):
             words = "" if inner == name else f"{inner} contains {name}: "
             raise BlockError(f"{words}{name} cannot contain itself")
-    project = _whole(project, blocks=project.blocks.set(name, replace(block, name=name)))
+    project = _replaced(project, blocks=project.blocks.set(name, replace(block, name=name)))
     project = _rewired(project, PREFIX + name, before, block)
     if block.params != before.params:
         project = _with_params_of(project, block)

@@ -23,7 +23,7 @@ P = TypeVar("P", bound=Sheet)
 
 
 @dataclass(frozen=True)
-class Piece:
+class Fragment:
     """Nodes with their wires and positions, and notes: the content of a copy."""
 
     graph: Graph
@@ -271,10 +271,10 @@ def _takes(spec: OpSpec, name: str, value: Any) -> bool:
 def move(project: P, nodes: Iterable[str], dx: float, dy: float) -> P:
     """Shift nodes that have a place."""
     places = project.positions
-    return place(project, {n: (places[n][0] + dx, places[n][1] + dy) for n in nodes if n in places})
+    return move_nodes(project, {n: (places[n][0] + dx, places[n][1] + dy) for n in nodes if n in places})
 
 
-def place(project: P, positions: Mapping[str, Point]) -> P:
+def move_nodes(project: P, positions: Mapping[str, Point]) -> P:
     """Move nodes; bends of a wire follow if both of its ends move by the same offset."""
     before = project.positions
     shifts = {n: (x - before[n][0], y - before[n][1]) for n, (x, y) in positions.items() if n in before}
@@ -285,7 +285,7 @@ def place(project: P, positions: Mapping[str, Point]) -> P:
 # --- Copies -----------------------------------------------------------------------------------------------------
 
 
-def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Piece:
+def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Fragment:
     """Copy nodes with the wires among them, in the order of the graph, and comments and frames."""
     wanted, noted = set(nodes), set(notes)
     graph = Graph(
@@ -295,10 +295,10 @@ def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Pie
     places = FrozenMap({key: project.positions[key] for key in graph.nodes if key in project.positions})
     comments = FrozenMap({key: note for key, note in project.comments.items() if key in noted})
     unfolded = project.unfolded & graph.nodes.keys()
-    return Piece(graph, places, comments, bends.within(project.bends, graph.nodes), unfolded)
+    return Fragment(graph, places, comments, bends.within(project.bends, graph.nodes), unfolded)
 
 
-def paste(project: P, piece: Piece, dx: float, dy: float) -> tuple[P, frozenset[str]]:
+def paste(project: P, piece: Fragment, dx: float, dy: float) -> tuple[P, frozenset[str]]:
     """Add a copy under fresh ids and names, shifted by (dx, dy); returns the ids of the new nodes too.
 
     New comments are those that the project had not.

@@ -69,7 +69,7 @@ def _registered(
 class _Copy:
     """One copy of a block on the outer sheet: `ids` maps old ids to new ones."""
 
-    def __init__(self, block: Block, piece: edits.Piece) -> None:
+    def __init__(self, block: Block, piece: edits.Fragment) -> None:
         self.block, self.piece = block, piece
         self.ids: dict[str, str] = {}
 
@@ -101,7 +101,7 @@ def _joined(graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> l
             source = fed.get(port)
             inside = (edge for edge in copy.takers(port) if edge.target in copy.ids)
             edges += [Edge(*source, copy.ids[edge.target], edge.port, edge.index) for edge in inside if source]
-        gives = [_given(copy, number, fed) for number in range(len(block.outputs))]
+        gives = [_output_source(copy, number, fed) for number in range(len(block.outputs))]
     for edge in graph.out_of(instance):
         giver = gives[edge.output] if edge.output < len(gives) else None
         if giver is not None:
@@ -109,7 +109,7 @@ def _joined(graph: Graph, instance: str, block: Block, copies: list[_Copy]) -> l
     return edges
 
 
-def _given(copy: _Copy, number: int, fed: Mapping[str, Given]) -> Given:
+def _output_source(copy: _Copy, number: int, fed: Mapping[str, Given]) -> Given:
     """Where what an output gives comes from: a node inside, or straight from an input."""
     edge = copy.giver(number)
     if edge is None:
@@ -120,7 +120,7 @@ def _given(copy: _Copy, number: int, fed: Mapping[str, Given]) -> Given:
     return fed.get(name)
 
 
-def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Piece:
+def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Fragment:
     """What is between the inputs and outputs of a block, with the parameters that the instance gives."""
     values = {param.name: node.params.get(param.name, param.default) for param in block.params}
     piece = edits.copy(block, [n.id for n in block.graph.nodes.values() if n.op not in ("input", "output")])
@@ -130,7 +130,7 @@ def _inside(block: Block, node: Node, catalog: Catalog) -> edits.Piece:
         params = {name: filled(value, values, spec, name) for name, value in inner.params.items()}
         frozen = inner.frozen or (node.frozen and spec.kind in ("module", "block", "parameter"))
         nodes[key] = replace(inner, params=FrozenMap(params), frozen=frozen)
-    return edits.Piece(Graph(FrozenMap(nodes), piece.graph.edges), piece.positions)
+    return edits.Fragment(Graph(FrozenMap(nodes), piece.graph.edges), piece.positions)
 
 
 def filled(value: Any, values: Mapping[str, Any], spec: OpSpec | None = None, name: str = "") -> Any:

@@ -109,8 +109,8 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
         given = [(node, 0) for node in inner
                  if not graph.out_of(node) and catalog.of(graph, graph.nodes[node]).outputs]  # fmt: skip
     taken = {graph.nodes[node].name for node in inner}
-    inputs = _names(list(arriving), "input", [_said(graph, catalog, *end) for end in arriving], taken)
-    outputs = _names(given, "output", [f"{_said(graph, catalog, *end)}_out" for end in given], taken)
+    inputs = _names(list(arriving), "input", [_output_name(graph, catalog, *end) for end in arriving], taken)
+    outputs = _names(given, "output", [f"{_output_name(graph, catalog, *end)}_out" for end in given], taken)
     missing = {} if arriving else _unfed(graph, catalog, inner, taken)
     return _Ports(inputs, outputs, missing)
 
@@ -122,7 +122,7 @@ def _unfed(graph: Graph, catalog: Catalog, inner: list[str], taken: set[str]) ->
     return _names(ends, "input", [f"{graph.nodes[node].name}_{port}" for node, port in ends], taken)
 
 
-def _said(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
+def _output_name(graph: Graph, catalog: Catalog, node: str, output: int) -> str:
     """Name an output after its node, and the output if it is not the first."""
     outputs = catalog.of(graph, graph.nodes[node]).outputs
     which = f"_{outputs[output].name}" if 0 < output < len(outputs) else ""
@@ -172,7 +172,7 @@ def _block(
         name,
         Graph(FrozenMap(nodes), tuple(edges)),
         FrozenMap(around | places),
-        FrozenMap({key: comment for key, comment in drawn.comments.items() if _goes(comment, places, drawn)}),
+        FrozenMap({key: comment for key, comment in drawn.comments.items() if _moves_along(comment, places, drawn)}),
         FrozenMap({edge: points for edge, points in drawn.bends.items() if {edge.source, edge.target} <= chosen}),
         params,
         unfolded=drawn.unfolded & chosen,
@@ -203,7 +203,7 @@ def _beside(places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge
     return found
 
 
-def _goes(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
+def _moves_along(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
     """Return whether a comment moves into the block: a frame whose contents all do, a comment among the nodes."""
     held = {key for key, (x, y) in drawn.positions.items()
             if comment.x <= x < comment.x + comment.width and comment.y <= y < comment.y + comment.height}  # fmt: skip

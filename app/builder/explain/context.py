@@ -11,7 +11,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.diagnostics.problems import Cure, InsertBefore, SetParam
 from app.builder.graph import Graph, Node
 from app.builder.plan import Ref, Step
-from app.builder.results import Failed, StepResult
+from app.builder.results import CallFailed, StepResult
 from app.builder.value_types import Dim, Size, TensorType
 from app.util.frozen import FrozenMap
 
@@ -60,10 +60,10 @@ class FailedCall:
         return self.result.resolved.get(name, declared.default if declared else default)
 
     @cached_property
-    def words(self) -> str:
+    def torch_messages(self) -> str:
         """Torch's messages, on meta tensors and on real ones."""
         outcome = self.result.outcome
-        return f"{outcome.error} {outcome.real_error}" if isinstance(outcome, Failed) else ""
+        return f"{outcome.error} {outcome.real_error}" if isinstance(outcome, CallFailed) else ""
 
     @cached_property
     def wires(self) -> tuple[Wire, ...]:

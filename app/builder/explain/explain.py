@@ -11,7 +11,7 @@ from app.builder.explain.wires import wire_cures
 from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.plan import Step
-from app.builder.results import Failed, StepResult
+from app.builder.results import CallFailed, StepResult
 from app.builder.value_types import BATCHES
 
 __all__ = ["explain", "wire_cures"]
@@ -30,9 +30,9 @@ _OF_DTYPE = re.compile(r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|D
 
 def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     """Explain a failed call as a problem."""
-    assert isinstance(result.outcome, Failed)
+    assert isinstance(result.outcome, CallFailed)
     broken = FailedCall(step, result, graph)
-    message, reason, cures = _told(broken, result.outcome)
+    message, reason, cures = _explanation(broken, result.outcome)
     wanting = [wire.source.name for wire in broken.wires if not _named(wire.source.name, f"{message} {reason}")]
     if wanting:
         reason = f"{reason} {broken.arriving}".strip()
@@ -44,7 +44,7 @@ def _named(name: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-def _told(broken: FailedCall, outcome: Failed) -> Explanation:
+def _explanation(broken: FailedCall, outcome: CallFailed) -> Explanation:
     explainers = (wrong_dtype,) if outcome.dtype else _explainers(broken.spec.key, broken.spec.category)
     if any(port.wired for port in broken.spec.inputs):  # explainers read typed parameters only
         explainers = ()
@@ -64,7 +64,9 @@ def wrong_dtype(broken: FailedCall) -> Explanation | None:
     """Explain a dtype mismatch: lookups take integers, most other layers the floating dtype of their weights."""
     outcome = broken.result.outcome
     listed = any((broken.spec.key, wire.port) in _DTYPES for wire in broken.wires)
-    if not listed and not (isinstance(outcome, Failed) and (outcome.dtype or _OF_DTYPE.search(broken.words))):
+    if not listed and not (
+        isinstance(outcome, CallFailed) and (outcome.dtype or _OF_DTYPE.search(broken.torch_messages))
+    ):
         return None
     required = {port.name for port in broken.spec.inputs if port.required}
     for wire in broken.wires:

@@ -61,7 +61,7 @@ def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
 
 def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Insert dimensions of size 1 where the other shape has more."""
-    places = _places(wire.shape, other.shape)
+    places = _matched_positions(wire.shape, other.shape)
     missing = [i for i in range(len(other.shape)) if i not in places] if places else []
     if places is None or not missing:
         return None
@@ -77,7 +77,7 @@ def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     return Cure(f"Reshape to {shape_text(tuple(target))}", (broken.before(wire, "torch.reshape", shape=shape),))
 
 
-def _places(short: Shape, long: Shape) -> tuple[int, ...] | None:
+def _matched_positions(short: Shape, long: Shape) -> tuple[int, ...] | None:
     """Match the dimensions of one shape to those of another, in order and as far left as possible."""
     places: list[int] = []
     for size in short:

@@ -109,11 +109,11 @@ def wrong_size(broken: FailedCall) -> Explanation | None:
             continue
         declared, arriving = broken.result.resolved.get(param), wire.shape[index]
         if declared != arriving:
-            return _size_told(broken, wire, param, declared, arriving)
+            return _size_explanation(broken, wire, param, declared, arriving)
     return None
 
 
-def _size_told(broken: FailedCall, wire: Wire, param: str, declared: Any, arriving: Size) -> Explanation:
+def _size_explanation(broken: FailedCall, wire: Wire, param: str, declared: Any, arriving: Size) -> Explanation:
     sample, flat, follow = wire.shape[1:], wire.type.per_sample(), _follow(broken, param)
     flatten = broken.before(wire, "nn.Flatten")
     deep = broken.spec.key == "nn.Linear" and len(wire.shape) > 2
@@ -150,7 +150,7 @@ def wrong_norm(broken: FailedCall) -> Explanation | None:
 def too_small(broken: FailedCall) -> Explanation | None:
     """Explain a window larger than the padded picture."""
     wire = broken.first
-    if wire is None or not re.search("greater than actual input|too small", broken.words):
+    if wire is None or not re.search("greater than actual input|too small", broken.torch_messages):
         return None
     kernel, count = broken.param("kernel_size"), len(wire.shape) - 2
     if kernel is None or count < 1:
@@ -192,16 +192,16 @@ def wrong_padding(broken: FailedCall) -> Explanation | None:
     wire, padding = broken.first, broken.param("padding", broken.param("pad"))
     if wire is None or padding is None:
         return None
-    if "at most half" in broken.words:
+    if "at most half" in broken.torch_messages:
         kernel = broken.param("kernel_size")
         half = tuple(side // 2 for side in kernel) if isinstance(kernel, tuple) else kernel // 2
         message = f"{broken.label} has padding={padding}, more than half of its window of {kernel}"
         return message, f"A window inside the padding has nothing to pool in {wire.type}.", (
             broken.set("padding", half),)  # fmt: skip
-    if not re.search("Padding size should be less|wrapping around", broken.words):
+    if not re.search("Padding size should be less|wrapping around", broken.torch_messages):
         return None
     sides = [size for size in wire.shape[2:] if isinstance(size, int)]
-    least = 0 if "wrapping" in broken.words else 1
+    least = 0 if "wrapping" in broken.torch_messages else 1
     param = "padding" if broken.spec.param("padding") else "pad"
     if not sides or (isinstance(padding, tuple) and len(padding) > 2 * len(sides)):
         return None
@@ -234,7 +234,7 @@ def wrong_parts(broken: FailedCall) -> Explanation | None:
     """GroupNorm and ChannelShuffle part the channels that arrive."""
     wire, param = broken.first, "num_groups" if broken.spec.param("num_groups") else "groups"
     groups = broken.param(param)
-    if wire is None or len(wire.shape) < 2 or type(groups) is not int or "divisible" not in broken.words:
+    if wire is None or len(wire.shape) < 2 or type(groups) is not int or "divisible" not in broken.torch_messages:
         return None
     channels = broken.param("num_channels", wire.shape[1])
     if type(channels) is not int or channels % groups == 0:

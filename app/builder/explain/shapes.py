@@ -23,7 +23,7 @@ def no_view(broken: FailedCall) -> Explanation | None:
     shape, flat = wire.type, wire.type.per_sample()
     given = math.prod(size for size in wanted if isinstance(size, int) and size > 0)
     message = f"{broken.label} to {wanted} does not fit {shape}"
-    if shape.strides is not None and "stride" in broken.words:
+    if shape.strides is not None and "stride" in broken.torch_messages:
         turned = f"{broken.label} cannot view {shape} as {wanted}: it is not contiguous in memory"
         edit = ReplaceOp(broken.step.id, "torch.reshape", FrozenMap(shape=wanted))
         return turned, "A transposed tensor is a view of the original memory; reshape copies it.", (
@@ -66,7 +66,7 @@ def no_axes(broken: FailedCall) -> Explanation | None:
 def out_of_range(broken: FailedCall) -> Explanation | None:
     """Explain a parameter that names a dimension which the input lacks."""
     wire = broken.first
-    if wire is None or "Dimension out of range" not in broken.words:
+    if wire is None or "Dimension out of range" not in broken.torch_messages:
         return None
     rank = len(wire.shape)
     for param in broken.spec.params:
@@ -159,7 +159,7 @@ def no_halves(broken: FailedCall) -> Explanation | None:
 def no_mode(broken: FailedCall) -> Explanation | None:
     """Explain an interpolation mode for another number of dimensions."""
     wire, mode = broken.first, broken.param("mode")
-    if wire is None or not re.search("mode needs|Got .*D input", broken.words):
+    if wire is None or not re.search("mode needs|Got .*D input", broken.torch_messages):
         return None
     message = f"{broken.label} in mode {mode!r} does not take {wire.type}"
     reason = "linear is for N×C×L, bilinear and bicubic for N×C×H×W, trilinear for N×C×D×H×W."

@@ -21,7 +21,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.graph import Graph
 from app.builder.plan import Plan, Step, plan
 from app.builder.results import Inside, Ran, StepResult
-from app.builder.shapes.meta_calls import RECURRENT, Call, one_step
+from app.builder.shapes.meta_calls import RECURRENT, TorchCall, one_step
 from app.builder.shapes.network_cost import (
     COUNTED,
     MUTED,
@@ -194,7 +194,7 @@ def _counted(
     taken, _ = one_step(spec, params, inputs)
     counters: dict[int, _Counter] = {}
     with torch.no_grad(), torch.device("meta"):
-        call = Call.of(spec, params)
+        call = TorchCall.of(spec, params)
         for batch in (fixed,) if fixed else (1, 2):
             counter = _Counter()
             try:
@@ -234,7 +234,7 @@ class _Counter(TorchDispatchMode):
         self.gaps: set[str] = set()
         self.shares = False
 
-    def watch(self, call: Call, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int) -> None:
+    def watch(self, call: TorchCall, inputs: FrozenMap[str, tuple[ValueType, ...]], batch: int) -> None:
         """Run the call and count. Raises what torch raises."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:

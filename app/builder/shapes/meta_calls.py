@@ -17,7 +17,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.introspect import find
 from app.builder.codegen import tensor_values
 from app.builder.literals import DType, Slice
-from app.builder.results import Failed, Ran
+from app.builder.results import CallFailed, Ran
 from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
 from app.builder.wired_params import with_part
 from app.source.layer_files import LayerFile, told
@@ -36,15 +36,15 @@ RECURRENT = ("nn.LSTM", "nn.GRU", "nn.RNN")
 _LEADING_SIZE = {"Tensor.view": "size", "torch.reshape": "shape"}
 
 
-def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]) -> Ran | Failed:
+def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]]) -> Ran | CallFailed:
     """Run one call on meta tensors with both batch sizes."""
     if spec.kind == "input":
         shape = tuple(params["shape"])
         if words := _wrong_range(params):
-            return Failed(words)
+            return CallFailed(words)
         batch = params.get("batch", 0)
         if batch is not None and batch > len(shape):
-            return Failed(f"batch is dimension {batch}, and shape has {len(shape)} sizes beside it")
+            return CallFailed(f"batch is dimension {batch}, and shape has {len(shape)} sizes beside it")
         sizes = shape if batch is None else (*shape[:batch], Dim(1), *shape[batch:])
         return Ran((TensorType(sizes, params.get("dtype", DType("float32")).name),))
     if spec.key in ops.SAME and len(inputs) == 1:
@@ -65,39 +65,39 @@ def run(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[
                 return _ran(spec, params, inputs, (batch, batch))
             except Exception:  # try the next batch size; the error reported is that of any batch
                 continue
-        return Failed(_words(error), _real_words(spec, params, inputs, REAL_BATCH))
+        return CallFailed(_message(error), _real_message(spec, params, inputs, REAL_BATCH))
     drawn = next((value.dtype for value in outcome.outputs if isinstance(value, TensorType)), "")
     if drawn.startswith(ops.UNDRAWN.get(spec.key, ())) and params.get("training") is not False:
-        return Failed(f"torch cannot draw random {drawn}; choose a floating-point dtype", dtype=True)
+        return CallFailed(f"torch cannot draw random {drawn}; choose a floating-point dtype", dtype=True)
     other = any(dtype != "float32" for values in inputs.values() for value in values for dtype in _dtypes(value))
     other = other or (spec.kind == "module" and params.get("dtype") is not None)
     large = sum(_values(value, PROBE_BATCH) for value in outcome.outputs) > _LARGEST_REAL_OUTPUT
     lenient = spec.key in ops.LENIENT or params.get("eps") == 0  # which BatchNorm refuses in training, but not on meta
     if (other or lenient) and not large:
         # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
-        words = _real_words(spec, params, inputs, PROBE_BATCH)
+        words = _real_message(spec, params, inputs, PROBE_BATCH)
         if words:
-            return Failed(words, _real_words(spec, params, inputs, REAL_BATCH) or words, dtype=other)
+            return CallFailed(words, _real_message(spec, params, inputs, REAL_BATCH) or words, dtype=other)
     return outcome
 
 
-def held(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
+def count_parameters(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | CallFailed:
     """Count the parameters of an uncalled module."""
     try:
         with torch.device("meta"):
-            return Ran((), Call.of(spec, params).parameters)
+            return Ran((), TorchCall.of(spec, params).parameters)
     except (Exception, SystemExit) as error:  # any error is the result
-        return Failed(_words(error), _words(error))
+        return CallFailed(_message(error), _message(error))
 
 
 def _for_real(
     spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, tuple[ValueType, ...]], file: LayerFile
-) -> Ran | Failed:
+) -> Ran | CallFailed:
     """Run a custom class that fails on meta tensors on small real ones; errors refer to the line of its file."""
 
-    def pair_of(recorded: bool) -> tuple[Call, tuple[Any, Any]]:
+    def pair_of(recorded: bool) -> tuple[TorchCall, tuple[Any, Any]]:
         with borrowed(0), torch.set_grad_enabled(recorded):  # initialising weights must not advance the global RNG
-            call = Call.of(spec, params)
+            call = TorchCall.of(spec, params)
             if isinstance(call.target, torch.nn.Module):
                 call.target.eval()
             size = sum(_values(value, custom_calls.BATCHES[1]) for group in inputs.values() for value in group)
@@ -111,7 +111,7 @@ def _for_real(
         first, second = (custom_calls.grown(*pair, batch) for batch in BATCHES)
         return Ran(_outputs(spec, params, first, second), call.parameters)
     except (Exception, SystemExit) as error:  # whatever the class raises is the answer
-        return Failed(failure(file) or told(error, file))
+        return CallFailed(failure(file) or told(error, file))
 
 
 def _wrong_range(params: FrozenMap[str, Any]) -> str:
@@ -123,17 +123,17 @@ def _wrong_range(params: FrozenMap[str, Any]) -> str:
     return f"low={low} is not below high={high}" if None not in (low, high) and not low < high else ""
 
 
-def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | Failed:
+def _free_tensor(spec: OpSpec, params: FrozenMap[str, Any]) -> Ran | CallFailed:
     """Infer a parameter or buffer, whose shape does not depend on N."""
     try:
-        tensor = tensor_values.made(spec.key, params)
+        tensor = tensor_values.create_tensor(spec.key, params)
         if str(tensor.dtype) != "torch.float32":  # meta tensors pass where no CPU knows how
             small = {"shape": (1,) * len(params["shape"])} if "shape" in params and spec.key != "packed" else {}
-            tensor_values.made(spec.key, params.update(small), "cpu")
+            tensor_values.create_tensor(spec.key, params.update(small), "cpu")
         if spec.kind == "parameter" and params.get("requires_grad", True):
             tensor = torch.nn.Parameter(tensor)
     except Exception as error:  # any error is the result
-        return Failed(_words(error), _words(error))
+        return CallFailed(_message(error), _message(error))
     return Ran((_type(tensor, tensor),), tensor.numel() if spec.kind == "parameter" else 0)
 
 
@@ -152,7 +152,7 @@ def _ran(
     """
     taken, restore = one_step(spec, params, inputs)
     with torch.no_grad(), torch.device("meta"):
-        call = Call.of(spec, params)
+        call = TorchCall.of(spec, params)
         if isinstance(stack := call.target, torch.nn.Transformer):  # all layers have the same output shape
             stack.encoder.layers, stack.decoder.layers = stack.encoder.layers[:1], stack.decoder.layers[:1]
         if isinstance(call.target, torch.nn.modules.batchnorm._BatchNorm):  # the same shapes in half the time
@@ -202,7 +202,7 @@ def _own_batches(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[st
 
 
 @dataclass(frozen=True)
-class Call:
+class TorchCall:
     """One call of the catalog with its literals, to be run on tensors; `target` is the module or the function."""
 
     spec: OpSpec
@@ -211,7 +211,7 @@ class Call:
     parameters: int = 0
 
     @classmethod
-    def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> Call:
+    def of(cls, spec: OpSpec, params: FrozenMap[str, Any]) -> TorchCall:
         """Resolve the target and, if it is a class, construct the module."""
         literals = {name: _torch_value(value) for name, value in params.items()}
         literals |= {name: _bracketed(value) for name, value in literals.items() if _is_index(spec, name)}
@@ -331,11 +331,11 @@ def _size(first: int, second: int) -> int | Dim:
     return Dim(scale, offset)
 
 
-def _words(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return str(error).partition("\n")[0].strip() or type(error).__name__
 
 
-def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> str:
+def _real_message(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any], batch: int) -> str:
     """Return torch's message on real tensors, which can be searched for; "" if it runs or is too large to try.
 
     Weights stay uninitialised and dropout is off, so no random number is drawn and a concurrent run is not delayed.
@@ -349,7 +349,7 @@ def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str
     try:
         with torch.no_grad():
             with torch.device("meta"):
-                call = Call.of(spec, params)
+                call = TorchCall.of(spec, params)
             if call.parameters > _LARGEST_REAL_WEIGHTS:
                 return ""
             if isinstance(call.target, torch.nn.Module):
@@ -357,7 +357,7 @@ def _real_words(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str
                 _without_chance(call.target, inputs, batch)
             call(inputs, batch, "cpu")
     except Exception as error:  # its message is the result
-        return _words(error)
+        return _message(error)
     return ""
 
 

@@ -17,8 +17,8 @@ from app.builder.expressions import ExpressionError, computed, expressions
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.plan import Plan, Ref, Step, plan
-from app.builder.results import Failed, Inputs, Inside, Ran, StepResult, Turn
-from app.builder.shapes.meta_calls import held, run
+from app.builder.results import CallFailed, Inputs, Inside, Ran, StepResult, Turn
+from app.builder.shapes.meta_calls import count_parameters, run
 from app.builder.shapes.tied_shapes import shape_of as tied_shape
 from app.builder.value_types import TensorType, ValueType, kind_of, kinds_fit
 from app.util.frozen import FrozenMap
@@ -77,7 +77,7 @@ def _infer_step(step: Step, results: dict[str, StepResult], catalog: Catalog | N
 
 def _inferred(step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made) -> StepResult:
     if step.kept and step.spec.kind == "module":
-        return _held(step)
+        return _infer_uncalled(step)
     inputs = {port: tuple(_value(ref, results) for ref in refs) for port, refs in step.args.items()}
     known: Inputs = FrozenMap({port: values for port, values in inputs.items() if None not in values})  # type: ignore
     complete = all(port.name in known for port in step.spec.inputs if port.required or port.name in inputs)
@@ -97,7 +97,7 @@ def _inferred(step: Step, results: dict[str, StepResult], catalog: Catalog | Non
     return result
 
 
-def _held(step: Step) -> StepResult:
+def _infer_uncalled(step: Step) -> StepResult:
     """Infer a module that is constructed and never called."""
     resolved = resolve(step, FrozenMap())
     able = _sound(step) and _settled_by(step, resolved)
@@ -271,11 +271,13 @@ def _arriving(key: str, param: str, inputs: FrozenMap[str, tuple[ValueType, ...]
     return sizes if sizes and all(isinstance(size, int) for size in sizes) else AUTO
 
 
-_memo: LruCache[Ran | Failed] = LruCache(_KEPT)
+_memo: LruCache[Ran | CallFailed] = LruCache(_KEPT)
 _insides: LruCache[tuple[Catalog, Turn]] = LruCache(_KEPT)
 
 
-def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | Failed:
+def _remembered(spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any] | None) -> Ran | CallFailed:
     """Run a call, or with no inputs construct an uncalled module; cached."""
     key = (spec.key, spec.target, params, repr(params) if spec.exact else "", inputs)
-    return _memo.get_or_compute(key, lambda: run(spec, params, inputs) if inputs is not None else held(spec, params))
+    return _memo.get_or_compute(
+        key, lambda: run(spec, params, inputs) if inputs is not None else count_parameters(spec, params)
+    )

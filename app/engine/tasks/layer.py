@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.builder.catalog.init_checks import parameter_shapes, refusal
-from app.builder.diagnostics.torch_errors import torch_words
+from app.builder.diagnostics.torch_errors import torch_message
 from app.builder.shapes.input_sizes import Tried
 from app.builder.shapes.try_sizes import tried
 from app.engine.requests.layer import ConstructorError, Initialisable, Initialisations, TrySizes
@@ -20,7 +20,7 @@ def initialisations(request: Initialisations, _context: Context) -> Initialisabl
 
 @handles(ConstructorError)
 def constructor_error(request: ConstructorError, _context: Context) -> str:
-    return torch_words(request.spec, request.params, request.name, request.text)
+    return torch_message(request.spec, request.params, request.name, request.text)
 
 
 @handles(TrySizes)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.builder.blocks import Blocks, used
 from app.builder.edits.blocks import with_ops
-from app.builder.edits.edits import Piece
+from app.builder.edits.edits import Fragment
 from app.project import file
 from app.project.library import Library, LibraryEntry, with_contents
 from app.project.project import Project
@@ -24,7 +24,7 @@ class NotNodes(ValueError):
     """Text on the clipboard that is no nodes; says why."""
 
 
-def to_text(piece: Piece, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  it never changes
+def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  it never changes
     """The text of some nodes, with comments, frames and bends, and the blocks that they are instances of."""
     taken: Blocks = FrozenMap()
     for name in used(piece.graph):
@@ -33,7 +33,7 @@ def to_text(piece: Piece, blocks: Blocks = FrozenMap()) -> str:  # noqa: B008  i
     return file.dumps(project).decode()
 
 
-def from_text(text: str) -> tuple[Piece, Library]:
+def from_text(text: str) -> tuple[Fragment, Library]:
     """The nodes in a text, and the blocks that came along: instances of them have ops that `library.taken` puts right.
 
     Raises NotNodes.
@@ -53,5 +53,5 @@ def from_text(text: str) -> tuple[Piece, Library]:
     names = [name for name in used(project.graph) if name in project.blocks]
     offers = [LibraryEntry(name, Path(), with_contents(project.blocks, name), PASTED) for name in names]
     sheet = with_ops(project, {entry.block.key: entry.key for entry in offers})
-    piece = Piece(sheet.graph, sheet.positions, sheet.comments, sheet.bends, sheet.unfolded)
+    piece = Fragment(sheet.graph, sheet.positions, sheet.comments, sheet.bends, sheet.unfolded)
     return piece, Library(tuple(offers))

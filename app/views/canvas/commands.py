@@ -287,7 +287,7 @@ class Commands(QObject):
         if nodes or notes:
             self._paste("Duplicate", edits.copy(self.project, nodes, notes), PASTE_STEP, PASTE_STEP)
 
-    def _paste(self, verb: str, piece: edits.Piece, dx: float, dy: float, blocks: Library | None = None) -> None:
+    def _paste(self, verb: str, piece: edits.Fragment, dx: float, dy: float, blocks: Library | None = None) -> None:
         before = self.project
         project, new = edits.paste(before, piece, dx, dy)
         notes = project.comments.keys() - before.comments.keys()

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import OpSpec, Param, catalog
-from app.builder.diagnostics.torch_errors import torch_words
+from app.builder.diagnostics.torch_errors import torch_message
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, DTYPES, DType, Slice
 from app.builder.params import check_param
@@ -231,7 +231,7 @@ def _collapsed(value: Any, wanted: Any) -> bool:
     ],
 )
 def test_torch_is_asked_for_its_own_words(key: str, name: str, text: str, words: str) -> None:
-    said = torch_words(catalog()[key], catalog()[key].starting_params(), name, text)
+    said = torch_message(catalog()[key], catalog()[key].starting_params(), name, text)
     assert words in said if words else said == ""
 
 

@@ -13,7 +13,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.importer.lowering.binding import Unbound, literal_of
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
-from app.builder.shapes.meta_calls import Call
+from app.builder.shapes.meta_calls import TorchCall
 from app.util.frozen import FrozenMap
 
 _EQUAL = re.compile(r"\((\d+)(?:, \1)+\)")
@@ -119,7 +119,7 @@ def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
         return
     try:
         with torch.device("meta"):
-            made = Call.of(spec, FrozenMap(params)).target
+            made = TorchCall.of(spec, FrozenMap(params)).target
     except Exception as error:  # torch's message is the reason
         raise Unbound(f"{type(module).__name__} cannot be constructed from its attributes: {error}") from error
     same = _held(made) == _held(module) and _says(made) == _says(module)

@@ -24,7 +24,7 @@ from app.builder.importer.lowering.constructor_args import MADE_WITH, NoLiteral,
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
-from app.builder.shapes.meta_calls import Call
+from app.builder.shapes.meta_calls import TorchCall
 from app.source import layer_modules
 from app.source.layer_files import LayerFileError
 from app.util.frozen import FrozenMap
@@ -158,7 +158,7 @@ def _check(module: nn.Module, spec: OpSpec, params: dict[str, Any], made_as: str
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            made = Call.of(spec, FrozenMap(params)).target
+            made = TorchCall.of(spec, FrozenMap(params)).target
             if wholly_frozen(module):  # a node can be frozen too
                 made.requires_grad_(False)
     except Exception as error:  # the constructor's message is the reason

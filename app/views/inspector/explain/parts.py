@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.builder.dimensions.broadcasting import CLASH, MISSING, SAME, STRETCHED, Aligned
 from app.builder.dimensions.dimensions import DimensionStory
-from app.builder.dimensions.formula import Line, Piece
+from app.builder.dimensions.formula import FormulaPart, Line
 from app.views.ui import icons, theme
 from app.views.ui.widgets.chip import HEIGHT, STATES, ShapeChip
 from app.views.ui.widgets.painting import KeyboardFocus, TextLine, at_least, box, elided, start
@@ -147,22 +147,22 @@ class FormulaBox(QWidget):
     def remark(self) -> str:
         return self._remark
 
-    def _font(self, piece: Piece) -> QFont:
+    def _font(self, piece: FormulaPart) -> QFont:
         return self._plain if piece.tone == "letter" else self._strong
 
-    def _width(self, piece: Piece) -> float:
+    def _width(self, piece: FormulaPart) -> float:
         return QFontMetricsF(self._font(piece)).horizontalAdvance(piece.text)
 
-    def _wrapped(self, room: float) -> list[list[Piece]]:
+    def _wrapped(self, room: float) -> list[list[FormulaPart]]:
         """The lines broken between pieces, so that each fits into `room` pixels where it can."""
-        rows: list[list[Piece]] = []
+        rows: list[list[FormulaPart]] = []
         for line in self._lines:
             rows.append([])
             used = 0.0
             for piece in line:
                 width = self._width(piece)
                 if used + width > room and rows[-1]:
-                    rows.append([Piece("    ")])
+                    rows.append([FormulaPart("    ")])
                     used = self._width(rows[-1][0])
                 rows[-1].append(piece)
                 used += width

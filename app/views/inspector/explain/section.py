@@ -15,8 +15,8 @@ from app.builder.dimensions.broadcasting import CLASH
 from app.builder.dimensions.dimensions import (
     Aligned,
     ChainStep,
+    DimensionSource,
     DimensionStory,
-    Origin,
     aligned,
     explain_output,
     upstream,
@@ -140,7 +140,7 @@ class ExplainSection(ShapeSection):
     def _show(self) -> None:
         subject = self._subject
         assert subject is not None
-        spot = Origin(subject.node, self._output, self._dimension)
+        spot = DimensionSource(subject.node, self._output, self._dimension)
         way = upstream(subject.graph, subject.catalog, subject.analysis, spot)
         steps = tuple(way if self._all_steps else islice(way, FEW + 3))[1:]
         grid = aligned(subject.graph, subject.catalog, subject.analysis, subject.node)
