@@ -109,7 +109,7 @@ def compile_batch(
 
 
 @contextmanager
-def gradients_kept(model: nn.Module) -> Iterator[None]:
+def preserve_gradients(model: nn.Module) -> Iterator[None]:
     """Clear the `.grad` of all parameters, and restore them afterwards."""
     kept = [(parameter, parameter.grad) for parameter in model.parameters()]
     try:

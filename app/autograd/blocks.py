@@ -101,10 +101,10 @@ class _Ways:
         call = 1 if node.layer in self._containers else node.call
         key = (node.node, node.layer, call)
         if key not in self._known:
-            self._known[key] = self._way(*key)
+            self._known[key] = self._path(*key)
         return self._known[key]
 
-    def _way(self, drawn: str | None, layer: str, call: int) -> _Way:
+    def _path(self, drawn: str | None, layer: str, call: int) -> _Way:
         way: list[tuple[str, str]] = []
         above = ""
         if drawn is not None:

@@ -39,7 +39,7 @@ def hold(batch: TrainingBatch, around: AbstractContextManager[object] | None, sp
     forward pass and the loss.
     """
     with ExitStack() as undo:
-        undo.enter_context(as_it_was(batch.model, batch.train))
+        undo.enter_context(temporary_mode(batch.model, batch.train))
         undo.enter_context(special.applied(batch.model))
         with around if around is not None else nullcontext():
             graph = _capture(batch, special)
@@ -76,7 +76,7 @@ class ReadyLoss:
 
 
 @contextmanager
-def as_it_was(model: nn.Module, train: bool) -> Iterator[None]:
+def temporary_mode(model: nn.Module, train: bool) -> Iterator[None]:
     """Switch to train or eval mode; restore modes and buffers afterwards."""
     import torch
 
@@ -124,7 +124,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
         ]
         if second is not None:
             pairs = zip(records, nodes, strict=True)
-            records = [second.placed(record, node, recorder, answered) for record, node in pairs]
+            records = [second.with_location(record, node, recorder, answered) for record, node in pairs]
         tape = Tape(
             nodes=with_leaves_placed(records, edges, recorder),
             edges=tuple(edges),

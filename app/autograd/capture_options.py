@@ -37,15 +37,15 @@ class CaptureOptions:
     @property
     def left_out(self) -> str:
         """Say as a sentence which options the diagnostics ignore and why; "" if none."""
-        plain = self.diagnosed.words
-        gone = [words for words in self.words if words not in plain]
+        plain = self.diagnosed.differences
+        gone = [words for words in self.differences if words not in plain]
         if not gone:
             return ""
         which = gone[0] if len(gone) == 1 else f"{', '.join(gone[:-1])} and {gone[-1]}"
         return f"Diagnosed without {which}: the batch runs plainly, so that every node has its layer and line."
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def differences(self) -> tuple[str, ...]:
         """Name what differs from a plain capture, each in PyTorch's words."""
         found = []
         if self.data == "random":

@@ -130,7 +130,7 @@ class SecondOrder:
 
         return hook
 
-    def placed(self, record: TapeNode, node: Any, recorder: OriginRecorder, answered: int) -> TapeNode:
+    def with_location(self, record: TapeNode, node: Any, recorder: OriginRecorder, answered: int) -> TapeNode:
         """Return the record of a node created by backward, with the location of the node that was running."""
         number = node._sequence_nr()
         if record.is_leaf or not self._began <= number < self._ended:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Origin:
+class NodeOrigin:
     """`layer` is a module path, `call` counts that module's calls from 1; `line` is a line of the generated text."""
 
     layer: str = ""
@@ -65,7 +65,7 @@ class OriginRecorder:
         self._mode: Any = None
         self._module_nodes = _nodes_by_module(source)
         self._line_nodes = _nodes_by_line(source)
-        self._known: dict[tuple[str, int, tuple[int, ...]], Origin] = {}
+        self._known: dict[tuple[str, int, tuple[int, ...]], NodeOrigin] = {}
 
     def __enter__(self) -> OriginRecorder:
         import torch
@@ -140,7 +140,7 @@ class OriginRecorder:
             frame = frame.f_back
         return tuple(found)
 
-    def origin(self, number: int) -> Origin:
+    def origin(self, number: int) -> NodeOrigin:
         """Return the layer, call and line that created the node with this sequence number."""
         layer, call = "", 0
         for spans in reversed(self._by_depth):
@@ -149,17 +149,17 @@ class OriginRecorder:
                 break
         return self._origin(layer, call, self._lines_at(number))
 
-    def here(self, frame: FrameType | None) -> Origin:
+    def here(self, frame: FrameType | None) -> NodeOrigin:
         """Return the current place in the forward pass: the innermost module, and the line that called `frame`."""
         _, layer, call = self._open[-1] if self._open else (0, "", 0)
         return self._origin(layer, call, self._lines_of(frame) if self._source is not None else ())
 
-    def _origin(self, layer: str, call: int, lines: tuple[int, ...]) -> Origin:
+    def _origin(self, layer: str, call: int, lines: tuple[int, ...]) -> NodeOrigin:
         key = (layer, call, lines)
         origin = self._known.get(key)
         if origin is None:
             line = next((n for n in lines if self._line_nodes.get(n)), lines[0] if lines else None)
-            origin = self._known[key] = Origin(layer, call, self._node(layer, lines), line)
+            origin = self._known[key] = NodeOrigin(layer, call, self._node(layer, lines), line)
         return origin
 
     def _lines_at(self, number: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.sparse import parts_of
-from app.autograd.tape import Saved, Storage
+from app.autograd.tape import SavedTensor, Storage
 from app.util.frozen import FrozenMap
 
 # torch hands negative dimensions and indices out as unsigned 64-bit numbers.
@@ -78,10 +78,10 @@ class SavedReader:
     def __init__(self, table: StorageTable, may_be_freed: bool = False) -> None:
         self.table, self.may_be_freed = table, may_be_freed
 
-    def read(self, node: Any, number: int) -> tuple[Saved, ...]:
+    def read(self, node: Any, number: int) -> tuple[SavedTensor, ...]:
         """Return the tensors that `node` saved, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`).
         """
-        found: list[Saved] = []
+        found: list[SavedTensor] = []
         frames: list[Any] = []
         custom = isinstance(node, _Custom)
         if not (custom or _saved_names(node.__class__)[0]) or (self.may_be_freed and is_freed(node)):
@@ -104,13 +104,13 @@ class SavedReader:
             self._add(found, name, tensor, number)
         return tuple(found)
 
-    def _add(self, found: list[Saved], name: str, tensor: Any, holder: int, version: int | None = None) -> None:
+    def _add(self, found: list[SavedTensor], name: str, tensor: Any, holder: int, version: int | None = None) -> None:
         """Append a saved tensor to `found`: a sparse one has several parts."""
         table, shape, dtype = self.table, tuple(map(int, tensor.shape)), _dtype_name(tensor.dtype)
         now = None if tensor.is_inference() else tensor._version
         for part in parts_of(tensor):
             storage = table.number(part, holder)
-            found.append(Saved(name, shape, dtype, part.nbytes, table.sorts[storage], storage, version, now))
+            found.append(SavedTensor(name, shape, dtype, part.nbytes, table.sorts[storage], storage, version, now))
 
 
 def _checkpointed(hook: Any, frames: list[Any]) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,7 @@ from app.autograd.tape import TapeNode
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class RecordedCall:
     """A call with copies of its arguments, none of which requires a gradient.
 
     `names` are those of the parameters among the tensors, in order: "" for others, None for tensors that did not
@@ -37,7 +37,7 @@ class Call:
     state: torch.Tensor | None = None
 
 
-def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> Call:
+def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> RecordedCall:
     """Return the arguments of the `number`-th call of the module at `path`.
 
     Raises CaptureError if the net has no such module or did not call it as often.
@@ -46,7 +46,7 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> Call:
         module = batch.model.get_submodule(path)
     except AttributeError:
         raise CaptureError(f"The net has no layer {path}.") from None
-    found: list[Call] = []
+    found: list[RecordedCall] = []
     calls = 0
 
     def note(_module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -67,7 +67,7 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> Call:
     return found[0]
 
 
-def call_of_node(batch: TrainingBatch, node: TapeNode) -> Call | None:
+def call_of_node(batch: TrainingBatch, node: TapeNode) -> RecordedCall | None:
     """Find the call of a torch function, or custom Function, that created a node of the batch's tape.
 
     None if it was created inside torch's own code. Reruns the forward pass: with the same seed it creates the same
@@ -87,8 +87,8 @@ class _Seeker(TorchFunctionMode):
         super().__init__()
         self._batch, self._wanted = batch, wanted
         self._began = 0
-        self.found: Call | None = None
-        self.custom: Call | None = None
+        self.found: RecordedCall | None = None
+        self.custom: RecordedCall | None = None
 
     def __enter__(self) -> _Seeker:
         self._began = _sequence()
@@ -108,7 +108,7 @@ class _Seeker(TorchFunctionMode):
         self._note(started, _sequence() - self._began, call)
         return result
 
-    def _note(self, started: int, ended: int, call: Call | None) -> None:
+    def _note(self, started: int, ended: int, call: RecordedCall | None) -> None:
         if call is not None and started <= self._wanted < ended:
             made = ended - started
             self.found = replace(call, several=made if made > 1 else 0)
@@ -153,12 +153,12 @@ def _subclasses(kind: Any) -> Iterator[Any]:
         yield from _subclasses(child)
 
 
-def _copied(batch: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str) -> Call:
+def _copied(batch: TrainingBatch, function: Any, args: Any, kwargs: Any, name: str) -> RecordedCall:
     names = {id(parameter): path for path, parameter in batch.model.named_parameters()}
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))
     known = tuple(names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves)
-    return Call(function, copied_args, copied_kwargs, known, name, state=torch.get_rng_state())
+    return RecordedCall(function, copied_args, copied_kwargs, known, name, state=torch.get_rng_state())
 
 
 def _clone(value: Any) -> Any:

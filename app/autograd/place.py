@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Place:
+class OpLocation:
     """The location of an operation. `op` is torch's name ("detach"); `layer` the innermost module's path, `call` counts
     its calls.
 

@@ -31,7 +31,7 @@ class Label:
     kind: str = ""
 
 
-class Saved(msgspec.Struct, frozen=True, array_like=True):
+class SavedTensor(msgspec.Struct, frozen=True, array_like=True):
     """A tensor that a backward node saved.
 
     `bytes` is the size of its elements, `storage` the index of its storage in `Tape.storages` (several saved tensors
@@ -80,7 +80,7 @@ class TapeNode(msgspec.Struct, frozen=True, array_like=True):
     line: int | None = None
     parameters: tuple[str, ...] = ()
     sequence: int | None = None
-    saved: tuple[Saved, ...] = ()
+    saved: tuple[SavedTensor, ...] = ()
     values: FrozenMap[str, Any] = msgspec.field(default_factory=FrozenMap)
     variables: tuple[str, ...] = ()
     order: int = 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.autograd.playback.steps import PassResult
-    from app.autograd.snippets.snippet import Graph, SnippetAnswer
+    from app.autograd.snippets.snippet import SnippetAnswer, TensorGraph
     from app.autograd.tape import Tape
 
 WORDS = """
@@ -158,7 +158,7 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
     return text
 
 
-def _wanted(answer: SnippetAnswer, name: str | None) -> Graph | None:
+def _wanted(answer: SnippetAnswer, name: str | None) -> TensorGraph | None:
     return answer.graph if name is None else answer.graph_of(name)
 
 
@@ -173,7 +173,7 @@ def _why(answer: SnippetAnswer, name: str | None) -> str:
     return f"no tensor called {name} has a graph; there are {known}"
 
 
-def _playback_json(answer: SnippetAnswer, graph: Graph) -> dict[str, Any]:
+def _playback_json(answer: SnippetAnswer, graph: TensorGraph) -> dict[str, Any]:
     """Return the additional entries of a JSON file."""
     from dataclasses import asdict
 

@@ -276,6 +276,6 @@ def test_a_watcher_stands_around_any_lines() -> None:
     w = torch.ones(3, requires_grad=True)
     with CutWatcher() as watcher:
         y = (w * 2).detach() + w
-    cuts = watcher.found({id(w): ("w",)}, [y])
+    cuts = watcher.find_cuts({id(w): ("w",)}, [y])
     assert [(cut.kind, cut.parameters, cut.reaches_end) for cut in cuts] == [("detach", ("w",), True)]
     assert cuts[0].place.code == "y = (w * 2).detach() + w"

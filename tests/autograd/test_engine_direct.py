@@ -236,7 +236,7 @@ def test_a_checkpoint_computes_again_once_for_each_of_its_nodes() -> None:
         playback = Playback(graph)
         calls = 0
         playback.run()
-        again = sum(node_call.may_draw(node) for node in graph.nodes)
+        again = sum(node_call.may_use_rng(node) for node in graph.nodes)
         assert calls == again > 3
 
 

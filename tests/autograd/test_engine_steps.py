@@ -17,7 +17,7 @@ from app.autograd.batch import TrainingBatch
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.gradient_edits import GradEdit
 from app.autograd.playback.gradient_flow import MOST_PARTS
-from app.autograd.playback.gradient_stats import look_at
+from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.playback import Playback, StepFailed
 from app.autograd.playback.steps import Breaks
 from tests.support.playback_nets import NETS, Residual, batch, loss
@@ -267,29 +267,32 @@ def test_the_norms_under_a_gradient_scaler() -> None:
 def test_a_look_at_a_gradient() -> None:
     values = torch.arange(-6.0, 6.0).view(1, 3, 2, 2)
     values[0, 2, 1, 1] = math.inf
-    look = look_at(values)
+    look = describe_gradient(values)
     assert look.where == "[0, 0, :8, :8]" and look.rows == (("-6", "-5"), ("-4", "-3"))
     assert sum(look.histogram.counts) == 11 and (look.nan, look.positive_inf, look.negative_inf) == (0, 1, 0)
     assert look.edges[0] == -6.0 and look.edges[-1] == 4.0 and len(look.edges) == len(look.histogram.counts) + 1
     assert len(look.pictures) == 3 and look.leading == (1,)
     assert list(look.pictures[0].data) == [1, 22, 43, 64] and list(look.pictures[2].data) == [170, 192, 213, 0]
-    second = look_at(torch.arange(12.0).view(3, 2, 2), at=(2,))
+    second = describe_gradient(torch.arange(12.0).view(3, 2, 2), at=(2,))
     assert second.where == "[2, :8, :8]" and second.rows[0] == ("8", "9") and second.pictures[0].width == 2
-    assert look_at(torch.tensor(2.0)).rows == (("2",),) and look_at(torch.ones(5)).pictures[0].height == 1
-    wide = look_at(torch.ones(3, 2000)).pictures[0]
+    assert (
+        describe_gradient(torch.tensor(2.0)).rows == (("2",),)
+        and describe_gradient(torch.ones(5)).pictures[0].height == 1
+    )
+    wide = describe_gradient(torch.ones(3, 2000)).pictures[0]
     assert wide.every == (1, 4) and (wide.height, wide.width) == (3, 500)
-    assert look_at(torch.empty(0, 4)).pictures == ()
-    assert all(level == 128 for level in look_at(torch.zeros(2, 2)).pictures[0].data)
+    assert describe_gradient(torch.empty(0, 4)).pictures == ()
+    assert all(level == 128 for level in describe_gradient(torch.zeros(2, 2)).pictures[0].data)
 
 
 def test_looking_at_nodes_and_edges(played: Playback) -> None:
     node = node_of(played, "a")
-    assert played.look(node) is None
+    assert played.inspect(node) is None
     played.run()
-    look = played.look(node)
+    look = played.inspect(node)
     assert look is not None and look.stats == played.result().by_node[node].arriving[0]
     edge = played.tape.incoming[node][0]
-    over = played.look_edge(edge.source, edge.slot)
+    over = played.inspect_edge(edge.source, edge.slot)
     assert over is not None and over.stats.norm == played.result().edge_norms[edge.source, edge.slot]
 
 

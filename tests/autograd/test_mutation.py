@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from app.autograd.batch import TrainingBatch, compile_batch
-from app.autograd.diagnostics.inplace_changes import Broken, WriteWatcher, find_broken
+from app.autograd.diagnostics.inplace_changes import BrokenNode, WriteWatcher, find_broken
 from app.autograd.walk import short_name, walk
 from app.source.generated import InputSpec, Source
 from app.util.frozen import FrozenMap
@@ -25,7 +25,7 @@ from tests.support.autograd_tapes import SOURCE
 START = "w = torch.tensor([0.3, -0.7, 1.1], requires_grad=True)"
 
 
-def ran(text: str) -> tuple[list[Broken], bool, str]:
+def ran(text: str) -> tuple[list[BrokenNode], bool, str]:
     """Run the lines; what was found before backward, whether a CopySlices was made, what torch raised in backward."""
     name = f"<lines {hash(text)}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

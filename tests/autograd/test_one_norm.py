@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from app.autograd.batch import TrainingBatch, gradients_kept, run_backward
+from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.gradcheck.finite_differences import Copy, Function
 from app.autograd.operation_inputs import call_of_layer
@@ -41,7 +41,7 @@ def test_findings_capture_and_playback_have_the_same_norms_to_the_bit(data: dict
     with batch_of(CaptureRequest(one)).hold() as graph:
         assert graph.model is not None
         leaves = {node.parameters[0]: node.id for node in graph.tape.nodes if node.parameters}
-        with gradients_kept(graph.model), record(graph.ends) as recorder:
+        with preserve_gradients(graph.model), record(graph.ends) as recorder:
             assert not run_backward(graph)
             plain = {name: float(torch.linalg.vector_norm(p.grad)) for name, p in graph.model.named_parameters()}
         recorded = recorder.finish()

@@ -44,7 +44,7 @@ def gradient(options: CaptureOptions) -> torch.Tensor:
 def test_the_product_of_a_chosen_output_and_a_chosen_vector() -> None:
     options = CaptureOptions(loss=False, outputs=(0,), vector="one-hot", index=2)
     assert torch.equal(gradient(options), torch.tensor([[0.0, 0.0], [0.0, 0.0], [4.0, 4.0]]))
-    assert options.words == ("output 1 itself, vector one-hot 2",)
+    assert options.differences == ("output 1 itself, vector one-hot 2",)
     slope = 1 - (torch.ones(4, 2) @ W.T).tanh() ** 2
     both = gradient(CaptureOptions(loss=False))
     assert torch.allclose(both, (1 + slope).T @ torch.ones(4, 2))
@@ -59,6 +59,6 @@ def test_an_index_that_is_not_there_is_refused() -> None:
 def test_detectives_look_at_what_was_chosen_without_what_hides_lines() -> None:
     options = CaptureOptions(amp="bfloat16", checkpoint=("fc",), compile=True, second_order=True, data="random")
     assert options.diagnosed == CaptureOptions(amp="bfloat16", data="random")
-    assert len(options.words) == 5 and PLAIN_OPTIONS.words == () and chosen_vectors(PLAIN_OPTIONS) is None
+    assert len(options.differences) == 5 and PLAIN_OPTIONS.differences == () and chosen_vectors(PLAIN_OPTIONS) is None
     assert options.left_out.startswith("Diagnosed without checkpoint fc, create_graph=True and torch.compile: ")
     assert options.diagnosed.left_out == PLAIN_OPTIONS.left_out == ""

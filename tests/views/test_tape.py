@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from app.autograd.playback.memory_timeline import categories, held_by_step, largest, released_by_step, stretches
-from app.autograd.tape import Saved, Storage, Tape, TapeEdge, TapeNode
+from app.autograd.tape import SavedTensor, Storage, Tape, TapeEdge, TapeNode
 from app.views.autograd.graph.playback_paint import Flow, Played, width_of
 from app.views.autograd.tape.player import Player
 from app.views.autograd.tape.step_list import StepList
@@ -29,7 +29,7 @@ def chain(steps: int = STEPS, layers: int = 40) -> Tape:
     """A chain of operations in layers of one length, each of which keeps 8 bytes."""
     nodes, storages = [], []
     for number in range(steps):
-        saved = (Saved("result", (2,), "float32", 8, "activation", number),)
+        saved = (SavedTensor("result", (2,), "float32", 8, "activation", number),)
         layer = f"layer{number * layers // steps}"
         nodes.append(TapeNode(number, "SinBackward0", layer, 1, sequence=steps - number, saved=saved))
         storages.append(Storage(number, 8, "activation", (number,), number))

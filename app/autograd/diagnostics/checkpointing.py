@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from app.autograd.batch import TrainingBatch, backward_of, gradients_kept
-from app.autograd.capture import as_it_was
+from app.autograd.batch import TrainingBatch, backward_of, preserve_gradients
+from app.autograd.capture import temporary_mode
 from app.autograd.diagnostics.peak_memory import Peak
 from app.autograd.diagnostics.results import StepCost, WhatIf
 from app.autograd.forward_modes import PLAIN, Special, device_of
@@ -36,9 +36,9 @@ def table(
     """
     wanted = tuple(blocks(batch.model) if paths is None else paths)
     kinds = {path: type(batch.model.get_submodule(path)).__name__ for path in wanted}
-    with gradients_kept(batch.model), as_it_was(batch.model, batch.train):
+    with preserve_gradients(batch.model), temporary_mode(batch.model, batch.train):
         grads, peak = _measured(batch, PLAIN)
-        plain_held = _held(batch, PLAIN)
+        plain_held = _held_bytes(batch, PLAIN)
         rows = []
         for path in wanted:
             if cancelled():
@@ -49,7 +49,7 @@ def table(
             rows.append(
                 WhatIf(
                     path, kinds[path], StepCost(plain_held, peak, plain_seconds),
-                    StepCost(_held(batch, special), again_peak, again_seconds), _difference(grads, others),
+                    StepCost(_held_bytes(batch, special), again_peak, again_seconds), _difference(grads, others),
                     _remark(batch.model.get_submodule(path), batch.train),
                 )
             )  # fmt: skip
@@ -81,7 +81,7 @@ def _measured(batch: TrainingBatch, special: Special) -> tuple[list[Tensor | Non
     return grads, peak.bytes
 
 
-def _held(batch: TrainingBatch, special: Special) -> int:
+def _held_bytes(batch: TrainingBatch, special: Special) -> int:
     with batch.hold(special=special) as graph:
         return graph.tape.held
 

@@ -7,11 +7,11 @@ import copy
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.autograd.place import Place
+from app.autograd.place import OpLocation
 
 
 @dataclass(frozen=True)
-class Cure:
+class LineFix:
     """A proposed edit: line `line` of the text (or of `file`), and its replacement; `after` is "" if the change is
     elsewhere, as `sentence` explains."""
 
@@ -24,7 +24,7 @@ class Cure:
 
 class _Write(Protocol):
     @property
-    def place(self) -> Place: ...
+    def place(self) -> OpLocation: ...
     @property
     def view(self) -> bool: ...
     @property
@@ -33,7 +33,7 @@ class _Write(Protocol):
     def parameter(self) -> str: ...
 
 
-def cure_of(write: _Write, saving: Place, saved: str) -> Cure | None:
+def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
     """Suggest a fix for a write into `saved`, which the operation at `saving` saved for backward; None without a line.
 
     A write through a view is meant to reach the base tensor, so there the saved tensor is cloned instead.
@@ -43,21 +43,21 @@ def cure_of(write: _Write, saving: Place, saved: str) -> Cure | None:
         return None
     if write.parameter:
         text = f"{write.parameter} is a parameter: change it after backward(), as optimizer.step() does."
-        return Cure(place.line, place.code, "", text, place.file)
+        return LineFix(place.line, place.code, "", text, place.file)
     if saved in ("result", "output") and saving.line is not None and (write.view or not place.code):
         after = cloned_result(saving.code)
         if after:
             text = f"Continue with a copy of what {saving.op} keeps: write `{after}`."
-            return Cure(saving.line, saving.code, after, text, saving.file)
+            return LineFix(saving.line, saving.code, after, text, saving.file)
     after = cloned_target(place.code, place.op, place.layer)
     if after:
         text = f"Write to a copy: `{after.splitlines()[0]}`" + (" in the line before." if "\n" in after else ".")
-        return Cure(place.line, place.code, after, text, place.file)
+        return LineFix(place.line, place.code, after, text, place.file)
     if place.layer:
         text = f"Set inplace=False in {place.layer}, or give it a copy: call it with `.clone()` on what comes in."
     else:
         text = "Put `.clone()` on the tensor before this line changes it."
-    return Cure(place.line, place.code, "", text, place.file)
+    return LineFix(place.line, place.code, "", text, place.file)
 
 
 def cloned_result(code: str) -> str:

@@ -55,7 +55,7 @@ def dead_units(graph: LiveGraph, gradients: Mapping[str, Tensor]) -> tuple[DeadU
             if output is not None and output.ndim >= 2:
                 unit = output.ndim - 1 if output.ndim == 3 else 1
                 others = tuple(d for d in range(output.ndim) if d != unit)
-                found += _found(graph, node, "activation", (output == 0).all(dim=others))
+                found += _dead_units_of(graph, node, "activation", (output == 0).all(dim=others))
         elif node.is_leaf and node.parameters and node.parameters[0] in gradients:
             found += _of_weight(graph, node, gradients[node.parameters[0]])
     return tuple(found)
@@ -68,12 +68,12 @@ def _of_weight(graph: LiveGraph, node: TapeNode, gradient: Tensor) -> list[DeadU
     none = (gradient == 0).flatten(2).all(2) if gradient.ndim > 2 else gradient == 0
     to, away = (0, 1) if kind.startswith("ConvTranspose") else (1, 0)
     return [
-        *_found(graph, node, "output", none.all(dim=to)),
-        *_found(graph, node, "input", none.all(dim=away)),
+        *_dead_units_of(graph, node, "output", none.all(dim=to)),
+        *_dead_units_of(graph, node, "input", none.all(dim=away)),
     ]
 
 
-def _found(graph: LiveGraph, node: TapeNode, what: str, dead: Tensor) -> list[DeadUnits]:
+def _dead_units_of(graph: LiveGraph, node: TapeNode, what: str, dead: Tensor) -> list[DeadUnits]:
     which = dead.nonzero().flatten().tolist()
     if not which:
         return []

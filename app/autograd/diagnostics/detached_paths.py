@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from app.autograd.diagnostics.results import Cut, Link
-from app.autograd.place import Place
+from app.autograd.diagnostics.results import Cut, PathStep
+from app.autograd.place import OpLocation
 from app.autograd.source_locations import Places
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
@@ -66,9 +66,9 @@ class CutWatcher:
         self.places = Places(model, source)
         self.requires: dict[str, bool] = {}
         self.layer_requires: dict[str, bool] = {}
-        self.used: dict[int, Place] = {}
+        self.used: dict[int, OpLocation] = {}
         self.outputs: list[Any] = []
-        self.backwards: list[Place] = []
+        self.backwards: list[OpLocation] = []
         self.cleared: Any = WeakIdKeyDictionary()
         self.zeroed: Any = WeakIdKeyDictionary()
         self._model = model
@@ -82,7 +82,7 @@ class CutWatcher:
     def __enter__(self) -> CutWatcher:
         self.places.__enter__()
         if self._model is not None:
-            self._hook = self._model.register_forward_hook(self._answered)
+            self._hook = self._model.register_forward_hook(self._record_outputs)
         self._mode = _Mode(self)
         self._mode.__enter__()
         return self
@@ -98,7 +98,7 @@ class CutWatcher:
         self._seen, self._made, self.outputs, self._taints = [], [], [], WeakIdKeyDictionary()
         self._taken = (0, {})
 
-    def _answered(self, _module: Module, _args: Any, output: Any) -> None:
+    def _record_outputs(self, _module: Module, _args: Any, output: Any) -> None:
         self.outputs = tensors_in(output)
 
     # -- while it runs -------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class CutWatcher:
         ended = torch._C._autograd._get_sequence_nr()
         writes = _is_write(name) or "out" in kwargs
         outputs = tensors_in(args[:1]) if _is_write(name) else tensors_in(result)
-        place: Place | None = None
+        place: OpLocation | None = None
         if alive or ended > started or any(output.is_floating_point() for output in outputs):
             place = self.places.here(frame, name)
             for tensor in inputs:
@@ -157,8 +157,8 @@ class CutWatcher:
             if output.requires_grad and output.grad_fn is not None and ended > started:
                 self._made.append(output.grad_fn)
             if place is not None and output.is_floating_point():
-                self._say(place, output.requires_grad)
-            cut = self._lost(alive, output, writes)
+                self._record_requires(place, output.requires_grad)
+            cut = self._detached_inputs(alive, output, writes)
             mine = taint
             if cut and place is not None:
                 dtype = str(output.dtype).removeprefix("torch.")
@@ -167,7 +167,7 @@ class CutWatcher:
                 self._taints[output] = mine | self._taints.get(output, frozenset())
 
     @staticmethod
-    def _lost(alive: Any, output: Any, writes: bool) -> Any:
+    def _detached_inputs(alive: Any, output: Any, writes: bool) -> Any:
         """Return the inputs that contribute to `output` but get no gradient from it."""
         if not output.requires_grad:
             return alive
@@ -175,13 +175,13 @@ class CutWatcher:
             return [(tensor, node) for tensor, node in alive if tensor is not output]
         return []
 
-    def _say(self, place: Place, requires: bool) -> None:
+    def _record_requires(self, place: OpLocation, requires: bool) -> None:
         if place.node is not None:
             self.requires[place.node] = requires
         if place.layer:
             self.layer_requires[place.layer] = requires
 
-    def _cut(self, kind: str, place: Place, alive: Any, dtype: str, writes: bool, frame: FrameType | None) -> int:
+    def _cut(self, kind: str, place: OpLocation, alive: Any, dtype: str, writes: bool, frame: FrameType | None) -> int:
         function = custom_node(frame)
         inside = type(function).__name__.removesuffix("Backward") if function is not None else ""
         if inside:
@@ -192,16 +192,16 @@ class CutWatcher:
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
-    def found(self, names: Mapping[int, tuple[str, ...]], ends: Iterable[Any]) -> tuple[Cut, ...]:
+    def find_cuts(self, names: Mapping[int, tuple[str, ...]], ends: Iterable[Any]) -> tuple[Cut, ...]:
         """Return the cuts in order of occurrence; `names` are the parameters' names by id."""
         reaching: frozenset[int] = frozenset().union(*(self._taints.get(end, ()) for end in ends))
         cuts = []
         for number, seen in enumerate(self._seen):
-            chains: dict[str, tuple[Link, ...]] = {}
+            chains: dict[str, tuple[PathStep, ...]] = {}
             for leaf in (edge for edge in seen.edges if isinstance(edge, torch.Tensor)):
                 if known := names.get(id(leaf)):
                     chains[known[0]] = ()
-            for node, nodes in _ways([edge for edge in seen.edges if not isinstance(edge, torch.Tensor)]):
+            for node, nodes in _leaf_paths([edge for edge in seen.edges if not isinstance(edge, torch.Tensor)]):
                 if known := names.get(id(node.variable)):
                     chains.setdefault(known[0], tuple(self._link(node) for node in nodes))
             cut = seen.cut
@@ -211,7 +211,7 @@ class CutWatcher:
             )  # fmt: skip
         return tuple(cuts)
 
-    def last_of(self, parameter: Any) -> tuple[tuple[Link, ...], int | None]:
+    def last_of(self, parameter: Any) -> tuple[tuple[PathStep, ...], int | None]:
         """Return the longest path from a parameter through recorded nodes, up to an unused result.
 
         The second value is the index of the net's output that this result is, if any.
@@ -238,8 +238,8 @@ class CutWatcher:
             self._taken = (len(self._made), users)
         return users
 
-    def _link(self, node: Any) -> Link:
-        return Link(short_name(node), self.places.of(node))
+    def _link(self, node: Any) -> PathStep:
+        return PathStep(short_name(node), self.places.of(node))
 
 
 class _Mode(TorchFunctionMode):
@@ -314,7 +314,7 @@ def _below(roots: Iterable[Any]) -> Iterator[Any]:
                 todo.append(child)
 
 
-def _ways(roots: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+def _leaf_paths(roots: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
     """Yield every leaf below `roots` with the nodes of a shortest path up from it, the leaf excluded."""
     above: dict[Any, Any] = {root: None for root in roots}
     row = list(above)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.autograd.diagnostics.results import Cut, Link
+from app.autograd.diagnostics.results import Cut, PathStep
 
 _WHAT = {
     "detach": "detach() returns a tensor that is not part of the graph",
@@ -51,7 +51,7 @@ def _filled(text: str, cut: Cut) -> str:
     return text.format(op=cut.place.op, dtype=f"torch.{cut.dtype}", function=cut.function)
 
 
-def end_of_way(parameter: str, last: Link, output: int | None) -> tuple[str, str]:
+def end_of_way(parameter: str, last: PathStep, output: int | None) -> tuple[str, str]:
     """Say why a parameter with an unused result gets no gradient, and how to fix it."""
     if output is not None:
         said = f"The net returns it as output {output + 1}, and the loss is computed from another one."

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from app.autograd.batch import TrainingBatch, gradients_kept, run_backward
+from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.diagnostics.dead_units import DeadUnits, dead_units
-from app.autograd.diagnostics.gradient_gain import Ladder, Lost, ladder
+from app.autograd.diagnostics.gradient_gain import GainFinding, Ladder, ladder
 from app.autograd.diagnostics.gradient_paths import find_paths
-from app.autograd.diagnostics.inplace_changes import Broken, Mutations, find_broken
+from app.autograd.diagnostics.inplace_changes import BrokenNode, Mutations, find_broken
 from app.autograd.diagnostics.nonfinite import ForwardWatch, NonFinite, all_finite, first_backward
 from app.autograd.diagnostics.results import Finding, Findings, GradAnswer, GradientPaths, by_module, first_nodes
 from app.autograd.errors import CaptureError, ForwardFailed
-from app.autograd.place import Place
+from app.autograd.place import OpLocation
 from app.autograd.playback.playback import Playback, StepFailed
 from app.autograd.playback.recording import record
 from app.autograd.tape import Tape
@@ -101,7 +101,7 @@ def _non_finite(batch: TrainingBatch, found: NonFinite) -> Finding:
         else "It came from outside: check the data, the weights, or the vector that backward starts with."
     )
     title = "loss" if found.in_loss else _title(batch, found.layer, found.node)
-    return Finding("non-finite", "error", title, found.told(), cure, found.layer, found.tape_node, found.node,
+    return Finding("non-finite", "error", title, found.sentence(), cure, found.layer, found.tape_node, found.node,
                    found.line)  # fmt: skip
 
 
@@ -116,9 +116,9 @@ def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
         yield Finding("in place", "error", "backward", text, cure)
 
 
-def _broken(batch: TrainingBatch, tape: Tape, broken: Broken) -> Finding:
+def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
     cure = broken.cure
-    culprit: Place = broken.writes[0].place if broken.writes else broken.place
+    culprit: OpLocation = broken.writes[0].place if broken.writes else broken.place
     said = cure.sentence if cure is not None else "Put .clone() on the tensor before it is changed."
     layer = batch.model.get_submodule(culprit.layer) if culprit.layer else None
     if getattr(layer, "inplace", False) and "inplace" not in said:
@@ -170,7 +170,7 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
         tape, model = graph.tape, graph.model
         assert model is not None
         dead = list(dead_units(graph, {}))  # activations, which backward frees
-        with gradients_kept(model):
+        with preserve_gradients(model):
             with record(graph.ends) as recorder:
                 error = run_backward(graph)
             norms = recorder.finish()
@@ -180,7 +180,7 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
                 return tape, None, [Finding("failed", "error", "backward", f"Backward fails: {error}")]
             dead += [one for one in dead_units(graph, grads) if one.what != "activation"]
     rungs = ladder(by_module(tape), norms)
-    found = [_lost(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
+    found = [_lost_finding(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"]
     found += _dead(tape, dead)
     if spoiled:
         found += _first_backward(batch)
@@ -204,7 +204,7 @@ def _first_backward(batch: TrainingBatch) -> Iterator[Finding]:
         playback.release()
 
 
-def _lost(tape: Tape, lost: Lost) -> Finding:
+def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
     node = tape.nodes[first_nodes(tape)[lost.key]]
     cure = {
         "vanishes": "Put a normalization or a skip connection before it, or start from other weights (init.kaiming).",

@@ -37,7 +37,7 @@ def explain_grad(tensor: Tensor, name: str, watcher: CutWatcher, ends: Iterable[
         text = f"The .grad of {name} was set to None {place.where}: zero_grad() does so (set_to_none=True)."
         cure = "Look at it before zero_grad(), or call zero_grad(set_to_none=False) to have zeros."
         return GradAnswer(name, "none", "set to none", text, cure, place)
-    cuts = [cut for cut in watcher.found({id(tensor): (name,)}, ends) if name in cut.parameters]
+    cuts = [cut for cut in watcher.find_cuts({id(tensor): (name,)}, ends) if name in cut.parameters]
     way, _ = watcher.last_of(tensor)
     cuts.sort(key=lambda cut: (not cut.reaches_end, cut.chains[name][-1:] != way[-1:]))
     if cuts and (cuts[0].reaches_end or cuts[0].chains[name][-1:] == way[-1:]):

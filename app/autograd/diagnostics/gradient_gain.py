@@ -41,7 +41,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Lost:
+class GainFinding:
     """The first layer where the gradient degrades: `kind` is "vanishes", "explodes" or "non_finite".
 
     `rule` describes the violated bound, with numbers.
@@ -58,7 +58,7 @@ class Ladder:
     """The layers in backward order, without the loss, and what was found."""
 
     rungs: tuple[Rung, ...]
-    lost: tuple[Lost, ...]
+    lost: tuple[GainFinding, ...]
 
     def __getitem__(self, key: str) -> Rung:
         return next(rung for rung in self.rungs if rung.key == key)
@@ -74,7 +74,7 @@ def ladder(tape: Tape, norms: Norms, vanished: float = VANISHED, exploded: float
         Rung(group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), _ratio(leaving, start))
         for group, arriving, leaving, own in measured
     )
-    return Ladder(rungs, tuple(_lost(rungs, vanished, exploded)))
+    return Ladder(rungs, tuple(_find_lost(rungs, vanished, exploded)))
 
 
 def rung_of(tape: Tape, norms: Norms, group: LayerGroup) -> Rung:
@@ -113,7 +113,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
     return one / other if one is not None and other else None
 
 
-def _lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Iterable[Lost]:
+def _find_lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Iterable[GainFinding]:
     """Yield at most one finding of each kind: the first layer in backward order."""
     kinds: set[str] = set()
     for rung in rungs:
@@ -129,4 +129,4 @@ def _lost(rungs: tuple[Rung, ...], vanished: float, exploded: float) -> Iterable
             rule = f"what leaves it is {rung.reach:.2g} times what reached the last layer, more than {exploded:g}"
         if kind and kind not in kinds:
             kinds.add(kind)
-            yield Lost(kind, rung.key, rung.title, rule)
+            yield GainFinding(kind, rung.key, rung.title, rule)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.detached_paths import CutWatcher
 from app.autograd.diagnostics.detached_text import cure_of, end_of_way, sentence_of
-from app.autograd.diagnostics.results import Cut, GradAnswer, GradientPaths, Link
+from app.autograd.diagnostics.results import Cut, GradAnswer, GradientPaths, PathStep
 from app.autograd.diagnostics.zero_gradients import Measured, cancelling_norm, measure, stop_of
 from app.autograd.errors import NoGraph
-from app.autograd.place import Place
+from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
 from app.util.frozen import FrozenMap
 
@@ -30,12 +30,12 @@ def find_paths(batch: TrainingBatch) -> GradientPaths:
     try:
         try:
             with batch.hold(around=watcher) as graph:
-                cuts = watcher.found(names, graph.ends)
+                cuts = watcher.find_cuts(names, graph.ends)
                 ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
                 tape = graph.tape
                 measured = measure(graph)
         except NoGraph:
-            cuts = watcher.found(names, watcher.outputs)
+            cuts = watcher.find_cuts(names, watcher.outputs)
             ways = {key: watcher.last_of(parameter) for key, parameter in _parameters(batch)}
         answers = {}
         for key, parameter in _parameters(batch):
@@ -65,7 +65,7 @@ def _answer(
     measured: Measured,
     cuts: tuple[Cut, ...],
     watcher: CutWatcher,
-    way: tuple[tuple[Link, ...], int | None],
+    way: tuple[tuple[PathStep, ...], int | None],
 ) -> GradAnswer:
     used = watcher.used.get(id(parameter))
     if not parameter.requires_grad:
@@ -107,13 +107,13 @@ def _reached(name: str, norm: float, tape: Tape | None, measured: Measured) -> G
         short = name.rpartition(".")[2]
         text = f"The {short} gets no gradient: {title} subtracts the channel mean, so any bias cancels."
         cure = f"Give {name.rpartition('.')[0] or 'the layer'} bias=False: {title} has a bias of its own."
-        return GradAnswer(name, "cancelled", "cancelled", text, cure, _place(tape, taking.id), norm=norm,
+        return GradAnswer(name, "cancelled", "cancelled", text, cure, _location(tape, taking.id), norm=norm,
                           tape_node=taking.id)  # fmt: skip
     if norm == 0 and tape is not None:
         stop = stop_of(tape, measured, name)
         where = "" if stop.node is None else _stops(tape, stop.node)
         text = f"The gradient of {name} is exactly zero: {where}{stop.why}."
-        place = None if stop.node is None else _place(tape, stop.node)
+        place = None if stop.node is None else _location(tape, stop.node)
         return GradAnswer(name, "zero", "zero", text, stop.cure, place, norm=norm, tape_node=stop.node)
     return GradAnswer(name, "flows", "", f"A gradient reaches {name}; its norm is {norm:.3g}.", norm=norm)
 
@@ -122,6 +122,6 @@ def _stops(tape: Tape, node: int) -> str:
     return f"{tape.nodes[node].name} in {tape.title_of(tape.nodes[node])} lets nothing through, for "
 
 
-def _place(tape: Tape, number: int) -> Place:
+def _location(tape: Tape, number: int) -> OpLocation:
     node = tape.nodes[number]
-    return Place(node.name, node.layer, node.call, node.node, node.line, tape.code_of(node), "", node.in_loss)
+    return OpLocation(node.name, node.layer, node.call, node.node, node.line, tape.code_of(node), "", node.in_loss)

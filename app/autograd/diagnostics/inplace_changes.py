@@ -22,11 +22,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from app.autograd.batch import TrainingBatch, gradients_kept, run_backward
-from app.autograd.diagnostics.clone_placement import Cure, cure_of
+from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
+from app.autograd.diagnostics.clone_placement import LineFix, cure_of
 from app.autograd.diagnostics.detached_paths import custom_node
 from app.autograd.memory import raw_saved
-from app.autograd.place import Place
+from app.autograd.place import OpLocation
 from app.autograd.source_locations import Places
 from app.autograd.sparse import parts_of
 from app.autograd.tape import Tape
@@ -46,7 +46,7 @@ class Write:
     which does not bump the version. `count` counts equal writes at the same line, as in a loop.
     """
 
-    place: Place
+    place: OpLocation
     silent: bool
     view: bool
     parameter: str = ""
@@ -54,7 +54,7 @@ class Write:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenNode:
     """A node whose backward fails, or is silently wrong.
 
     `node` is its number in the tape, `place` the location of its operation. `saved` names the saved tensor, `version`
@@ -64,7 +64,7 @@ class Broken:
 
     node: int
     name: str
-    place: Place
+    place: OpLocation
     saved: str
     shape: tuple[int, ...]
     version: int | None
@@ -72,7 +72,7 @@ class Broken:
     silent: bool
     writes: tuple[Write, ...]
     sentence: str
-    cure: Cure | None = None
+    cure: LineFix | None = None
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class Mutations:
     """
 
     tape: Tape
-    broken: tuple[Broken, ...]
+    broken: tuple[BrokenNode, ...]
     error: str = ""
 
     @property
-    def first(self) -> Broken | None:
+    def first(self) -> BrokenNode | None:
         """The node whose error torch would raise."""
         return next((broken for broken in self.broken if not broken.silent), None)
 
@@ -99,7 +99,7 @@ class _Seen:
     the custom Function whose forward wrote. The reference keeps the block's address from being given to another."""
 
     block: StorageWeakRef
-    place: Place
+    place: OpLocation
     started: int
     inside: Any
     silent: bool
@@ -117,7 +117,7 @@ def find_broken(batch: TrainingBatch) -> Mutations:
             broken = watcher.broken(graph.nodes)
             order = graph.tape.steps
             broken.sort(key=lambda found: order.get(found.node, 0))
-            with gradients_kept(batch.model):
+            with preserve_gradients(batch.model):
                 return Mutations(graph.tape, tuple(broken), run_backward(graph))
     finally:
         watcher.forget()
@@ -134,7 +134,7 @@ class WriteWatcher:
         self._names = {id(p): name for name, p in model.named_parameters()} if model is not None else {}
         self._data_aliases: Any = WeakIdKeyDictionary()
         self._writes: list[_Seen] = []
-        self._calls: list[tuple[int, Place]] = []
+        self._calls: list[tuple[int, OpLocation]] = []
         self._modes: tuple[Any, ...] = ()
         self._parameters: dict[int, str] = {}
         if model is not None:
@@ -195,14 +195,14 @@ class WriteWatcher:
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
-    def broken(self, nodes: Sequence[Any]) -> list[Broken]:
+    def broken(self, nodes: Sequence[Any]) -> list[BrokenNode]:
         """Find the nodes at which backward fails or goes wrong; they are numbered by position in `nodes`."""
         by_block: dict[int, list[_Seen]] = {}
         for write in self._writes:
             by_block.setdefault(write.block.cdata, []).append(write)
-        found: list[Broken] = []
+        found: list[BrokenNode] = []
         for number, node in enumerate(nodes):
-            for name, tensor, version, now in _kept(node):
+            for name, tensor, version, now in _saved_versions(node):
                 blocks = [write for block in _blocks(tensor) for write in by_block.get(block, [])]
                 writes = [write for write in blocks if _after(write, node)]
                 if version is None:  # torch is content; a write through .data is all that can be wrong
@@ -211,26 +211,28 @@ class WriteWatcher:
                         continue
                 else:
                     writes = [write for write in writes if not write.silent] or writes
-                found.append(self._told(number, node, name, tensor, version, now, writes))
+                found.append(self._describe(number, node, name, tensor, version, now, writes))
         return found
 
-    def _told(self, number: int, node: Any, name: str, tensor: Any, version: int | None, now: int,
-              seen: list[_Seen]) -> Broken:  # fmt: skip
+    def _describe(self, number: int, node: Any, name: str, tensor: Any, version: int | None, now: int,
+              seen: list[_Seen]) -> BrokenNode:  # fmt: skip
         place, silent = self.places.of(node), version is None
         parameter = next(filter(None, (self._parameters.get(block) for block in _blocks(tensor))), "")
-        counts: dict[tuple[Place, bool, bool], int] = {}
+        counts: dict[tuple[OpLocation, bool, bool], int] = {}
         for write in seen:
             key = (write.place, write.silent, write.view)
             counts[key] = counts.get(key, 0) + 1
         writes = tuple(Write(at, quiet, view, parameter, count) for (at, quiet, view), count in counts.items())
         sentence = _sentence(short_name(node), place, name, version, now, writes)
-        return Broken(
+        return BrokenNode(
             number, short_name(node), place, name, tuple(tensor.shape), now if silent else version, now, silent,
             writes, sentence, cure_of(writes[0], place, name) if writes else None,
         )  # fmt: skip
 
 
-def _sentence(node: str, place: Place, saved: str, version: int | None, now: int, writes: tuple[Write, ...]) -> str:
+def _sentence(
+    node: str, place: OpLocation, saved: str, version: int | None, now: int, writes: tuple[Write, ...]
+) -> str:
     who = " and ".join(
         f"{write.place.op} {write.place.where}" + (f" ({write.count} times)" if write.count > 1 else "")
         for write in writes
@@ -248,7 +250,7 @@ def _sentence(node: str, place: Place, saved: str, version: int | None, now: int
     )
 
 
-def _kept(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
+def _saved_versions(node: Any) -> Iterator[tuple[str, Any, int | None, int]]:
     """Yield (name, tensor, version when saved, version now) of a node's saved tensors; None where torch sees no
     difference."""
     for attribute, items in raw_saved(node):

@@ -47,7 +47,7 @@ class NonFinite:
     tape_node: int | None = None
     in_loss: bool = False
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Describe it in one sentence."""
         where = "the loss" if self.in_loss else self.layer or "the net's own code"
         line = f", line {self.line}" if self.line is not None else ""
@@ -114,11 +114,11 @@ class ForwardWatch:
             return
         origin = before
         if nan and not kinds[0]:
-            origin = self._made(name, "NaN", True)
+            origin = self._new_origin(name, "NaN", True)
         elif nan and before is None:
-            origin = self._made(name, "NaN", False)
+            origin = self._new_origin(name, "NaN", False)
         elif inf and not any(kinds) and name not in _DELIBERATE:
-            origin = self._made(name, "Inf", True)
+            origin = self._new_origin(name, "Inf", True)
         if origin is None:
             return
         self.found = self.found or origin
@@ -131,13 +131,13 @@ class ForwardWatch:
         known = self._origins.get(tensor.untyped_storage()._cdata)
         return None if known is None else known[1]
 
-    def _made(self, op: str, value: str, made_here: bool) -> NonFinite:
-        layer, line, inside = self._place(sys._getframe(3))
+    def _new_origin(self, op: str, value: str, made_here: bool) -> NonFinite:
+        layer, line, inside = self._locate(sys._getframe(3))
         node = self._source.node_at(line) if self._source is not None and line is not None else None
         known = self._source is not None or self._model is not None
         return NonFinite("forward", op, value, made_here, layer, node, line, in_loss=known and not inside)
 
-    def _place(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
+    def _locate(self, frame: FrameType | None) -> tuple[str, int | None, bool]:
         """Return (module path, line of the generated text, whether it is inside the net) of the running code."""
         line, innermost, outermost = None, None, None
         while frame is not None:

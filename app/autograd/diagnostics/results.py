@@ -10,7 +10,7 @@ from msgspec.structs import replace as with_values
 
 from app.autograd.diagnostics.gradient_gain import Ladder
 from app.autograd.grouping import group_by_layer
-from app.autograd.place import Place
+from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
 from app.util.formatting import bytes_text
 from app.util.frozen import FrozenMap
@@ -28,11 +28,11 @@ LOOKED_FOR = (
 
 
 @dataclass(frozen=True)
-class Link:
+class PathStep:
     """One step on the path from a parameter to a cut: the autograd node, and the location of its operation."""
 
     node: str
-    place: Place
+    place: OpLocation
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Cut:
     """
 
     kind: str
-    place: Place
+    place: OpLocation
     dtype: str = ""
     in_place: bool = False
     function: str = ""
     parameters: tuple[str, ...] = ()
     reaches_end: bool = False
-    chains: Mapping[str, tuple[Link, ...]] = field(default_factory=dict)
+    chains: Mapping[str, tuple[PathStep, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class GradAnswer:
     kind: str
     sentence: str
     cure: str = ""
-    place: Place | None = None
-    chain: tuple[Link, ...] = ()
+    place: OpLocation | None = None
+    chain: tuple[PathStep, ...] = ()
     norm: float | None = None
     tape_node: int | None = None
     others: tuple[Cut, ...] = ()

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from app.autograd.batch import gradients_kept, run_backward
+from app.autograd.batch import preserve_gradients, run_backward
 from app.autograd.gradient_norms import measure as measured
 from app.autograd.gradient_norms import values_of
 from app.autograd.playback.kept_graph import LiveGraph
@@ -42,7 +42,7 @@ _STOPS = (
 
 
 @dataclass(frozen=True)
-class Stop:
+class ZeroCause:
     """The node at which gradients that are not zero became exactly zero: `why` in words, and what helps."""
 
     node: int | None
@@ -79,7 +79,7 @@ def measure(graph: LiveGraph) -> Measured:
         return hook
 
     hooks = [node.register_hook(note(place)) for place, node in enumerate(graph.nodes)]
-    with gradients_kept(model):
+    with preserve_gradients(model):
         try:
             error = run_backward(graph)
         finally:
@@ -91,7 +91,7 @@ def measure(graph: LiveGraph) -> Measured:
     return Measured(norms, arrived, left, error)
 
 
-def stop_of(tape: Tape, measured: Measured, parameter: str) -> Stop:
+def stop_of(tape: Tape, measured: Measured, parameter: str) -> ZeroCause:
     """Find where a gradient that is exactly zero became so."""
     leaf = next(node for node in tape.nodes if parameter in node.parameters)
     seen, row = {leaf.id}, [leaf.id]
@@ -100,10 +100,10 @@ def stop_of(tape: Tape, measured: Measured, parameter: str) -> Stop:
         for edge in sorted(above, key=lambda e: tape.steps.get(e.source, 0), reverse=True):
             if measured.arrived.get(edge.source):
                 why, cure = _explained(tape, edge)
-                return Stop(edge.source, why, cure)
+                return ZeroCause(edge.source, why, cure)
         row = [source for source in dict.fromkeys(edge.source for edge in above) if source not in seen]
         seen.update(row)
-    return Stop(None, "the gradient that backward starts from is zero", "Look at the loss itself.")
+    return ZeroCause(None, "the gradient that backward starts from is zero", "Look at the loss itself.")
 
 
 def _explained(tape: Tape, edge: TapeEdge) -> tuple[str, str]:

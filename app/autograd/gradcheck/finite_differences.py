@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from app.autograd.gradcheck.nondifferentiable import Watch, crossed
+from app.autograd.gradcheck.nondifferentiable import KinkWatch, crossed
 from app.autograd.gradcheck.precision import Wide, cast, in_precision, modules_in
 from app.autograd.gradcheck.report import CheckedInput, Element, EpsRow, GradcheckReport, Kink
 from app.autograd.source_locations import Places
@@ -49,7 +49,7 @@ class Function:
     state: Tensor | None = None
 
 
-class Cancelled(Exception):
+class GradcheckCancelled(Exception):
     """The check was cancelled by its caller."""
 
 
@@ -85,7 +85,7 @@ class Copy:
     def outputs(self) -> list[Tensor]:
         """Call the function; each call draws the same random numbers. Raises Cancelled."""
         if self._cancelled():
-            raise Cancelled
+            raise GradcheckCancelled
         self.evaluations += 1
         with torch.no_grad():
             for buffer, before in self._buffers:
@@ -164,9 +164,9 @@ class Copy:
         return [(float(up.detach() - down.detach()) / (2 * eps), size * _ROUNDING / eps)
                 for up, down, size in zip(above, below, sizes, strict=True)]  # fmt: skip
 
-    def sides(self, places: Places, steps: Mapping[str, Tensor], eps: float) -> Watch:
+    def sides(self, places: Places, steps: Mapping[str, Tensor], eps: float) -> KinkWatch:
         """Record on which sides of their kinks the operations are, one step away."""
-        watch = Watch(places)
+        watch = KinkWatch(places)
         with watch:
             self.at(steps, eps, self.outputs)
         return watch
@@ -195,10 +195,10 @@ def check(
     double, single = (Copy(function, dtype, seed, cancelled) for dtype in (torch.float64, torch.float32))
     inputs: list[CheckedInput] = []
     table: list[EpsRow] = []
-    watch, changes, stopped = Watch(places), False, False
+    watch, changes, stopped = KinkWatch(places), False, False
     try:
         watch = double.sides(places, {}, 0.0)
-        changes = not _same(double.outputs(), double.outputs())
+        changes = not _equal(double.outputs(), double.outputs())
         if not changes and double.leaves:
             analytic, rough = double.analytic(), _roughly(single)
             for row in _table(double, single, analytic, rough):
@@ -206,7 +206,7 @@ def check(
             left = max(0, budget - double.evaluations - single.evaluations)
             for found in _inputs(double, analytic, rough, left, places, watch):
                 inputs.append(found)
-    except Cancelled:
+    except GradcheckCancelled:
         stopped = True
     kinks = {one.kink for given in inputs for one in (given.worst, given.direction) if one is not None and one.kink}
     return GradcheckReport(
@@ -237,7 +237,7 @@ def _table(double: Copy, single: Copy, analytic: Mapping[str, Tensor], rough: Ma
 
 
 def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Tensor], budget: int, places: Places,
-            base: Watch) -> Iterator[CheckedInput]:  # fmt: skip
+            base: KinkWatch) -> Iterator[CheckedInput]:  # fmt: skip
     """Check each input in turn; they share the evaluation budget, and small ones leave the rest to the others."""
     generator = torch.Generator().manual_seed(3)
     pairs, waiting = budget // 2, len(double.leaves)
@@ -268,7 +268,7 @@ def _inputs(double: Copy, analytic: Mapping[str, Tensor], rough: Mapping[str, Te
 
 
 def _compared(double: Copy, name: str, index: tuple[int, ...], expected: Sequence[float], steps: Mapping[str, Tensor],
-              scale: float, places: Places, base: Watch) -> Element:  # fmt: skip
+              scale: float, places: Places, base: KinkWatch) -> Element:  # fmt: skip
     """Compare all outputs and return the worst; `expected` has backward's derivative of each."""
     several = len(expected) > 1
     found = [
@@ -329,5 +329,5 @@ def _relative(one: float, other: float, scale: float = 0.0) -> float:
     return abs(one - other) / largest if largest else 0.0
 
 
-def _same(one: list[Tensor], other: list[Tensor]) -> bool:
+def _equal(one: list[Tensor], other: list[Tensor]) -> bool:
     return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, other, strict=True))

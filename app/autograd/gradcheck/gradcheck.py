@@ -18,7 +18,7 @@ from app.autograd.capture import loss_of
 from app.autograd.errors import CaptureError
 from app.autograd.gradcheck.finite_differences import Function, check
 from app.autograd.gradcheck.report import GradcheckReport, upper
-from app.autograd.operation_inputs import Call, call_of_layer, call_of_node
+from app.autograd.operation_inputs import RecordedCall, call_of_layer, call_of_node
 from app.autograd.source_locations import Places
 from app.autograd.tape import Tape, TapeNode
 
@@ -91,7 +91,7 @@ def check_node(
     return check_layer(batch, node.layer, call=max(node.call, 1), budget=budget, cancelled=cancelled, note=note)
 
 
-def _again(call: Call) -> Callable[[Any, Any], Any]:
+def _again(call: RecordedCall) -> Callable[[Any, Any], Any]:
     def run(_own: Any, given: Any) -> Any:
         result = call.function(*given[0], **given[1])
         return given[0][0] if result is None else result  # __setitem__ returns None and modifies its first argument

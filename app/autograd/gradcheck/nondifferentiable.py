@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from app.autograd.place import Place
+from app.autograd.place import OpLocation
 from app.autograd.source_locations import Places
 
 _AT_ZERO = frozenset(
@@ -32,14 +32,14 @@ RANDOM = frozenset(
 )
 
 
-class Watch(TorchFunctionMode):
+class KinkWatch(TorchFunctionMode):
     """Notes, call by call, on which side of its kinks each operation was, and which operations drew random numbers."""
 
     def __init__(self, places: Places) -> None:
         super().__init__()
         self._places = places
-        self.sides: list[tuple[Place, Tensor, int]] = []
-        self.random: dict[Place, None] = {}
+        self.sides: list[tuple[OpLocation, Tensor, int]] = []
+        self.random: dict[OpLocation, None] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -115,7 +115,9 @@ def _pair(value: Any, flat: bool, edge: int) -> tuple[int, int]:
     return int(values[0]), int(values[-1])
 
 
-def crossed(before: list[tuple[Place, Tensor, int]], after: list[tuple[Place, Tensor, int]]) -> Place | None:
+def crossed(
+    before: list[tuple[OpLocation, Tensor, int]], after: list[tuple[OpLocation, Tensor, int]]
+) -> OpLocation | None:
     """Return the first operation on another side of a kink; None if all are on the same."""
     for (place, one, _), (_, other, _) in zip(before, after, strict=False):
         if one.shape != other.shape or not torch.equal(one, other):

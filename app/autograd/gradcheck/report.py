@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.autograd.place import Place
+from app.autograd.place import OpLocation
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Kink:
     `ties` counts its inputs that lie exactly there (a ReLU's zeros, a window whose maximum is there twice).
     """
 
-    place: Place
+    place: OpLocation
     ties: int
 
     @property
@@ -106,7 +106,7 @@ class GradcheckReport:
     inputs: tuple[CheckedInput, ...]
     table: tuple[EpsRow, ...]
     kinks: tuple[Kink, ...]
-    random: tuple[Place, ...]
+    random: tuple[OpLocation, ...]
     changes: bool
     evaluations: int
     cancelled: bool = False

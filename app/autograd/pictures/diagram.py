@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from app.autograd.blocks import group_by_block
 from app.autograd.grouping import Folded, LayerGroup, fold, group_by_layer, opened
-from app.autograd.tape import Saved, Tape, TapeNode
+from app.autograd.tape import SavedTensor, Tape, TapeNode
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
 from app.util.formatting import bytes_text, counted, plural, shape_text
 
@@ -109,7 +109,7 @@ def _chip(name: str, count: int, kind: str) -> Chip:
     return Chip(f"{name} {bytes_text(count)}", _KINDS.get(kind, kind))
 
 
-def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:
+def _chips(saved: tuple[SavedTensor, ...]) -> tuple[Chip, ...]:
     """Return chips for the largest saved tensors, and a count of the rest."""
     chips = [_chip(s.name, s.bytes, s.kind) for s in shown_first(saved)]
     if len(saved) > CHIPS:
@@ -117,7 +117,7 @@ def _chips(saved: tuple[Saved, ...]) -> tuple[Chip, ...]:
     return tuple(chips)
 
 
-def shown_first(saved: tuple[Saved, ...]) -> tuple[Saved, ...]:
+def shown_first(saved: tuple[SavedTensor, ...]) -> tuple[SavedTensor, ...]:
     """Return the saved tensors that get a chip, in order."""
     if len(saved) < 2:
         return saved

@@ -10,7 +10,7 @@ from app.autograd.tape import Tape
 from app.diagram.diagram import Drawing
 
 
-class Drawn:
+class TapePositions:
     """Maps nodes and edges of the tape to boxes, groups and arrows of a drawing.
 
     `counts` are the numbers of nodes in a box or an open group, `edges` the (source, slot) pairs of each arrow, by

@@ -15,7 +15,7 @@ from typing import Any
 
 from app.autograd.grouping import Folded, deeper, fold
 from app.autograd.pictures.diagram import draw, summary
-from app.autograd.pictures.positions import Drawn
+from app.autograd.pictures.positions import TapePositions
 from app.autograd.pictures.replay_svg import CATEGORIES, text, to_svg
 from app.autograd.playback.memory_timeline import held_by_step, stretches
 from app.autograd.playback.steps import FanIn, GradStats, PassResult, StepRecord
@@ -107,7 +107,7 @@ def replay_data(tape: Tape, views: list[View], shown: int, passed: PassResult) -
 def _view(tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult) -> dict[str, Any]:
     """Serialize a view: `parts` are the drawing's boxes and then its groups, `arrows` have step and norm of each of
     their edges, `steps` lists which of these each step changes."""
-    drawn = Drawn(tape, folded, drawing)
+    drawn = TapePositions(tape, folded, drawing)
     names = [*(box.id for box in drawing.boxes), *(group.id for group in drawing.groups)]
     keys = {name: place for place, name in enumerate(names)}
     norms = passed.edge_norms
@@ -121,7 +121,7 @@ def _view(tape: Tape, folded: Folded, drawing: Drawing, passed: PassResult) -> d
     }
 
 
-def _changes(tape: Tape, drawn: Drawn, keys: dict[str, int], node: int) -> dict[str, list[int]]:
+def _changes(tape: Tape, drawn: TapePositions, keys: dict[str, int], node: int) -> dict[str, list[int]]:
     arrows = (drawn.arrow(edge.source, edge.target) for edge in tape.outgoing.get(node, ()))
     return {
         "keys": [keys[key] for key in drawn.keys(node)],

@@ -29,7 +29,7 @@ MOST_PARTS = 8
 
 
 @dataclass
-class Arrived:
+class AccumulatedGradient:
     """The gradients that have arrived at one output of a node, in order of arrival.
 
     `parts` are stored separately unless `summed`, when only the `total` is. Sums follow the engine's order, so that
@@ -77,7 +77,7 @@ class Arrived:
         kept = [part for _, part in self.parts] or ([self.total] if self.total is not None else [])
         return sum(tensor_bytes(part) for part in kept)
 
-    def copied(self) -> Arrived:
+    def copied(self) -> AccumulatedGradient:
         """Copy, so that what arrives later does not change it."""
         kept = copy(self)
         kept.parts = list(self.parts)
@@ -100,14 +100,14 @@ class Flow:
         self.clear()
 
     def clear(self) -> None:
-        self.slots: dict[Slot, Arrived] = {}
+        self.slots: dict[Slot, AccumulatedGradient] = {}
         self.floor = self._kept = self._trimmed = 0
 
     def seed(self, slot: Slot, gradient: Tensor) -> None:
         self._add(slot, NO_EDGE, gradient)
 
     @property
-    def kept(self) -> int:
+    def stored_bytes(self) -> int:
         """Approximate bytes of all stored gradients."""
         return self._kept
 
@@ -116,11 +116,11 @@ class Flow:
         if self._add(slot, edge, gradient).summed:
             self.floor = position + 1
 
-    def _add(self, slot: Slot, edge: Edge, gradient: Tensor) -> Arrived:
+    def _add(self, slot: Slot, edge: Edge, gradient: Tensor) -> AccumulatedGradient:
         arrived = self.slots.get(slot)
         if arrived is None:
             self._outputs.setdefault(slot[0], set()).add(slot[1])
-            arrived = self.slots[slot] = Arrived(summed=self._meet.get(slot, 0) > MOST_PARTS)
+            arrived = self.slots[slot] = AccumulatedGradient(summed=self._meet.get(slot, 0) > MOST_PARTS)
         before = arrived.bytes
         arrived.add(edge, gradient)
         self._kept += arrived.bytes - before
@@ -135,15 +135,15 @@ class Flow:
                 arrived.take_back((number, edge.slot))
                 self._kept += arrived.bytes - before
 
-    def replace(self, slot: Slot, gradient: Tensor) -> Arrived | None:
+    def replace(self, slot: Slot, gradient: Tensor) -> AccumulatedGradient | None:
         """Replace the accumulated gradient; return the previous one."""
         before = self.slots.get(slot)
-        after = Arrived(summed=before.summed if before else False)
+        after = AccumulatedGradient(summed=before.summed if before else False)
         after.add(NO_EDGE, gradient)
         self.put(slot, after)
         return before.copied() if before else None
 
-    def put(self, slot: Slot, arrived: Arrived | None) -> None:
+    def put(self, slot: Slot, arrived: AccumulatedGradient | None) -> None:
         before = self.slots.pop(slot, None)
         self._kept += (arrived.bytes if arrived else 0) - (before.bytes if before else 0)
         if arrived is not None:
@@ -166,7 +166,7 @@ def tensor_bytes(tensor: Tensor) -> int:
     return sum(part.nbytes for part in parts_of(tensor))
 
 
-def fan_in(node: int, output_nr: int, arrived: Arrived) -> FanIn:
+def fan_in(node: int, output_nr: int, arrived: AccumulatedGradient) -> FanIn:
     """Measure how much each edge contributes to a sum, and whether the contributions agree."""
     gradients = [gradient for _, gradient in arrived.parts]
     total, *stats = measure([arrived.sum(), *gradients])

@@ -19,7 +19,7 @@ LONGEST_SIDE = 512
 
 
 @torch.no_grad()
-def look_at(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> GradientLook:
+def describe_gradient(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> GradientLook:
     """Describe a gradient of any shape. `at` are indices into the leading dimensions: all but the last two, and of
     pictures with channels all but the last three; missing ones are 0, and they are clipped to the size."""
     (stats,) = measure([gradient], scale)
@@ -36,7 +36,7 @@ def look_at(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> G
         corner = corner[0]
     return GradientLook(
         stats=stats,
-        where=_where(dense.ndim, chosen),
+        where=_index_text(dense.ndim, chosen),
         rows=_rows(corner),
         histogram=histogram("", plain),
         nan=int(plain.isnan().sum()),
@@ -48,7 +48,7 @@ def look_at(gradient: Tensor, at: tuple[int, ...] = (), scale: float = 1.0) -> G
     )
 
 
-def _where(ndim: int, chosen: tuple[int, ...]) -> str:
+def _index_text(ndim: int, chosen: tuple[int, ...]) -> str:
     """Return the index of the part that the rows show."""
     if ndim == 0:
         return ""

@@ -125,7 +125,7 @@ def added(one: Tensor, other: Tensor) -> Tensor:
     return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
 
 
-def may_draw(node: Any) -> bool:
+def may_use_rng(node: Any) -> bool:
     """Return True if the node runs custom code or recomputes a checkpoint, so that it may draw random numbers."""
     return is_custom(node) or any(raw.unpack_hook is not None for _, raw in _raws(node))
 

@@ -13,12 +13,12 @@ import torch
 from app.autograd.gradient_norms import measure
 from app.autograd.playback.direct_call import is_custom
 from app.autograd.playback.gradient_edits import GradEdit, edited
-from app.autograd.playback.gradient_flow import Arrived, Flow, Slot, fan_in
+from app.autograd.playback.gradient_flow import AccumulatedGradient, Flow, Slot, fan_in
 from app.autograd.playback.gradient_look import GradientLook
-from app.autograd.playback.gradient_stats import look_at
+from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
-from app.autograd.playback.node_call import Called, call, forget_recomputed, may_draw, own_grads
+from app.autograd.playback.node_call import Called, call, forget_recomputed, may_use_rng, own_grads
 from app.autograd.playback.root_gradients import seeded
 from app.autograd.playback.steps import Breaks, EdgeGrad, FanIn, GradStats, PassResult, StepRecord, Stop, stops_at
 from app.util import rng
@@ -44,7 +44,7 @@ class _Edited:
 
     position: int
     slot: Slot
-    before: Arrived | None
+    before: AccumulatedGradient | None
     after: Tensor
 
 
@@ -101,9 +101,9 @@ class Playback:
         return self.curve[self.position]
 
     @property
-    def kept(self) -> int:
+    def stored_bytes(self) -> int:
         """Approximate bytes that this playback keeps alive: all activations, and the computed gradients."""
-        return 0 if self.graph.released else self.tape.held + self._flow.kept
+        return 0 if self.graph.released else self.tape.held + self._flow.stored_bytes
 
     @property
     def records(self) -> tuple[StepRecord, ...]:
@@ -174,7 +174,7 @@ class Playback:
             first, record = False, self.step()
             assert record is not None
             go_on = on_step is None or on_step(record) is not False
-            if stop := _found(record, until):
+            if stop := _break_at(record, until):
                 return stop
             if not go_on:
                 self._cancelled.set()
@@ -204,16 +204,16 @@ class Playback:
         arrived = self._flow.slots.get((edge.target, edge.output_nr)) if edge else None
         return arrived.part((source, slot)) if arrived else None
 
-    def look(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> GradientLook | None:
+    def inspect(self, node: int, output_nr: int = 0, at: tuple[int, ...] = ()) -> GradientLook | None:
         """Return numbers, histogram and picture of an incoming gradient. `at` are leading indices, such as the sample.
         """
         gradient = self.gradient(node, output_nr)
-        return None if gradient is None else look_at(gradient, at, self.scale)
+        return None if gradient is None else describe_gradient(gradient, at, self.scale)
 
-    def look_edge(self, source: int, slot: int, at: tuple[int, ...] = ()) -> GradientLook | None:
+    def inspect_edge(self, source: int, slot: int, at: tuple[int, ...] = ()) -> GradientLook | None:
         """Like `look`, for the gradient of one edge."""
         gradient = self.edge_gradient(source, slot)
-        return None if gradient is None else look_at(gradient, at, self.scale)
+        return None if gradient is None else describe_gradient(gradient, at, self.scale)
 
     def waiting(self) -> tuple[tuple[GradStats | None, ...], tuple[FanIn, ...]]:
         """Measure what has arrived before the next node, by output number, and how it adds up."""
@@ -290,7 +290,7 @@ class Playback:
         node = self.graph.nodes[number]
         draws = self._draws.get(number)
         if draws is None:
-            draws = self._draws[number] = may_draw(node)
+            draws = self._draws[number] = may_use_rng(node)
         try:
             if not draws:
                 return call(node, arriving, self.create_graph)
@@ -311,7 +311,12 @@ class Playback:
         return called
 
     def _record(
-        self, number: int, slots: list[Arrived | None], arriving: list[Tensor | None], called: Called, made: int
+        self,
+        number: int,
+        slots: list[AccumulatedGradient | None],
+        arriving: list[Tensor | None],
+        called: Called,
+        made: int,
     ) -> StepRecord:
         edges = self.tape.outgoing.get(number, ())
         inside = self._inside.get(number, {})
@@ -380,7 +385,7 @@ class Playback:
         self._edits.append(_Edited(self.position, slot, self._flow.replace(slot, gradient), gradient))
 
 
-def _found(record: StepRecord, until: Breaks) -> Stop | None:
+def _break_at(record: StepRecord, until: Breaks) -> Stop | None:
     """Return the break that this step's gradients trigger, if any."""
     after = record.position + 1
     if until.non_finite:

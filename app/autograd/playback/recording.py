@@ -67,7 +67,7 @@ class Recorded:
         return next((node for node in self.order if node in bad), None) if bad else None
 
 
-class Recorder:
+class NormRecorder:
     """Hooks on the nodes below some tensors until `finish` or the end of its `with`. `scale` is a gradient scaler's."""
 
     def __init__(self, ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> None:
@@ -193,6 +193,6 @@ def _norm(gradient: Tensor) -> Tensor:
     return torch.linalg.vector_norm(gradient) if plain else norm_of(values_of(gradient))
 
 
-def record(ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> Recorder:
+def record(ends: Tensor | Sequence[Tensor], scale: float = 1.0) -> NormRecorder:
     """Watch the backward pass that is about to start from `ends`: a loss, or several outputs."""
-    return Recorder(ends, scale)
+    return NormRecorder(ends, scale)

@@ -55,7 +55,7 @@ class PassWatch:
         ran = tuple(record.node for record in self._records)
         return PassResult(tuple(self._records)) if ran and ran == self._tape.order[: len(ran)] else None
 
-    def words(self) -> str:
+    def missing_steps(self) -> str:
         """Explain why steps are missing, "" if none are."""
         ran, every = len(self._records), len(self._tape.order)
         if self.stopped or ran == every:

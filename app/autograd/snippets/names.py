@@ -19,7 +19,7 @@ MOST = 400  # rows
 
 
 @dataclass
-class Names:
+class ScopeNames:
     """Tensors and modules by name, in the order of first binding; a name comes before its members."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)

@@ -26,8 +26,8 @@ from app.autograd.diagnostics.report import findings, gradcheck, gradcheck_funct
 from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.snippets import tape as snippet_tape
-from app.autograd.snippets.names import Names
-from app.autograd.snippets.snippet import Ending, Graph, Snippet, SnippetAnswer, SnippetError
+from app.autograd.snippets.names import ScopeNames
+from app.autograd.snippets.snippet import Ending, Snippet, SnippetAnswer, SnippetError, TensorGraph
 from app.autograd.snippets.tape import MOST_NODES, MOST_PLAYED, PATIENCE, SnippetRecorder, SnippetSource
 from app.autograd.walk import walk
 from app.util.torchvision_import import mend_torchvision
@@ -126,11 +126,11 @@ class _Session:
         if not callable(function):
             raise LookupError(f"{self._snippet.name} has no function {name}")
         self._inputs = inputs = tuple(_drawn(shape, dtype) for shape, dtype in self._snippet.inputs)
-        if not inputs and not _wants_nothing(function):
+        if not inputs and not _takes_no_arguments(function):
             raise TypeError(f"{name} takes arguments: say what with --input 1x3x32x32")
         self._made = function
         with _locals_of(getattr(function, "__code__", None), self._local):
-            made = function() if _wants_nothing(function) else function(*inputs)
+            made = function() if _takes_no_arguments(function) else function(*inputs)
         if not isinstance(made, Tensor) and callable(made):
             if not inputs:
                 raise TypeError(f"{name} gives back {type(made).__name__}: say what that takes with --input 1x3x32x32")
@@ -145,8 +145,8 @@ class _Session:
             raise TypeError(f"{name} gives back {type(made).__name__}, and no tensor is in it")
         self._results = {name if not place else f"{name}[{place}]": one for place, one in enumerate(found)}
 
-    def _names(self) -> Names:
-        names = Names()
+    def _names(self) -> ScopeNames:
+        names = ScopeNames()
         names.add({name: value for name, value in self._scope.items() if name not in self._given and name != LAST})
         names.add(self._local)
         return names
@@ -172,7 +172,7 @@ class _Session:
         names = self._names()
         last = self._scope.get(LAST) if self._last else None
         ends = self._ends(names, last)
-        graphs: list[Graph] = []
+        graphs: list[TensorGraph] = []
         nodes = 0
         unread = ""
         for name, tensor in ends.items():
@@ -198,7 +198,7 @@ class _Session:
             _ending(error), words, rows, tuple(graphs), error, "", seconds, tuple(told), found
         )  # fmt: skip
 
-    def _played(self, graphs: list[Graph], ends: dict[str, Tensor]) -> list[Graph]:
+    def _played(self, graphs: list[TensorGraph], ends: dict[str, Tensor]) -> list[TensorGraph]:
         """Add to the graphs the backward pass that the snippet ran, or play one now.
 
         The snippet's hooks run in that as well; their output is discarded.
@@ -219,7 +219,7 @@ class _Session:
             found.append(graph)
         return found
 
-    def _played_now(self, graph: Graph, tensor: Tensor) -> Graph:
+    def _played_now(self, graph: TensorGraph, tensor: Tensor) -> TensorGraph:
         """From ones where the tensor is no single number."""
         live = LiveGraph(graph.tape, walk([tensor])[0], [tensor], nn.Module(), (), None)
         try:
@@ -253,7 +253,7 @@ class _Session:
             return [*lines, f"error: {error or type(error).__name__}"], found + 1
         return lines, found
 
-    def _ends(self, names: Names, last: Any) -> dict[str, Tensor]:
+    def _ends(self, names: ScopeNames, last: Any) -> dict[str, Tensor]:
         """Return tensors with a graph, by name: the result of a function, a last expression, `loss`, the root of the
         last backward pass, then the newest first."""
         found = {name: one for name, one in self._results.items() if one.grad_fn is not None}
@@ -276,18 +276,18 @@ class _Session:
                 found[name] = tensor
         return found
 
-    def _graph(self, name: str, tensor: Tensor, names: Names) -> Graph:
+    def _graph(self, name: str, tensor: Tensor, names: ScopeNames) -> TensorGraph:
         tape, freed = self._recorder.tape_of(tensor, names)
         before = self._recorder.before_backward(tensor)
         played, stopped = before.played if before is not None else (None, "")
         if not freed:
-            return Graph(name, tape, None, played, stopped if played is not None else "")
+            return TensorGraph(name, tape, None, played, stopped if played is not None else "")
         if before is None:
-            return Graph(name, tape, 0)
-        return Graph(name, before.tape, before.line, played, stopped)
+            return TensorGraph(name, tape, 0)
+        return TensorGraph(name, before.tape, before.line, played, stopped)
 
 
-def _too_many(graph: Graph) -> str:
+def _too_many(graph: TensorGraph) -> str:
     return f"The graph has {len(graph.tape.nodes):,} nodes, and of a file those of up to {MOST_PLAYED:,} are played."
 
 
@@ -298,7 +298,7 @@ def _ending(error: SnippetError | None) -> Ending:
     return "memory" if full else "failed"
 
 
-def _why_no_graph(names: Names) -> str:
+def _why_no_graph(names: ScopeNames) -> str:
     """Explain why no tensor has a grad_fn."""
     every = [*names.tensors.values(), *(parameter for _, parameter in names.parameters())]
     if not every:
@@ -322,7 +322,7 @@ def _drawn(shape: tuple[int, ...], dtype: str) -> Tensor:
     return torch.randn(shape, dtype=kind) if kind.is_floating_point else torch.zeros(shape, dtype=kind)
 
 
-def _wants_nothing(function: Any) -> bool:
+def _takes_no_arguments(function: Any) -> bool:
     """Return whether it can be called without arguments."""
     import inspect
 

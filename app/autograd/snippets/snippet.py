@@ -70,7 +70,7 @@ class NamedTensor:
 
 
 @dataclass(frozen=True)
-class Graph:
+class TensorGraph:
     """The graph of one tensor. `freed_at` is the line whose backward freed it, 0 if the line is unknown.
 
     The tape of a freed graph shows its state before, if observed. `played` is its backward pass if requested and
@@ -105,7 +105,7 @@ class SnippetAnswer:
     ended: Ending = "done"
     words: str = ""
     tensors: tuple[NamedTensor, ...] = ()
-    graphs: tuple[Graph, ...] = ()
+    graphs: tuple[TensorGraph, ...] = ()
     error: SnippetError | None = None
     output: str = ""
     seconds: float = 0.0
@@ -113,11 +113,11 @@ class SnippetAnswer:
     found: int = 0
 
     @property
-    def graph(self) -> Graph | None:
+    def graph(self) -> TensorGraph | None:
         """The graph that is shown first."""
         return self.graphs[0] if self.graphs else None
 
-    def graph_of(self, name: str) -> Graph | None:
+    def graph_of(self, name: str) -> TensorGraph | None:
         """Return the graph of the tensor of this name."""
         return next((graph for graph in self.graphs if graph.name == name), None)
 

@@ -15,12 +15,12 @@ from msgspec.structs import replace as with_values
 from torch.overrides import TorchFunctionMode
 
 from app.autograd.capture import record_of, with_leaves_placed
-from app.autograd.layers import Origin, OriginRecorder
+from app.autograd.layers import NodeOrigin, OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, is_freed
 from app.autograd.partial_pass import part_of
 from app.autograd.playback.steps import PassResult
 from app.autograd.playback.watched_backward import PassWatch
-from app.autograd.snippets.names import Names
+from app.autograd.snippets.names import ScopeNames
 from app.autograd.tape import Label, Tape, TapeNode, below, numbers_below
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.source.generated import Source
@@ -63,7 +63,7 @@ class Before:
         """Return the recorded backward pass, and why it is incomplete or missing ("" if it is complete)."""
         if self.watch is None:
             return None, ""
-        passed, words = self.watch.result(), self.watch.words()
+        passed, words = self.watch.result(), self.watch.missing_steps()
         if passed is not None and self.number is not None:
             passed = part_of(passed, self.number, self.tape)
             words = "" if passed is not None and len(passed.records) == len(self.tape.order) else words
@@ -81,7 +81,7 @@ class SnippetRecorder(OriginRecorder):
     """
 
     def __init__(
-        self, source: SnippetSource, names: Callable[[], Names], deaf: bool = False, watch: bool = False
+        self, source: SnippetSource, names: Callable[[], ScopeNames], deaf: bool = False, watch: bool = False
     ) -> None:
         super().__init__(torch.nn.Module(), source)
         self._deaf, self._watches = deaf, watch
@@ -114,7 +114,7 @@ class SnippetRecorder(OriginRecorder):
         self._names = {}
         super().__exit__(*error)
 
-    def origin(self, number: int) -> Origin:
+    def origin(self, number: int) -> NodeOrigin:
         found = super().origin(number)
         return replace(found, layer=self._paths.get(found.layer, "")) if found.layer else found
 
@@ -161,7 +161,7 @@ class SnippetRecorder(OriginRecorder):
                 return Before(below(one.tape, node, _number(tensor)), one.line, one.watch, inside)
         return None
 
-    def tape_of(self, tensor: torch.Tensor, names: Names | None = None) -> tuple[Tape, bool]:
+    def tape_of(self, tensor: torch.Tensor, names: ScopeNames | None = None) -> tuple[Tape, bool]:
         """Return the graph of a tensor with a grad_fn, and whether a backward pass has freed part of it."""
         names = self._look() if names is None else names
         self._learn_paths(names)
@@ -211,7 +211,7 @@ class SnippetRecorder(OriginRecorder):
         inner = max((place for place, line in enumerate(lines) if line in within), default=-1)
         return lines[inner + 1] if inner + 1 < len(lines) else None
 
-    def _learn_paths(self, names: Names) -> None:
+    def _learn_paths(self, names: ScopeNames) -> None:
         """By which paths the modules that were called are reached; one without a name goes by that of its class."""
         paths = names.paths()
         for module, number in self._numbers.items():

@@ -121,9 +121,9 @@ class OptionsControl(QObject):
 
     def _changed(self, options: CaptureOptions) -> None:
         self._captures.set_options(options)
-        count = len(options.words)
+        count = len(options.differences)
         self.button.setText(f"Options ({count})" if count else "Options")
-        self.button.setToolTip("; ".join(options.words) or TIP)
+        self.button.setToolTip("; ".join(options.differences) or TIP)
         self.button.updateGeometry()
         self._room.head.fit()
         self._show_size()

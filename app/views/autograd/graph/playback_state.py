@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
-from app.autograd.pictures.positions import Drawn
+from app.autograd.pictures.positions import TapePositions
 from app.autograd.playback.steps import FanIn
 from app.util.formatting import MINUS, figure
 from app.views.autograd.graph.playback_paint import Flow, Played
@@ -24,7 +24,7 @@ class PlayedGraph(QObject):
     def __init__(self, room: AutogradPage, player: Player, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._room, self._player = room, player
-        self._index: Drawn | None = None
+        self._index: TapePositions | None = None
         self._ran: dict[str, int] = defaultdict(int)
         self._position = 0
         self._next: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class PlayedGraph(QObject):
         tape = self._room.tape
         if tape is None or self._room.folded is None:
             return
-        self._index = Drawn(tape, self._room.folded, self._room.scene.drawing)
+        self._index = TapePositions(tape, self._room.folded, self._room.scene.drawing)
         self._ran, self._position, self._next = defaultdict(int), 0, ()
         position = self._player.position
         keys, _ = self._count(0, position)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QScrollArea, QSi
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.pictures.op_category import node_category
-from app.autograd.tape import Saved, Tape, TapeNode
+from app.autograd.tape import SavedTensor, Tape, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
 from app.views.ui import icons
 from app.views.ui.present import present
@@ -185,7 +185,7 @@ def _title(name: str, where: str, category: str) -> QWidget:
     return widget
 
 
-def _saved_section(saved: Iterable[Saved]) -> Section:
+def _saved_section(saved: Iterable[SavedTensor]) -> Section:
     """Return a row per tensor: name, shape, dtype, bytes, version; memory held only for backward is totalled on top."""
     rows = list(saved)
     blocks = {s.storage: s.bytes for s in rows if s.kind == "activation"}
@@ -222,7 +222,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 13 else f"{name[:4]}…{name[-7:]}"
 
 
-def _saved_note(rows: list[Saved]) -> str:
+def _saved_note(rows: list[SavedTensor]) -> str:
     words = []
     if any(s.version is not None for s in rows):
         words.append("Version is saved / now. Equal numbers: nothing was changed in place since the forward pass.")
@@ -238,7 +238,7 @@ def _saved_note(rows: list[Saved]) -> str:
     return " ".join(words)
 
 
-def _version(saved: Saved) -> QLabel:
+def _version(saved: SavedTensor) -> QLabel:
     if saved.version is None:
         return cell("—", "caption", "text3", "PyTorch does not expose the version at which this tensor was saved")
     same = saved.version == saved.version_now

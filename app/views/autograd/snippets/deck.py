@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
-from app.autograd.snippets.snippet import Graph
+from app.autograd.snippets.snippet import TensorGraph
 from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, PLAYING
 from app.views.autograd.tape.recorded_player import RecordedPlayer
@@ -54,7 +54,7 @@ class SnippetDeck(QWidget):
         player.changed.connect(self._update)
         self.set_graph(None)
 
-    def set_graph(self, graph: Graph | None) -> None:
+    def set_graph(self, graph: TensorGraph | None) -> None:
         """Play the pass of this graph."""
         self._stopped = graph.stopped if graph is not None else ""
         played = graph.played if graph is not None else None

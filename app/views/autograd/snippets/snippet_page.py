@@ -10,7 +10,7 @@ from PySide6.QtGui import QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from app.autograd.grouping import LayerGroup
-from app.autograd.snippets.snippet import Graph, Limits, Ready, Snippet, SnippetAnswer, ready
+from app.autograd.snippets.snippet import Limits, Ready, Snippet, SnippetAnswer, TensorGraph, ready
 from app.autograd.tape import TapeNode
 from app.engine.snippet_process import WATCHED
 from app.util.formatting import bytes_text
@@ -51,7 +51,7 @@ class SnippetPage(QWidget):
     def __init__(self, limits: Limits, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.answer: SnippetAnswer | None = None
-        self.shown: Graph | None = None
+        self.shown: TensorGraph | None = None
         self._loaded = ""
         self.foreign: Path | None = None
         self.ready = ChoiceField([(None, OWN), *((one.key, one.title) for one in ready())], pairs=True)
@@ -294,7 +294,7 @@ class SnippetPage(QWidget):
             if self.answer is not None and self.answer.ended == "done":
                 self._show_status(*self._summary(self.answer))
 
-    def _show(self, graph: Graph | None) -> None:
+    def _show(self, graph: TensorGraph | None) -> None:
         self.shown = graph
         self.player.set_pass(None, None)  # before the graph is another one
         self.room.set_graph(graph)
@@ -367,7 +367,7 @@ class _SnippetRoom(AutogradPage):
         self._empty.button.setText("Run")
         self.setMinimumHeight(120)
 
-    def set_graph(self, graph: Graph | None) -> None:
+    def set_graph(self, graph: TensorGraph | None) -> None:
         """Show the graph below one tensor; None empties the room."""
         self.set_tape(graph.tape if graph else None)
         if graph is not None:
