@@ -10,11 +10,11 @@ from app.util import interrupts
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`tapedeck [FILE]` opens the window, `tapedeck COMMAND ...` does its job without one. Returns the exit code."""
-    with interrupts.told():
+    with interrupts.interruptible():
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))
         except KeyboardInterrupt:
-            interrupts.say()
+            interrupts.write_interrupted()
             return interrupts.STATUS
 
 

@@ -31,7 +31,7 @@ from app.engine.requests.import_model import ImportModel, ModelInput, ModelSourc
 from app.engine.tasks import import_model as task
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import Files, certify
-from app.export.imported import Imported
+from app.export.imported import ImportedNet
 from app.export.weights import save_safetensors, write_text
 from app.project import custom_layers
 from app.source.compiled import make_module
@@ -268,7 +268,7 @@ def certificate_of(net: Net, planted: Planted, folder: Path) -> Certificate:
     write_text(folder / "model.py", source.text)
     save_safetensors({**state, **planted.exported}, folder / "weights.safetensors")
     files = Files(folder / "model.py", folder / "weights.safetensors")
-    return certify(source, copy.deepcopy(state), files, imported=Imported(origin))
+    return certify(source, copy.deepcopy(state), files, imported=ImportedNet(origin))
 
 
 def campaign(found: list[Net], count: int, folder: Path, tell: Callable[[str], None], seed: int = 0) -> int:

@@ -249,7 +249,7 @@ def failure_of(error: BaseException, source: Source) -> ForwardFailed:
     lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.filename]
     line = lines[-1] if lines else None
     node = next((found for at in reversed(lines) if (found := source.node_at(at))), None)
-    own = layer_files.place(error.__traceback__)
+    own = layer_files.error_location(error.__traceback__)
     where = f" at line {line} of the code" if line is not None else " outside the net, in its loss or its data"
     where = f" at {own}" if own else where
     text = "".join(traceback.format_exception(error))

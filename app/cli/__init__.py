@@ -121,14 +121,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def positive(text: str) -> int:
-    return _whole(text, 1)
+    return _integer(text, 1)
 
 
 def seed(text: str) -> int:
-    return _whole(text, 0)
+    return _integer(text, 0)
 
 
-def _whole(text: str, lowest: int) -> int:
+def _integer(text: str, lowest: int) -> int:
     """Parse an integer that fits into 63 bits; argparse reports other values with this name."""
     try:
         number = int(text)
@@ -218,12 +218,12 @@ def read_data(project: Project) -> None:
     """Read the user's files, so that the data can be checked against the network; errors are listed with the
     problems.
     """
-    from app.data.loaders import look
+    from app.data.loaders import read_spec
     from app.data.sources import DataError, check
 
     with suppress(DataError):
         check(project.data)
-        look(project.data)
+        read_spec(project.data)
 
 
 def sound(project: Project, alone: bool = False) -> Analysis:
@@ -342,16 +342,16 @@ def digest(path: Path) -> str:
         raise Refused(f"{path}: {error.strerror or error}") from error
 
 
-def say_open(path: Path) -> None:
+def note_open(path: Path) -> None:
     """Print who has a written file open, since that window will report the change."""
     from app.project import file_lock
 
     owner = file_lock.holder(path)
     if owner is not None:
-        print(f"{path} is open in a window ({owner.words}), which reports the change", file=sys.stderr)
+        print(f"{path} is open in a window ({owner.description}), which reports the change", file=sys.stderr)
 
 
-def say_backup(path: Path, backup: Path | None) -> None:
+def note_backup(path: Path, backup: Path | None) -> None:
     """Print the path of the backup, if `project_file.write` made one of an older format."""
     if backup is not None:
         print(f"{path} was of an older format; the original was saved as {backup}")

@@ -130,14 +130,14 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
                       options.gradcheck)  # fmt: skip
     answer = snippet_process.run(snippet, Limits(options.timeout, int(options.memory * (1 << 30))))
     sys.stderr.write(answer.output)
-    graph = _wanted(answer, options.of)
+    graph = _selected_graph(answer, options.of)
     if graph is not None and options.out is not None:
         write(graph.tape, options, _playback_json(answer, graph), graph.played, graph.stopped)
     for line in answer.told:
         print(cli.printable(line))
     looked = options.out is None and answer.told
     if answer.error is not None or answer.ended != "done" or (graph is None and not looked):
-        raise cli.Refused(f"{options.project}: {_why(answer, options.of)}", 1)
+        raise cli.Refused(f"{options.project}: {_no_graph_reason(answer, options.of)}", 1)
     return int(answer.found > 0)
 
 
@@ -158,11 +158,11 @@ def _trusted(options: argparse.Namespace, file: Path) -> str:
     return text
 
 
-def _wanted(answer: SnippetAnswer, name: str | None) -> TensorGraph | None:
+def _selected_graph(answer: SnippetAnswer, name: str | None) -> TensorGraph | None:
     return answer.graph if name is None else answer.graph_of(name)
 
 
-def _why(answer: SnippetAnswer, name: str | None) -> str:
+def _no_graph_reason(answer: SnippetAnswer, name: str | None) -> str:
     """Explain in one line why there is no graph."""
     if answer.error is not None:
         where = f" in line {answer.error.line}" if answer.error.line else ""

@@ -108,7 +108,7 @@ def of_project(options: argparse.Namespace) -> int:
             print(cli.printable(chosen.left_out))
         return _diagnosed(batch, options)
     except (CaptureError, DataError, ValueError) as error:
-        raise cli.Refused(_why(str(error), chosen), 1) from error
+        raise cli.Refused(_rephrased_error(str(error), chosen), 1) from error
 
 
 def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
@@ -131,7 +131,7 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     return WeightsFile(str(path), words)
 
 
-def _why(words: str, chosen: CaptureOptions) -> str:
+def _rephrased_error(words: str, chosen: CaptureOptions) -> str:
     """Rephrase errors of torch and Python about a missing output or module."""
     if chosen.outputs and "list index out of range" in words:
         return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the network has fewer outputs"

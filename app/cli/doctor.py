@@ -36,7 +36,7 @@ _PIP = f"{Path(sys.executable).name} -m pip install"
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """The result of one check. "missing" is needed and not there; "note" is something that can be done without."""
 
     name: str
@@ -45,7 +45,7 @@ class Check:
     cure: str = ""
 
 
-def report() -> tuple[Check, ...]:
+def report() -> tuple[DoctorCheck, ...]:
     """Run every check, in the order in which problems should be fixed. Imports torch: it takes a second or two."""
     return (
         _python(),
@@ -105,51 +105,53 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _python() -> Check:
+def _python() -> DoctorCheck:
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < PYTHON:
-        return Check("Python", "missing", found, f"install Python {dotted(PYTHON)} or newer")
-    return Check("Python", "ok", found)
+        return DoctorCheck("Python", "missing", found, f"install Python {dotted(PYTHON)} or newer")
+    return DoctorCheck("Python", "ok", found)
 
 
-def _versioned(package: str, floor: tuple[int, ...] = ()) -> Check:
+def _versioned(package: str, floor: tuple[int, ...] = ()) -> DoctorCheck:
     version = _version(package)
     want = f'{_PIP} "{package}>={dotted(floor)}"' if floor else f"{_PIP} {package}"
     if version is None:
-        return Check(package, "missing", "not installed", want)
+        return DoctorCheck(package, "missing", "not installed", want)
     if numbers(version) < floor:
-        return Check(package, "missing", f"{version} is older than {dotted(floor)}", want)
-    return Check(package, "ok", version)
+        return DoctorCheck(package, "missing", f"{version} is older than {dotted(floor)}", want)
+    return DoctorCheck(package, "ok", version)
 
 
-def _torch() -> Check:
+def _torch() -> DoctorCheck:
     check = _versioned("torch", TORCH)
     if check.state == "missing":
         return check
     try:
         import torch
     except (ImportError, OSError, RuntimeError) as error:
-        return Check("torch", "missing", f"{check.found} does not import: {_first_line(error)}", f"{_PIP} -U torch")
-    return Check("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+        return DoctorCheck(
+            "torch", "missing", f"{check.found} does not import: {_first_line(error)}", f"{_PIP} -U torch"
+        )
+    return DoctorCheck("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
 
 
-def _devices() -> Check:
+def _devices() -> DoctorCheck:
     """Check which devices torch supports. A CPU is sufficient."""
     try:
         import torch
     except (ImportError, OSError, RuntimeError):
-        return Check("devices", "note", "unknown without torch")
+        return DoctorCheck("devices", "note", "unknown without torch")
     names = ["cpu"]
     names += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         names.append("mps")
-    return Check("devices", "ok", ", ".join(names))
+    return DoctorCheck("devices", "ok", ", ".join(names))
 
 
-def _torchvision() -> Check:
+def _torchvision() -> DoctorCheck:
     version = _version("torchvision")
     if version is None:
-        return Check("torchvision", "missing", "not installed", f"{_PIP} torchvision")
+        return DoctorCheck("torchvision", "missing", "not installed", f"{_PIP} torchvision")
     try:
         from app.util.torchvision_import import import_torchvision
 
@@ -157,11 +159,11 @@ def _torchvision() -> Check:
         compiled = import_torchvision("extension")._has_ops()
     except (ImportError, OSError, RuntimeError) as error:
         found = f"{version} does not import: {_first_line(error)}"
-        return Check("torchvision", "missing", found, f"{_PIP} -U torch torchvision (they must match)")
+        return DoctorCheck("torchvision", "missing", found, f"{_PIP} -U torch torchvision (they must match)")
     if not compiled:
         found = f"{version}, without its compiled operators (nms, roi_align), which were built for another torch"
-        return Check("torchvision", "ok", found)
-    return Check("torchvision", "ok", version)
+        return DoctorCheck("torchvision", "ok", found)
+    return DoctorCheck("torchvision", "ok", version)
 
 
 def _first_line(error: BaseException) -> str:
@@ -185,13 +187,13 @@ def pyside_fault(version: str) -> str | None:
     return None
 
 
-def _pyside() -> Check:
+def _pyside() -> DoctorCheck:
     version = _version("PySide6-Essentials")
     cure = f'{_PIP} "PySide6-Essentials>={dotted(PYSIDE)},!=6.10.1,<{dotted(PYSIDE_END)}"'
     if version is None:
-        return Check("PySide6", "missing", "not installed", cure)
+        return DoctorCheck("PySide6", "missing", "not installed", cure)
     fault = pyside_fault(version)
-    return Check("PySide6", "missing", fault, cure) if fault else Check("PySide6", "ok", version)
+    return DoctorCheck("PySide6", "missing", fault, cure) if fault else DoctorCheck("PySide6", "ok", version)
 
 
 def _qt_folder() -> Path | None:
@@ -216,7 +218,7 @@ def missing_libraries(files: Iterable[Path]) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def qt_libraries() -> tuple[Check, ...]:
+def qt_libraries() -> tuple[DoctorCheck, ...]:
     """Check the libraries that Qt links to. Only on Linux does the system provide these."""
     folder = _qt_folder()
     if folder is None or not sys.platform.startswith("linux"):
@@ -225,8 +227,8 @@ def qt_libraries() -> tuple[Check, ...]:
         [*sorted(folder.glob("QtWidgets.*.so")), folder / "Qt" / "plugins" / "platforms" / "libqoffscreen.so"]
     )
     if missing:
-        return (Check("Qt libraries", "missing", f"not found: {', '.join(missing)}", install_line(missing)),)
-    return (Check("Qt libraries", "ok", "all found"),)
+        return (DoctorCheck("Qt libraries", "missing", f"not found: {', '.join(missing)}", install_line(missing)),)
+    return (DoctorCheck("Qt libraries", "ok", "all found"),)
 
 
 def display() -> str | None:
@@ -254,43 +256,45 @@ def window_libraries() -> tuple[str, ...]:
     return of_x
 
 
-def _window() -> Check:
+def _window() -> DoctorCheck:
     shown = display()
     missing = window_libraries()
     if missing:
         found = f"{shown or 'no display'}; not found: {', '.join(missing)}"
-        return Check("window", "missing" if shown else "note", found, install_line(missing))
+        return DoctorCheck("window", "missing" if shown else "note", found, install_line(missing))
     if shown is None:
-        return Check("window", "note", "no display: the commands work, the window does not")
-    return Check("window", "ok", shown)
+        return DoctorCheck("window", "note", "no display: the commands work, the window does not")
+    return DoctorCheck("window", "ok", shown)
 
 
-def _dot() -> Check:
+def _dot() -> DoctorCheck:
     path = shutil.which("dot")
     if path is None:
         found = "not found: SVG, PDF and PNG are drawn by Tapedeck itself"
-        return Check("dot", "note", found, install_line(["dot"]))
+        return DoctorCheck("dot", "note", found, install_line(["dot"]))
     version = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
-    return Check("dot", "ok", (version.stderr or version.stdout).strip() or path)
+    return DoctorCheck("dot", "ok", (version.stderr or version.stdout).strip() or path)
 
 
-def _fonts() -> Check:
+def _fonts() -> DoctorCheck:
     """On Linux, text needs fontconfig to know at least one font. The two of the design are a matter of taste."""
     if not sys.platform.startswith("linux"):
-        return Check("fonts", "ok", "the system's")
+        return DoctorCheck("fonts", "ok", "the system's")
     lister = shutil.which("fc-list")
     if lister is None:
-        return Check("fonts", "note", "fc-list not found, fonts not checked", install_line(["fontconfig", "fonts"]))
+        return DoctorCheck(
+            "fonts", "note", "fc-list not found, fonts not checked", install_line(["fontconfig", "fonts"])
+        )
     listing = subprocess.run([lister, ":", "family"], capture_output=True, text=True, check=False).stdout
     families = {name.strip() for line in listing.splitlines() for name in line.split(",")} - {""}
     if not families:
-        return Check("fonts", "missing", "none installed: the window would show no text", install_line(["fonts"]))
+        return DoctorCheck("fonts", "missing", "none installed: the window would show no text", install_line(["fonts"]))
     absent = [name for name in FONTS if name not in families]
     instead = f"; without {' and '.join(absent)}, the system's are used" if absent else ""
-    return Check("fonts", "ok", f"{len(families)} families{instead}")
+    return DoctorCheck("fonts", "ok", f"{len(families)} families{instead}")
 
 
-def _data_folder() -> Check:
+def _data_folder() -> DoctorCheck:
     """Check whether downloads can be saved, by a temporary file in the nearest existing folder."""
     from app.data.sources import default_root
 
@@ -298,10 +302,10 @@ def _data_folder() -> Check:
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=nearest):
-            return Check("data folder", "ok", f"{folder}, {shutil.disk_usage(nearest).free / 1e9:.1f} GB free")
+            return DoctorCheck("data folder", "ok", f"{folder}, {shutil.disk_usage(nearest).free / 1e9:.1f} GB free")
     except OSError as error:
         found = f"{folder} cannot be written: {error.strerror or error}"
-        return Check("data folder", "missing", found, f"fix the permissions of {nearest}, or free some space")
+        return DoctorCheck("data folder", "missing", found, f"fix the permissions of {nearest}, or free some space")
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from app.training.events import Failed
 
 
-def say_failed(failed: Failed, whole: bool, more: str = "") -> str:
+def describe_failure(failed: Failed, whole: bool, more: str = "") -> str:
     """Describe a failed run in a sentence, after printing frames of the user's code to stderr."""
     if failed.kind == "error" or whole:
-        say_traceback(failed.traceback, whole)
+        print_traceback(failed.traceback, whole)
     return " ".join(filter(None, (ended(failed.message), failed.cure, more)))
 
 
-def say_traceback(text: str, whole: bool) -> None:
+def print_traceback(text: str, whole: bool) -> None:
     """Print to stderr the frames of the user's files in a traceback, or the `whole` of it."""
     from app import cli
 
@@ -35,9 +35,9 @@ def ended(words: str) -> str:
 
 def of_own_code(error: Exception, whole: bool) -> str:
     """Describe an error raised in the user's files, after printing its frames; "" for errors of other code."""
-    place = layer_files.place(error.__traceback__)
+    place = layer_files.error_location(error.__traceback__)
     if not place:
         return ""
-    say_traceback("".join(traceback.format_exception(error)), whole)
+    print_traceback("".join(traceback.format_exception(error)), whole)
     words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     return ended(f"your own code failed with {words} ({place})")

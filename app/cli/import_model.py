@@ -123,8 +123,8 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     nodes = len(project.graph.nodes) + sum(len(block.graph.nodes) for block in project.blocks.values())
     numbers = f", {analysis.total_parameters:,} parameters" if analysis.runnable else ""
     lines = analysis.source.text.count("\n")
-    cli.say_backup(out, backup)
-    cli.say_open(out)
+    cli.note_backup(out, backup)
+    cli.note_open(out)
     print(f"{out}: {nodes} nodes, {len(project.blocks)} blocks{numbers}, {lines} lines of code")
     if project.origin is not None and project.origin.checked:
         print(project.origin.checked)

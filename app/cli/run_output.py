@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 CLEARED = "\r\033[K"  # of a terminal: back to the beginning of an empty line
 
 
-class Output(Protocol):
+class RunOutput(Protocol):
     """Shows the events of a run as they come."""
 
     def show(self, event: Event) -> None: ...

@@ -76,7 +76,7 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
     from app.runs.record import RunError
 
     try:
-        kept = _asked(options, found)
+        kept = _requested_run(options, found)
         project = store.project_of(kept)
         custom_layers.admit(project, False)
         job = preflight.job(project, cli.sound(project), str(options.data) if options.data else None)
@@ -86,7 +86,7 @@ def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
         raise cli.Refused(str(error)) from error
 
 
-def _asked(options: argparse.Namespace, found: list[Kept]) -> Kept:
+def _requested_run(options: argparse.Namespace, found: list[Kept]) -> Kept:
     """Return the requested run. Raises RunError."""
     from app.runs import store
     from app.runs.record import RunError
@@ -104,7 +104,7 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     from app.training.monitoring.gradient_health import lost_over
 
     try:
-        kept = _asked(options, found)
+        kept = _requested_run(options, found)
         tables = store.history_of(kept).seen.tables
     except RunError as error:
         raise cli.Refused(str(error)) from error
@@ -124,7 +124,7 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
     places = sorted({round(place * (len(steps) - 1) / max(SHOWN - 1, 1)) for place in range(SHOWN)})
     rows = [["relative gradient norm at step", *(f"{steps[place]}" for place in places)]]
     for layer, values in zip(reversed(reach.layers), reversed(reach.columns.matrix().tolist()), strict=True):
-        rows.append([cli.printable(layer), *(_left(values[place]) for place in places)])
+        rows.append([cli.printable(layer), *(_ratio_text(values[place]) for place in places)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *cells in rows:
         told = [f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True)]
@@ -135,7 +135,7 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
         print(f"No layer vanishes or explodes at any of {len(steps)} measured steps.")
 
 
-def _left(value: float) -> str:
+def _ratio_text(value: float) -> str:
     return "-" if math.isnan(value) else "not finite" if math.isinf(value) else f"{value:.2g}"
 
 

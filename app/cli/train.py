@@ -69,20 +69,20 @@ def run(options: argparse.Namespace) -> int:
     from app.training.control import Control
     from app.training.events import Failed
 
-    place = _place(options)
+    place = _execution_target(options)
     project = _with_options(cli.read(options), options)
     analysis = cli.sound(project)
     job = preflight.job(project, analysis, str(options.data) if options.data else None)
     if job.training.start is not None and not options.json:
-        from app.project.weights.start_weights import words
+        from app.project.weights.start_weights import summary
 
-        print(words(job.training.start, job.source))
+        print(summary(job.training.start, job.source))
     folder: Path = options.out
-    recorder, resume = _kept(folder, project, job, options.resume)
+    recorder, resume = _open_store(folder, project, job, options.resume)
     job = _as_before(job, project, resume)
     control = Control() if place is None else control_for(place)
     with _interruptible(control):
-        out: Output = JsonLines() if options.json else Progress(project.training.epochs)
+        out: RunOutput = JsonLines() if options.json else Progress(project.training.epochs)
         history, last = _watch(job, control, out, recorder, resume, place)
     problem = ""
     if control.result is not None and (weights := control.result.state_dict) is not None:
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
             names = ", ".join(results.names)
             print(f"{folder}: {names}; run {recorder.kept.record.number} is stored in {recorder.kept.folder}")
     if isinstance(last, Failed):
-        raise cli.Refused(failures.say_failed(last, options.traceback, problem), 1)
+        raise cli.Refused(failures.describe_failure(last, options.traceback, problem), 1)
     if problem:
         raise cli.Refused(problem, 1)
     return 0
@@ -115,7 +115,7 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
     return replace(project, training=training)
 
 
-def _kept(folder: Path, project: Project, job: Job, resume: Path | None) -> tuple[Recorder, Path | None]:
+def _open_store(folder: Path, project: Project, job: Job, resume: Path | None) -> tuple[Recorder, Path | None]:
     """Return the store of the run: that of the checkpoint if it is in `folder`, else a new one."""
     from app import cli
     from app.runs import resume as going_on

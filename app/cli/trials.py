@@ -62,7 +62,7 @@ def _try(job: Job, as_json: bool, whole: bool) -> int:
 
     tried = dry_run(job)
     if isinstance(tried, Failed):
-        raise cli.Refused(failures.say_failed(tried, whole), 1)
+        raise cli.Refused(failures.describe_failure(tried, whole), 1)
     if as_json:
         print(json.dumps(asdict(tried)))
         return 0

@@ -58,7 +58,7 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
     for offer in offers:
         words = "followed" if options.suggested else "a suggestion; apply it with --suggested"
         print(cli.printable(f"{offer.text} ({words})"))
-    print(f"{path}: {found.words()}")
+    print(f"{path}: {found.counts_text()}")
     if not (options.strict or options.partial):
         return 0 if found.strict else 1
     if options.strict and not found.strict:
@@ -71,8 +71,8 @@ def _into(options: argparse.Namespace, state: StateDict) -> int:
             backup = file.write(file.with_start(project, start), path, known)
     except (WeightsError, OSError, file.ProjectFileError) as error:
         raise cli.Refused(str(error)) from error
-    cli.say_backup(path, backup)
-    cli.say_open(path)
+    cli.note_backup(path, backup)
+    cli.note_open(path)
     print(f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}")
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.data.config import DataConfig
 from app.data.sample_counts import held_out
-from app.data.spec import TOKENS, VALUES, Preview, SourceSpec
+from app.data.spec import TOKENS, VALUES, BatchPreview, SourceSpec
 from app.util.formatting import counted, shape_text
 
 NAMED = 12
@@ -64,7 +64,7 @@ def bad(spec: SourceSpec, policy: str) -> str:
     return f"{len(spec.bad):,} cannot be read and {be} {does}: {first}{rest}."
 
 
-def batch(preview: Preview) -> str:
+def batch(preview: BatchPreview) -> str:
     """Describe shape, dtype and range of a batch's inputs and labels."""
     shape, labels = shape_text(preview.shape), shape_text(preview.label_shape)
     seen = " Above: before the transforms." if preview.before else ""

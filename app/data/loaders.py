@@ -47,7 +47,7 @@ Pair = tuple[Any, Any]  # inputs: a tensor, or Streamed; labels: a tensor, or Ta
 Parts = tuple[Pair, Pair, Pair]
 
 
-def look(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
+def read_spec(config: DataConfig, watch: Watch = lambda done, total, name: None) -> SourceSpec:
     """As `spec_of`, but reads the user's files if they were not read before. Raises UnknownSource, DataError."""
     spec = spec_of(config)
     if spec.is_read:
@@ -75,13 +75,13 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
         found = read_files(config, watch)
         spec, whole = found.spec, (found.inputs, found.labels)
         if spec.bad and config.bad == "stop":
-            raise DataError(bad_words(spec) + " Fix the data, or skip such samples (Training, Data).")
+            raise DataError(bad_samples_text(spec) + " Fix the data, or skip such samples (Training, Data).")
     else:
         spec, whole = spec_of(config), _WHOLE[config.source](options)
     return _dataset(config, spec, _split(config, spec, options, whole))
 
 
-def bad_words(spec: SourceSpec) -> str:
+def bad_samples_text(spec: SourceSpec) -> str:
     """Describe unreadable samples in one sentence."""
     first = "; ".join(spec.bad[:3])
     more = f" and {len(spec.bad) - 3:,} more" if len(spec.bad) > 3 else ""
@@ -89,7 +89,7 @@ def bad_words(spec: SourceSpec) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedSamples:
     """The content of a user's files: all samples before the split."""
 
     spec: SourceSpec
@@ -97,7 +97,7 @@ class Found:
     labels: Any  # a tensor, or Targets
 
 
-def read_files(config: DataConfig, watch: Watch) -> Found:
+def read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
     """Read a user's files, or return the cached result. Raises DataError, which is remembered as well."""
     key = cache.key_of(config)
     with _READING:
@@ -116,10 +116,10 @@ def read_files(config: DataConfig, watch: Watch) -> Found:
 
 
 _READING = threading.Lock()
-_last: list[tuple[Hashable, Found]] = []
+_last: list[tuple[Hashable, LoadedSamples]] = []
 
 
-def _read_files(config: DataConfig, watch: Watch) -> Found:
+def _read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
     spec, path = SOURCES[config.source], Path(config.path)
     try:
         _check_kind(path, spec.picks)
@@ -136,7 +136,7 @@ def _read_files(config: DataConfig, watch: Watch) -> Found:
         first = f" The first: {bad[0]}." if bad else ""
         raise DataError(f"{path} has no readable sample.{first}")
     labels = Targets(labels) if isinstance(labels, dict) else labels
-    return Found(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
+    return LoadedSamples(_described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels)
 
 
 def _check_kind(path: Path, picks: str) -> None:
@@ -155,7 +155,7 @@ def _check_kind(path: Path, picks: str) -> None:
 
 
 def _described(
-    spec: SourceSpec, path: Path, survey: surveys.Survey, inputs: Any, labels: Any, bad: tuple[str, ...]
+    spec: SourceSpec, path: Path, survey: surveys.FileSurvey, inputs: Any, labels: Any, bad: tuple[str, ...]
 ) -> SourceSpec:
     """Return the metadata of files that were read."""
     targets = survey.targets
@@ -197,12 +197,12 @@ def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     return (f"Targets: {', '.join(words)}.",) if words else ()
 
 
-def _target(survey: surveys.Survey, name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
+def _target(survey: surveys.FileSurvey, name: str, inputs: Tensor, labels: Tensor) -> TargetInfo:
     task = surveys.task_of(inputs, labels)
     return TargetInfo(name, task, () if task == VALUES else _class_names(survey, name, labels), tuple(labels.shape[1:]))
 
 
-def _class_names(survey: surveys.Survey, name: str, labels: Tensor) -> tuple[str, ...]:
+def _class_names(survey: surveys.FileSurvey, name: str, labels: Tensor) -> tuple[str, ...]:
     """Return the class names of a target: its numbered values, or the numbers. Raises DataError.
 
     That of an only target is "".
@@ -318,7 +318,7 @@ def _pictures(path: Path, *, watch: Watch, **how: Any) -> tuple[Any, Tensor, lis
     return (streams.stream_pictures if "pin" in how else file_readers.read_pictures)(path, watch=watch, **how)
 
 
-def _own(
+def _read_own_class(
     path: Path, name: str, workers: int, timeout: float, watch: Watch, pin: bool | None = None, in_order: bool = False
 ) -> tuple[Any, Any, list[str]]:
     dataset: Any = own_dataset.make(path, name)
@@ -334,7 +334,7 @@ _FILES: dict[str, Callable[..., tuple[Tensor, Tensor, list[str]]]] = {
     "file.tensors": file_readers.read_tensors,
     "file.pictures": _pictures,
     "file.text": file_readers.read_text,
-    dataset_class.KEY: _own,
+    dataset_class.KEY: _read_own_class,
 }
 _AUTHORS: dict[str, Callable[[Path, bool], Pair]] = {
     **{f"torchvision.{name}": partial(_idx, name) for name in ("MNIST", "FashionMNIST", "KMNIST")},

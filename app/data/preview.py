@@ -11,26 +11,26 @@ from torch import Tensor
 
 from app.data.config import DataConfig
 from app.data.dataset import Dataset
-from app.data.loaders import load, look
+from app.data.loaders import load, read_spec
 from app.data.readers import as_floats
 from app.data.samples import TensorSamples
 from app.data.sources import Watch
-from app.data.spec import CLASSES, TOKENS, Preview, SourceSpec
+from app.data.spec import CLASSES, TOKENS, BatchPreview, SourceSpec
 from app.data.targets import first
 
 SHOWN = 8
 COLUMNS = 4
 
 
-def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watch) -> Preview:
+def preview(config: DataConfig, root: str | Path | None, batch: int, watch: Watch) -> BatchPreview:
     """Read the data and return the first batch. Raises DataError."""
     config = replace(config, bad="skip")  # unreadable samples are reported separately
-    data, spec = load(config, root, watch), look(config, watch)
+    data, spec = load(config, root, watch), read_spec(config, watch)
     inputs, labels = data.batch(batch)
     real = inputs.double()
     labels = first(labels)
     few, known = inputs[:SHOWN], labels[:SHOWN]
-    return Preview(
+    return BatchPreview(
         spec,
         data.info,
         tuple(inputs.shape),

@@ -192,7 +192,7 @@ class DataInfo:
 
 
 @dataclass(frozen=True)
-class Preview:
+class BatchPreview:
     """The first samples of the training part as a step gets them.
 
     `pictures` are (height, width, 3) arrays of bytes, stretched over the range of the batch, and `before` the same ones

@@ -17,7 +17,7 @@ from app.util.frozen import FrozenMap
 Shape = tuple[int, ...]
 
 
-def _same(shape: Shape, _params: Mapping[str, Any]) -> Shape:
+def _unchanged(shape: Shape, _params: Mapping[str, Any]) -> Shape:
     return shape
 
 
@@ -41,7 +41,7 @@ class Kind:
     random: bool
     doc: str
     options: tuple[Option, ...] = ()
-    shape: Callable[[Shape, Mapping[str, Any]], Shape] = _same
+    shape: Callable[[Shape, Mapping[str, Any]], Shape] = _unchanged
 
 
 def _share(name: str, default: float, doc: str) -> Option:

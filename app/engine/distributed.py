@@ -38,7 +38,7 @@ from app.util.leftovers import TemporaryFolder
 from app.util.tensors_on_disk import TensorsOnDisk
 
 if TYPE_CHECKING:
-    from app.training.monitoring.live_model import Live
+    from app.training.monitoring.live_model import LiveRun
     from app.training.run_requests import RunRequest
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class LineControl(RemoteControl):
 
     missing = "A run on several processes hands over its weights when it has ended."
 
-    def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
+    def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Nothing of ours runs there: the future gets Elsewhere."""
         future: Future[T] = Future()
         future.set_exception(Elsewhere("This run is a script on several processes, which cannot be asked for that."))

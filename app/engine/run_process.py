@@ -33,7 +33,7 @@ from app.util.tensors_on_disk import TensorsOnDisk
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.training.monitoring.live_model import Live
+    from app.training.monitoring.live_model import LiveRun
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class ChildControl(RemoteControl):
         self._points = points
         self._say(Watch(points))
 
-    def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
+    def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """A request of `app.training.run_requests` goes to the process; for others the future gets Elsewhere."""
         if not isinstance(function, RunRequest):
             future: Future[T] = Future()

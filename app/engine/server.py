@@ -150,7 +150,7 @@ class Server:
             if len(sys.modules) > modules + FEW:
                 modules = len(sys.modules)
                 gc.freeze()  # what was imported stays
-            openmp.let_go()
+            openmp.release_idle_threads()
 
     def _answer(self, number: int, request: Request[Any], context: Context) -> None:
         try:

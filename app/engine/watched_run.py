@@ -19,7 +19,7 @@ from app.training.job import Job
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
-    from app.training.monitoring.live_model import Live
+    from app.training.monitoring.live_model import LiveRun
     from app.training.run_requests import RunRequest
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class WatchControl(Control):
         with self._condition:
             self._condition.wait_for(lambda: self.stopping, seconds)
 
-    def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
+    def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """The future gets Elsewhere."""
         future: Future[T] = Future()
         future.set_exception(Elsewhere("This run is watched through its file and cannot be asked for that."))

@@ -14,7 +14,7 @@ class FormatError(Exception):
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFormat:
     """A file that was written and run. `any_batch` is False if it is limited to batches of one, because of `why`.
 
     `largest` is the largest difference to the outputs of the live net, relative to the largest number of the same

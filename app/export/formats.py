@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from app.export.certify import clean_process
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
 from app.export.certify.reference import Measurement, NotRunning
-from app.export.format_result import FormatError, Kind, Written
+from app.export.format_result import FormatError, Kind, WrittenFormat
 from app.export.layers import write_model
 from app.export.onnx_extra import onnx_missing
 from app.export.text_files import write_atomically
@@ -44,7 +44,7 @@ def write_format(
     tell: Tell = silent,
     cancelled: Cancelled = never,
     patience: float = PATIENCE,
-) -> Written:
+) -> WrittenFormat:
     """Write the net in eval mode as `kind`, run the file in a clean process, and compare its outputs with the net's.
 
     ONNX of more than 2 GB leaves a second file, `path.data`. Raises FormatError, WeightsError, OSError, Stopped.
@@ -63,9 +63,9 @@ def write_format(
         exporting = _Exporting(source, kind, seed, folder, tell, cancelled, limit)
         try:
             written = exporting.write(state_dict, compare, path.name)
-            _place(Path(written["file"]), path)
+            _move_result(Path(written["file"]), path)
             found = exporting.run(path, compare, written["dynamic"])
-        except clean_process.Broken as error:
+        except clean_process.NoAnswer as error:
             raise FormatError(f"{path.name} cannot be created: {error}") from error
     return _judged(path, kind, written, found, random, perf_counter() - begun)
 
@@ -90,20 +90,20 @@ class _Exporting:
             "weights": str(self._folder / "weights.pt"), "inputs": compare[2 if 2 in compare else 1]["inputs"],
             "file": str(out / name),
         }  # fmt: skip
-        return {**self._ask("write", question), "file": question["file"]}
+        return {**self._run_job("write", question), "file": question["file"]}
 
     def run(self, path: Path, compare: Mapping[int, Mapping[str, str]], any_batch: bool) -> dict[str, Any]:
         wanted = [one for batch, one in compare.items() if any_batch or batch == 1]
         packages = [name for name in clean_process.top_packages(self._texts) if name == "torchvision"]
-        return self._ask("run", {"file": str(path.resolve()), "compare": wanted, "packages": packages})
+        return self._run_job("run", {"file": str(path.resolve()), "compare": wanted, "packages": packages})
 
-    def _ask(self, job: str, question: dict[str, Any]) -> dict[str, Any]:
+    def _run_job(self, job: str, question: dict[str, Any]) -> dict[str, Any]:
         barred = clean_process.barred_for(self._texts)
         whole = {**question, "job": job, "kind": self._kind, "seed": self._seed, "barred": barred}
-        return clean_process.ask(JOBS, whole, self._folder, self._tell, self._cancelled, self._limit)
+        return clean_process.run_script(JOBS, whole, self._folder, self._tell, self._cancelled, self._limit)
 
 
-def _place(file: Path, path: Path) -> None:
+def _move_result(file: Path, path: Path) -> None:
     """Move the written file to its path, with the external data of a large one next to it."""
     data = file.with_name(f"{file.name}.data")
     if data.exists():
@@ -118,7 +118,7 @@ def _move(file: Path, temporary: Path) -> None:
 
 def _judged(
     path: Path, kind: Kind, written: dict[str, Any], answer: dict[str, Any], random: bool, seconds: float
-) -> Written:
+) -> WrittenFormat:
     found = answer["found"]
     largest = None if any(one["largest"] is None for one in found) else max(one["largest"] for one in found)
     worst = next((one for one in found if one["largest"] == largest), found[0])
@@ -133,4 +133,6 @@ def _judged(
     else:
         finding = f"produces outputs that differ by at most {largest:.3g} ({ALLOWED[kind]:g} is allowed)"
     by = f"onnxruntime {answer['onnxruntime']}" if kind == "ONNX" else f"a clean process with torch {answer['torch']}"
-    return Written(path, kind, passed, written["dynamic"], written["why"], largest, equal, finding, by, random, seconds)
+    return WrittenFormat(
+        path, kind, passed, written["dynamic"], written["why"], largest, equal, finding, by, random, seconds
+    )

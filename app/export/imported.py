@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from app.builder.importer.origin import KeptFile, Origin
-from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Check
+from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, CertificateCheck
 from app.training.setup.weights_header import StartError, is_unchanged
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedNet:
     """Where a net comes from, and whether its drawing was `edited` since."""
 
     origin: Origin
@@ -54,7 +54,7 @@ class Imported:
         weights = str(Path(origin.weights.path).resolve()) if origin.weights else ""
         return {"reference": str(Path(origin.reference.path).resolve()), "weights": weights}
 
-    def said(self, checks: Sequence[Check]) -> str:
+    def comparison_text(self, checks: Sequence[CertificateCheck]) -> str:
         """Describe the comparison with the source model, as the end of a sentence; all checks have passed."""
         if missing := self._missing():
             return f"it was not compared with {self.origin.model}, since {missing}"
@@ -66,26 +66,31 @@ class Imported:
         return f"its {kinds} in {modes} mode are those of the source model {self.origin.model}{words}"
 
 
-def source_checks(answer: Mapping[str, Any]) -> tuple[Check, ...]:
+def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
     """Convert the clean process's answer to checks."""
-    checks: list[Check] = []
+    checks: list[CertificateCheck] = []
     if "values" in answer:
         other = answer["other"]
         words = f"{'is' if len(other) == 1 else f'and {len(other) - 1} more are'} not as in the model" if other else ""
-        checks.append(Check("values", "", "", not other, not other, worst=other[0] if other else "", words=words,
-                            count=answer["values"], source=True))  # fmt: skip
+        worst, same = other[0] if other else "", not other
+        checks.append(
+            CertificateCheck("values", "", "", same, same, worst=worst, words=words, count=answer["values"],
+                             source=True)  # fmt: skip
+        )
     for case in answer["cases"]:
         mode, dtype = "train" if case["train"] else "eval", answer["dtype"]
         allowed = ALLOWED.get(dtype, ALLOWED_ELSE)
         if "stops" in case:
             words = f"not available: {case['stops']}"
-            checks.append(Check("outputs", mode, dtype, False, False, None, allowed, "they", words, source=True))
+            checks.append(
+                CertificateCheck("outputs", mode, dtype, False, False, None, allowed, "they", words, source=True)
+            )
             continue
         for what in ("outputs", "gradients", "buffers"):
             found = case[what]
             if found["count"]:
                 close = found["largest"] is not None and found["largest"] <= allowed
-                checks.append(Check(
+                checks.append(CertificateCheck(
                     what, mode, dtype, found["equal"] or close, found["equal"], found["largest"], allowed,
                     found["worst"], found["words"], count=found["count"], empty=found["empty"], odd=found["odd"],
                     source=True,

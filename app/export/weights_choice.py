@@ -36,10 +36,10 @@ def weights_to_export(
     found = trained() if trained is not None else None
     if found is not None:
         return found
-    return ExportWeights(initial_weights(source, seed, start), untrained_words(seed, start))
+    return ExportWeights(initial_weights(source, seed, start), untrained_text(seed, start))
 
 
-def untrained_words(seed: int, start: StartWeights | None) -> str:
+def untrained_text(seed: int, start: StartWeights | None) -> str:
     """Describe the origin of untrained weights."""
     if start is None:
         return f"untrained, initialised with seed {seed}"

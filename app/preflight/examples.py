@@ -55,7 +55,7 @@ def read(path: Path) -> Example:
     """Read an example project. Raises `ProjectFileError` or OSError."""
     project = file.read(path)
     ops = with_blocks(catalog(), project.blocks)
-    return Example(path, project, _words(project, ops), layers(project.graph, project.blocks, ops))
+    return Example(path, project, _summary(project, ops), layers(project.graph, project.blocks, ops))
 
 
 def facts(project: Project, analysis: Analysis, data_root: Path | None = None) -> Facts:
@@ -77,7 +77,7 @@ def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
     return count
 
 
-def _words(project: Project, ops: Catalog) -> str:
+def _summary(project: Project, ops: Catalog) -> str:
     """Return the first sentences of the notes, or the list of layers without notes."""
     paragraph = " ".join(project.notes.strip().partition("\n\n")[0].split())
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", paragraph)

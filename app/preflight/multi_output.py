@@ -31,7 +31,7 @@ _KEEPING = SOFTMAXES | ACTIVATIONS  # ops that keep the shape of their input
 
 
 @dataclass(frozen=True)
-class Output:
+class NetOutput:
     """An output of the net: its name in the code, its node, its type if it is known, and whether it always comes."""
 
     name: str
@@ -40,7 +40,7 @@ class Output:
     always: bool
 
 
-def outputs_of(project: Project, analysis: Analysis) -> tuple[Output, ...]:
+def outputs_of(project: Project, analysis: Analysis) -> tuple[NetOutput, ...]:
     """Return the outputs in code order; empty if there are none."""
     nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
     ends = {end.name: end for end in analysis.source.ends}
@@ -50,7 +50,7 @@ def outputs_of(project: Project, analysis: Analysis) -> tuple[Output, ...]:
         value = analysis.values.get((edges[0].source, edges[0].output)) if edges else None
         name = node.name if node.name in ends or len(nodes) != 1 or not ends else next(iter(ends))
         kind = value if isinstance(value, TensorType) else None
-        found.append(Output(name, node, kind, str(node.params.get("when", "always")) == "always"))
+        found.append(NetOutput(name, node, kind, str(node.params.get("when", "always")) == "always"))
     order = {name: place for place, name in enumerate(ends)}
     return tuple(sorted(found, key=lambda one: order.get(one.name, len(order))))
 
@@ -86,7 +86,7 @@ def targets_of(source: SourceSpec) -> tuple[TargetInfo, ...]:
     return (*source.known_targets, TargetInfo(INPUT, VALUES, (), source.shape))
 
 
-def wanted(target: TargetInfo) -> tuple[int, ...]:
+def required_shape(target: TargetInfo) -> tuple[int, ...]:
     """Return the shape that an output needs, without the batch."""
     return target.label_shape if target.task == VALUES else (*target.label_shape, len(target.classes))
 
@@ -107,7 +107,7 @@ def suggested(project: Project, analysis: Analysis, source: SourceSpec) -> tuple
     outputs = sorted(outputs_of(project, analysis), key=lambda one: not one.always)
     targets, used, rows = targets_of(source), set(), []
     for output in outputs:
-        fits = [t for t in targets if output.type is not None and tuple(output.type.shape[1:]) == wanted(t)]
+        fits = [t for t in targets if output.type is not None and tuple(output.type.shape[1:]) == required_shape(t)]
         fits = fits or list(targets[:1])
         target = next((t for t in fits if t.name == output.name), None)
         target = target or next((t for t in fits if t.name not in used), fits[0])
@@ -169,7 +169,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     return found
 
 
-def _against(project: Project, row: OutputLoss, output: Output, target: TargetInfo) -> list[Problem]:
+def _against(project: Project, row: OutputLoss, output: NetOutput, target: TargetInfo) -> list[Problem]:
     """Report mismatches of one loss with its output and target."""
     if target.task == VALUES and LOSSES.get(row.loss.name) == CLASS_IDS:
         reason = f"{target_label(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
@@ -178,7 +178,7 @@ def _against(project: Project, row: OutputLoss, output: Output, target: TargetIn
         cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
         message = f"{row.loss.name} of {row.output} expects class labels"
         return [Problem("error", output.node.id, message, reason, cures=(cure,))]
-    shape = wanted(target)
+    shape = required_shape(target)
     more = target.task == CLASSES and LOSSES.get(row.loss.name) == CLASS_IDS
     if output.type is None:
         return []

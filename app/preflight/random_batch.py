@@ -108,14 +108,14 @@ class _Tables(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         self._look_up(name, args, kwargs)
         result = func(*args, **kwargs)
-        place = self._place(args[0]) if args else None
+        place = self._input_of(args[0]) if args else None
         if place is not None and name in _KEEPS_VALUES:
             for leaf in tree_leaves(result):
                 if isinstance(leaf, Tensor):
                     self._origin[leaf] = place
         return result
 
-    def _place(self, value: Any) -> int | None:
+    def _input_of(self, value: Any) -> int | None:
         return self._origin.get(value) if isinstance(value, Tensor) else None
 
     def _look_up(self, name: str, args: Any, kwargs: Any) -> None:
@@ -130,7 +130,7 @@ class _Tables(TorchFunctionMode):
             index, rows = (args[1][0] if isinstance(args[1], tuple) and args[1] else args[1]), args[0].shape[0]
         elif name in ("index_select", "gather", "take_along_dim") and len(args) > 2 and isinstance(second, int):
             index, rows = args[2], args[0].shape[second]
-        place = self._place(index)
+        place = self._input_of(index)
         if place is not None and rows:
             self.rows[place] = min(self.rows.get(place, rows), int(rows))
 

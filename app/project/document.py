@@ -55,7 +55,7 @@ class Document(QObject):
 
         Consecutive steps with the same `merge` key are merged (typing in one field).
         """
-        if not _same(project, self._project):
+        if not _identical(project, self._project):
             self.undo_stack.push(_Edit(self, text, self._project, project, merge))
 
     def new(self, project: Project | None = None) -> None:
@@ -165,7 +165,7 @@ class _Edit(QUndoCommand):
         if not isinstance(other, _Edit) or other._merge != self._merge:
             return False
         self._after = other._after
-        self.setObsolete(_same(self._before, self._after))
+        self.setObsolete(_identical(self._before, self._after))
         return True
 
     def redo(self) -> None:
@@ -175,6 +175,6 @@ class _Edit(QUndoCommand):
         self._document._set(self._before)
 
 
-def _same(a: Project, b: Project) -> bool:
+def _identical(a: Project, b: Project) -> bool:
     """Return whether both are identical, even as source text, where 1, 1.0 and True differ."""
     return a is b or (a == b and repr((a.graph.nodes, a.blocks)) == repr((b.graph.nodes, b.blocks)))

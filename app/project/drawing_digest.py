@@ -9,7 +9,7 @@ import msgspec
 
 from app.builder.blocks import Block
 from app.builder.sheet import Sheet
-from app.export.imported import Imported
+from app.export.imported import ImportedNet
 from app.project.project import Project
 from app.project.sheet_records import block_record, sheet_record
 from app.source.generated import Source
@@ -27,11 +27,11 @@ def digest(project: Project, source: Source) -> str:
     return hashlib.sha256(msgspec.json.encode([_computes(project), blocks, files])).hexdigest()
 
 
-def imported(project: Project, source: Source) -> Imported | None:
+def imported(project: Project, source: Source) -> ImportedNet | None:
     """Return the model that a project was imported from, and whether it was edited since; None if it was not imported.
     """
     origin = project.origin
-    return None if origin is None else Imported(origin, origin.drawing != digest(project, source))
+    return None if origin is None else ImportedNet(origin, origin.drawing != digest(project, source))
 
 
 def _defaults(block: Block) -> list[list[Any]]:

@@ -131,7 +131,7 @@ class Owner:
         return bool(self.host) and self.host != platform.node()
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Description such as `ada on lab3, process 812, since 14:02`, with the date if not today."""
         who = " on ".join(part for part in (self.user, self.host if self.elsewhere else "") if part)
         pid = f"process {self.pid}" if self.pid else ""
@@ -166,7 +166,7 @@ class Taken(Busy):
     """The file is open elsewhere."""
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__(f"It is open elsewhere: {owner.words or 'by an unknown program'}.")
+        super().__init__(f"It is open elsewhere: {owner.description or 'by an unknown program'}.")
         self.owner = owner
 
 

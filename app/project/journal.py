@@ -164,7 +164,7 @@ class Journal:
             if self._lock is not None:
                 self._write_note()
 
-    def adopt(self, found: Found) -> None:
+    def adopt(self, found: ClaimedJournal) -> None:
         """Take over the journal of a crashed window, which is restored in this one."""
         with self._noting:
             self.close()
@@ -195,7 +195,7 @@ class Journal:
 
 
 @dataclass
-class Found:
+class ClaimedJournal:
     """A journal of a crashed window, claimed: no other window offers it until it is released or discarded.
 
     `entry` is None if it cannot be restored, and `problem` tells why.
@@ -236,18 +236,18 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Findings:
+class FoundJournals:
     """Journals to offer, the newest first, and damaged ones: where each was moved, and why."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[ClaimedJournal, ...] = ()
     damaged: tuple[tuple[Path, str], ...] = ()
 
 
-def find(folder: Path) -> Findings:
+def find(folder: Path) -> FoundJournals:
     """Claim the journals of crashed windows, and remove other leftovers of them. Raises OSError."""
     if not folder.is_dir():
-        return Findings()
-    found: list[Found] = []
+        return FoundJournals()
+    found: list[ClaimedJournal] = []
     damaged: list[tuple[Path, str]] = []
     names = {path.name.removesuffix(path.suffix) for path in folder.iterdir() if path.suffix in (JOURNAL, LOCK)}
     for name in sorted(names):
@@ -264,14 +264,14 @@ def find(folder: Path) -> Findings:
             found.append(one)
     _prune(folder)
     newest = sorted(found, key=lambda one: one.entry.saved.timestamp() if one.entry else 0.0, reverse=True)
-    return Findings(tuple(newest), tuple(damaged))
+    return FoundJournals(tuple(newest), tuple(damaged))
 
 
-def open_one(path: Path) -> Found:
+def open_one(path: Path) -> ClaimedJournal:
     """Claim one journal. Raises JournalError, OSError, and `file_lock.Busy` if another window has it."""
     lock = file_lock.Lock(path.with_suffix(LOCK))
     try:
-        return Found(path, lock, _read(path))
+        return ClaimedJournal(path, lock, _read(path))
     except (JournalError, OSError):
         lock.release()
         raise
@@ -285,7 +285,7 @@ def _read(path: Path) -> JournalEntry:
     return decode(data)
 
 
-def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[Path, str]]) -> Found | None:
+def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[Path, str]]) -> ClaimedJournal | None:
     """Return a journal worth offering; delete others, and move an unreadable one aside."""
     try:
         entry = _read(path)
@@ -293,7 +293,7 @@ def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[
         lock.remove()
         return None
     except NewerJournal as error:
-        return Found(path, lock, None, str(error))
+        return ClaimedJournal(path, lock, None, str(error))
     except (JournalError, OSError) as error:
         aside = path.parent / DAMAGED / path.name
         with contextlib.suppress(OSError):
@@ -309,7 +309,7 @@ def _claimed(path: Path, lock: file_lock.Lock, note: _Note, damaged: list[tuple[
         lock.remove()
         return None
     _keep_weights(entry.project)
-    return Found(path, lock, entry)
+    return ClaimedJournal(path, lock, entry)
 
 
 def _is_saved(entry: JournalEntry, note: _Note) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from app.project.journal import Found, Journal, JournalEntry
+from app.project.journal import ClaimedJournal, Journal, JournalEntry
 from app.util import gc_pause
 
 
 @dataclass(frozen=True)
-class Written:
+class JournalWritten:
     """How writing a journal ended: `problem` is "" for one that was written."""
 
     saved: datetime
@@ -23,11 +23,11 @@ class Written:
 class JournalWriter:
     """Writes and clears one journal on a background thread. `told(Written)` is called on that thread."""
 
-    def __init__(self, folder: Path, told: Callable[[Written], object]) -> None:
+    def __init__(self, folder: Path, told: Callable[[JournalWritten], object]) -> None:
         self.journal = Journal(folder)
         self._told = told
         self._state: JournalEntry | None = None
-        self._found: Found | None = None
+        self._found: ClaimedJournal | None = None
         self._waiting = self._adopting = self._leaving = self._busy = False
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -40,7 +40,7 @@ class JournalWriter:
             self._state, self._waiting = entry, True
             self._start()
 
-    def adopt(self, found: Found) -> None:
+    def adopt(self, found: ClaimedJournal) -> None:
         """Take over the journal of a crashed window."""
         with self._wake:
             self._found, self._adopting = found, True
@@ -82,17 +82,19 @@ class JournalWriter:
             if written is not None:
                 self._told(written)
 
-    def _carry_out(self, found: Found | None, state: JournalEntry | None, waiting: bool) -> Written | None:
+    def _carry_out(
+        self, found: ClaimedJournal | None, state: JournalEntry | None, waiting: bool
+    ) -> JournalWritten | None:
         try:
             if found is not None:
                 self.journal.adopt(found)
             if state is not None:
                 with gc_pause.put_off():  # a collection triggered by its many objects takes up to 250 ms
                     self.journal.write(state)
-                return Written(state.saved)
+                return JournalWritten(state.saved)
             if waiting:
                 self.journal.clear()
         except Exception as error:  # any error is reported in the window, and writing is retried
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            return Written(state.saved if state is not None else datetime.now().astimezone(), reason)
+            return JournalWritten(state.saved if state is not None else datetime.now().astimezone(), reason)
         return None

@@ -125,7 +125,7 @@ def take(project: W, entry: LibraryEntry) -> tuple[W, str]:
     return cast(W, replace(cast(Any, project), blocks=blocks)), names[entry.name]
 
 
-def taken(project: W, sheet: Sheet, library: Library) -> tuple[W, Sheet]:
+def with_library_blocks(project: W, sheet: Sheet, library: Library) -> tuple[W, Sheet]:
     """Copy the library blocks that a sheet uses into a project; return the project and the sheet referring to the
     copies.
 

@@ -18,7 +18,7 @@ LOSES = "A start from random weights loses the model's own initialisation of"
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostInits:
     """Initialisations that a start from random weights loses: `inits` can be taken over, `others` are unknown to
     torch.nn.init."""
 
@@ -54,13 +54,13 @@ def _named(keys: tuple[str, ...]) -> str:
     return f"{', '.join(keys[:NAMED])}{more}"
 
 
-def lost(project: Project, source: Source, theirs: Inits, ours: Inits) -> Lost:
+def lost_inits(project: Project, source: Source, theirs: Inits, ours: Inits) -> LostInits:
     """Compare the drawing's initialisation (`ours`) with the model's, both by keys of the state_dict.
 
     A layer of a block is initialised alike in all its instances, so it takes over only what they all share.
     """
     wanted: dict[tuple[str, str, str], dict[str, Init | None]] = {}
-    for key, place in _places(project, source, theirs):
+    for key, place in _nodes_of_keys(project, source, theirs):
         wanted.setdefault(place, {})[key] = theirs[key]
     inits, keys, others = list[ModelInit](), list[str](), list[str]()
     for (block, node, parameter), found in wanted.items():
@@ -74,7 +74,7 @@ def lost(project: Project, source: Source, theirs: Inits, ours: Inits) -> Lost:
         else:
             inits.append(ModelInit(block, node, parameter, first))
             keys += different
-    return Lost(tuple(inits), tuple(keys), tuple(others))
+    return LostInits(tuple(inits), tuple(keys), tuple(others))
 
 
 def taken_over(project: Project, inits: tuple[ModelInit, ...]) -> Project:
@@ -95,9 +95,9 @@ def _with_init(graph: Graph, one: ModelInit) -> Graph:
     return graph.with_node(replace(node, inits=node.inits.set(one.parameter, one.init)))
 
 
-def _places(project: Project, source: Source, keys: Inits) -> Iterator[tuple[str, tuple[str, str, str]]]:
+def _nodes_of_keys(project: Project, source: Source, keys: Inits) -> Iterator[tuple[str, tuple[str, str, str]]]:
     """Yield for each key its block, node and parameter."""
-    rows = _modules(project.blocks, source, project.graph, source.whole, "", "")
+    rows = _modules(project.blocks, source, project.graph, source.root_class, "", "")
     modules = sorted(rows, key=lambda row: -len(row[0]))
     for key in keys:
         found = next((row for row in modules if key == row[0] or key.startswith(f"{row[0]}.")), None)

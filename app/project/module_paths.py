@@ -69,7 +69,7 @@ class Layers:
 
     def _walk(self, blocks: Mapping[str, Block], frozen_ones: bool = True) -> Iterator[Layer]:
         source = self._source
-        return _inside(blocks, source, self._graph, source.whole, "", False, self._counts, frozen_ones)
+        return _inside(blocks, source, self._graph, source.root_class, "", False, self._counts, frozen_ones)
 
 
 def _beginnings(path: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from app.data.config import DataConfig, Transform
 from app.project.sheet_records import Text, decoded, encoded
-from app.training.config import Choice, Group, OutputLoss, Schedule, StartWeights, TrainingConfig
+from app.training.config import Choice, OutputLoss, ParameterGroup, Schedule, StartWeights, TrainingConfig
 from app.util.frozen import FrozenMap
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
@@ -124,7 +124,7 @@ def data_record(config: DataConfig) -> dict[str, Any]:
     for name in ("train_transforms", "eval_transforms"):
         if transforms := getattr(config, name):
             own[name] = [{"name": one.name, "params": encoded(one.params)} for one in transforms]
-    return _told(config, own)
+    return _fields(config, own)
 
 
 def data_from(record: DataRecord) -> DataConfig:
@@ -154,7 +154,7 @@ def training_record(config: TrainingConfig) -> dict[str, Any]:
             {"output": row.output, **_choice_record(row.loss), "weight": row.weight, "target": row.target}
             for row in config.losses
         ]
-    return _told(config, own)
+    return _fields(config, own)
 
 
 def training_from(record: TrainingRecord) -> TrainingConfig:
@@ -170,7 +170,7 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
         "start": _start(record.start),
         "schedule": schedule,
         "groups": tuple(
-            Group(group.path, decoded(group.options, f"$.training.groups[{number}].options"))
+            ParameterGroup(group.path, decoded(group.options, f"$.training.groups[{number}].options"))
             for number, group in enumerate(record.groups)
         ),
         "recompute": tuple(record.recompute),
@@ -183,7 +183,7 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
     return TrainingConfig(**values)
 
 
-def _told(config: Any, own: dict[str, Any]) -> dict[str, Any]:
+def _fields(config: Any, own: dict[str, Any]) -> dict[str, Any]:
     """Serialize the fields of a config in order: `own` has those that are not plain, defaults are left out."""
     found: dict[str, Any] = {}
     for field in fields(config):

@@ -130,12 +130,12 @@ def sheet_record(sheet: Sheet) -> dict[str, Any]:
     graph = sheet.graph
     raw: dict[str, Any] = {
         "graph": {"nodes": [_node(node) for node in graph.nodes.values()], "edges": [_edge(e) for e in graph.edges]},
-        "positions": {node: _place(point) for node, point in sheet.positions.items() if node in graph.nodes},
+        "positions": {node: _clamped(point) for node, point in sheet.positions.items() if node in graph.nodes},
     }
     if sheet.comments:
         raw["comments"] = {key: _comment(comment) for key, comment in sheet.comments.items()}
     if sheet.bends:
-        raw["bends"] = [{**_edge(edge), "points": [_place(point) for point in points]}
+        raw["bends"] = [{**_edge(edge), "points": [_clamped(point) for point in points]}
                         for edge, points in sheet.bends.items()]  # fmt: skip
     if sheet.unfolded:
         raw["unfolded"] = [node for node in graph.nodes if node in sheet.unfolded]
@@ -177,8 +177,8 @@ def _edge(edge: Edge) -> dict[str, Any]:
 
 
 def _comment(comment: Comment) -> dict[str, Any]:
-    x, y = _place((comment.x, comment.y))
-    width, height = _place((comment.width, comment.height))
+    x, y = _clamped((comment.x, comment.y))
+    width, height = _clamped((comment.width, comment.height))
     raw = {"text": comment.text, "x": x, "y": y, "width": width, "height": height, "kind": comment.kind}
     return {**raw, "color": comment.color} if comment.color else raw
 
@@ -193,7 +193,7 @@ def _param(param: Param) -> dict[str, Any]:
     return raw
 
 
-def _place(point: tuple[float, float]) -> list[float]:
+def _clamped(point: tuple[float, float]) -> list[float]:
     """Clamp a point to the extent of the canvas."""
     return [0.0 if math.isnan(c) else min(max(c, -FARTHEST), FARTHEST) for c in point]
 

@@ -149,7 +149,7 @@ class Recorder:
             self._write()
             if self._record.state == "running":
                 self._record = msgspec.structs.replace(self._record, state="interrupted")
-            self._look()
+            self._write_summary()
         self._tell_watcher(lambda watcher: watcher.close())
         if self._lock is not None:
             self._lock.release()
@@ -172,7 +172,7 @@ class Recorder:
             if self._looked * EVERY >= LOOK:
                 self._looked = 0
                 with self._noting():
-                    self._look()
+                    self._write_summary()
 
     def _write(self) -> None:
         """Append the events since the last write."""
@@ -236,7 +236,7 @@ class Recorder:
                 changes = {"state": "failed", "ending": ending}
         self._record = msgspec.structs.replace(self._record, **changes)
 
-    def _look(self) -> None:
+    def _write_summary(self) -> None:
         """Write the record with the list's figures. A name given meanwhile is kept."""
         with self._writing:
             name = record.read(self.kept.folder).name

@@ -98,7 +98,7 @@ class Source:
 
     def within(self, path: Path) -> Source:
         """Return the same text with the lines and modules of the block at a path; without any for an invalid path."""
-        part, prefix = self.whole, ""
+        part, prefix = self.root_class, ""
         for node, number in path:
             inner = self.inside(part, node, number)
             if inner is None:
@@ -113,7 +113,7 @@ class Source:
         return replace(self, lines=part.lines, modules=modules, further=FrozenMap(further))
 
     @property
-    def whole(self) -> ClassText:
+    def root_class(self) -> ClassText:
         """The class of the network."""
         return self.classes.get("", ClassText(self.lines, self.modules))
 

@@ -108,7 +108,7 @@ def trust_only(allowed: Iterable[str], tried: Iterable[str]) -> None:
     _tried.update(tried)
 
 
-def told(error: BaseException, file: LayerFile) -> str:
+def error_text(error: BaseException, file: LayerFile) -> str:
     """Return the last line of an error's traceback, with the line of the file."""
     words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = traceback.walk_tb(error.__traceback__)
@@ -117,7 +117,7 @@ def told(error: BaseException, file: LayerFile) -> str:
     return f"{words} (line {line})" if line else words
 
 
-def place(trace: TracebackType | None) -> str:
+def error_location(trace: TracebackType | None) -> str:
     """Return where in the user's files an error came from, such as "line 24 of layers.py", "" if in none."""
     found = ""
     for frame, line in traceback.walk_tb(trace):

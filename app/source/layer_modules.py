@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from app.source import layer_files
-from app.source.layer_files import LayerFile, LayerFileError, Untrusted, told
+from app.source.layer_files import LayerFile, LayerFileError, Untrusted, error_text
 from app.util.rng import borrowed
 from app.util.torchvision_import import mend_torchvision
 
@@ -150,5 +150,5 @@ def _run(file: LayerFile) -> None:
                 exec(compile(file.text, file.filename, "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise LayerFileError(f"{file.name} cannot be loaded: {told(error, file)}") from error
+        raise LayerFileError(f"{file.name} cannot be loaded: {error_text(error, file)}") from error
     _modules[file.module, file.sha256] = module

@@ -16,7 +16,7 @@ class LayerBytes:
     activations: int = 0
 
     @property
-    def whole(self) -> int:
+    def total(self) -> int:
         return self.parameters + self.gradients + self.optimizer + self.activations
 
 

@@ -111,7 +111,7 @@ class Look:
             self._changes = _norms(self._before)
             self._before = []
             self.open = False
-        self._meter.rest()
+        self._meter.schedule_next()
 
     def drop(self) -> None:
         """Discard the measurements of a failed step."""

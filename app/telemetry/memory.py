@@ -12,7 +12,7 @@ EVERY = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MemoryReading:
     """Memory in bytes. `scope` is their owner; figures that it does not provide are None."""
 
     scope: Literal["device", "process"]
@@ -22,12 +22,12 @@ class Reading:
     resident: int | None = None
 
 
-def read(device: str) -> Reading:
+def read(device: str) -> MemoryReading:
     """Return the memory of `device` ("cuda:0", "mps"), or of this process for the CPU."""
     if device.startswith("cuda"):
         import torch
 
-        return Reading(
+        return MemoryReading(
             "device",
             torch.cuda.memory_allocated(device),
             torch.cuda.memory_reserved(device),
@@ -36,8 +36,8 @@ def read(device: str) -> Reading:
     if device == "mps":
         import torch
 
-        return Reading("device", torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory())
-    return Reading("process", resident=resident())
+        return MemoryReading("device", torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory())
+    return MemoryReading("process", resident=resident())
 
 
 def resident() -> int | None:

@@ -36,7 +36,7 @@ class Meter:
         self._cost += spent
         self.seconds += spent
 
-    def rest(self) -> None:
+    def schedule_next(self) -> None:
         """Finish a measurement and schedule the next one."""
         self.due = perf_counter() + max(self._every, self._cost / self._share)
         self._cost = 0.0

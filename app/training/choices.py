@@ -58,7 +58,7 @@ class ChoiceError(ValueError):
 
 
 @dataclass(frozen=True)
-class Param:
+class ChoiceParam:
     """One field of the form; the fields are those of the layer catalog's parameters.
 
     A "literal" is a number, None, or a tuple of numbers (`count` of them; 0: any).

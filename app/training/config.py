@@ -45,7 +45,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Group:
+class ParameterGroup:
     """A parameter group: the parameters below the module or of the name `path`, with their own options."""
 
     path: str
@@ -93,7 +93,7 @@ class TrainingConfig:
     loss: Choice = Choice("CrossEntropyLoss")
     start: StartWeights | None = None
     schedule: Schedule | None = None
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ParameterGroup, ...] = ()
     no_decay: bool = False
     accumulate: int = 1
     clip_norm: float | None = None

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from app.training.monitoring.live_model import Live
+    from app.training.monitoring.live_model import LiveRun
 
 T = TypeVar("T")
-Answer = Callable[[RunRequest[Any], "Live"], Any]
+Answer = Callable[[RunRequest[Any], "LiveRun"], Any]
 Ending = Literal["done", "stopped", "failed", "abandoned"]
 
 
@@ -51,8 +51,8 @@ class Control:
         self._paused = False
         self._credits = 0
         self._stopping = False
-        self._calls: deque[tuple[Callable[[Live], Any] | RunRequest[Any], Future[Any]]] = deque()
-        self._live: Live | None = None
+        self._calls: deque[tuple[Callable[[LiveRun], Any] | RunRequest[Any], Future[Any]]] = deque()
+        self._live: LiveRun | None = None
         self._answer: Answer | None = None
         self._loop_thread: int | None = None
         self._result: Result | None = None
@@ -99,7 +99,7 @@ class Control:
             self._stopping = True
             self._changed()
 
-    def call(self, function: Callable[[Live], T] | RunRequest[T]) -> Future[T]:
+    def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Run `function(live)`, or answer a request, on the loop's thread between two steps, immediately if the run is
         paused.
 
@@ -145,7 +145,7 @@ class Control:
 
     # What follows is for the loop alone.
 
-    def attach(self, live: Live, answer: Answer) -> None:
+    def attach(self, live: LiveRun, answer: Answer) -> None:
         """Attach the model that `call` passes to callbacks, and what answers requests about it."""
         self._live, self._answer, self._loop_thread = live, answer, threading.get_ident()
 
@@ -179,7 +179,7 @@ class Control:
                 if not isinstance(error, Exception):
                     raise
 
-    def _visitor(self, function: Callable[[Live], Any] | RunRequest[Any]) -> Callable[[Live], Any]:
+    def _visitor(self, function: Callable[[LiveRun], Any] | RunRequest[Any]) -> Callable[[LiveRun], Any]:
         if not isinstance(function, RunRequest):
             return function
         assert self._answer is not None

@@ -102,7 +102,7 @@ def _message(error: BaseException, kind: str, step: int) -> str:
     where = f"Step {step + 1}" if step else "The first step"
     if kind == "memory":
         return f"{where} ran out of memory: {text}"
-    place = layer_files.place(error.__traceback__)
+    place = layer_files.error_location(error.__traceback__)
     return f"{where} failed with {type(error).__name__}: {text}" + (f" ({place})" if place else "")
 
 

@@ -64,7 +64,7 @@ class LearningRates:
         rates = Rates(self.names, self.all)
         return rates if rates != self._told else None
 
-    def were_told(self, rates: Rates | None) -> None:
+    def mark_reported(self, rates: Rates | None) -> None:
         self._told = rates or self._told
 
     def set(self, rate: float, name: str = "") -> str:

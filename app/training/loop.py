@@ -38,7 +38,7 @@ from app.training.events import (
 )
 from app.training.job import Job, check_numbers
 from app.training.monitoring import answers
-from app.training.monitoring.live_model import Live
+from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
 from app.training.setup.batch_count import batch_count
@@ -47,7 +47,7 @@ from app.training.setup.device import Resolved
 from app.training.setup.devices import device_name, resolve
 from app.training.setup.prepare import set_up
 from app.training.setup.torch_flags import cpu_threads, switched
-from app.training.stepper import Batch
+from app.training.stepper import BatchResult
 from app.util.rng import GENERATOR
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ class _Run:
         self.job, self.control = job, control
         self._saver = Saver(folder) if folder is not None else None
         self.config = job.training
-        self.live: Live | None = None
+        self.live: LiveRun | None = None
         self.at = Position()
         # (epoch, step, samples, seconds, rate, batch), whose losses are on the device until they are flushed.
-        self._losses: list[tuple[int, int, int, float, float, Batch]] = []
+        self._losses: list[tuple[int, int, int, float, float, BatchResult]] = []
         self._watcher: Watcher | None = None
         self._correct: Tensor | None = None
         self._origin = 0.0
@@ -156,7 +156,7 @@ class _Run:
         # On the CPU every number is there at once; elsewhere reading one waits for the device.
         self._at_once = device == "cpu"
         self._reads = self._at_once or training.not_finite == "skip"
-        self.live = Live(self.stepper, data, device)
+        self.live = LiveRun(self.stepper, data, device)
         self._watcher = Watcher(self.live, self.job.source, self.control)
         if resume is not None:
             self._restore(resume)
@@ -181,7 +181,7 @@ class _Run:
         )
 
     @property
-    def _now(self) -> Live:
+    def _now(self) -> LiveRun:
         assert self.live is not None
         return self.live
 

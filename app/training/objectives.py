@@ -165,7 +165,7 @@ def forms(source: Source) -> Forms:
     return tuple(found)
 
 
-def wants_input(training: TrainingConfig) -> bool:
+def input_is_target(training: TrainingConfig) -> bool:
     """Return whether the input is also a target (autoencoder)."""
     return any(row.target == INPUT for row in training.losses)
 
@@ -177,7 +177,7 @@ def prepared(job: Job, data: Dataset) -> Dataset:
     if not job.training.losses:
         return data
     info = info_of(job, data.info)
-    if not wants_input(job.training):
+    if not input_is_target(job.training):
         return replace(data, info=info)
     return Dataset(WithInput(data.train, INPUT), WithInput(data.val, INPUT), WithInput(data.test, INPUT), info)
 

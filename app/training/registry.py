@@ -25,7 +25,7 @@ from app.training.choices import (
     SCHEDULERS,
     WARMUP_FROM,
     ChoiceError,
-    Param,
+    ChoiceParam,
 )  # fmt: skip
 from app.training.config import Choice, Schedule
 from app.util.frozen import FrozenMap
@@ -52,7 +52,7 @@ _CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
 }
 
 
-def loss_params(name: str) -> tuple[Param, ...]:
+def loss_params(name: str) -> tuple[ChoiceParam, ...]:
     """Return the fields of a loss of `LOSSES`. Imports torch. Raises ChoiceError for an unknown name. Raises
     ChoiceError for another name.
     """
@@ -60,7 +60,7 @@ def loss_params(name: str) -> tuple[Param, ...]:
     return _params(f"torch.nn.{name}")
 
 
-def optimizer_params(name: str) -> tuple[Param, ...]:
+def optimizer_params(name: str) -> tuple[ChoiceParam, ...]:
     """Return the fields of an optimizer of `OPTIMIZERS`. Imports torch. Raises ChoiceError for an unknown name. Raises
     ChoiceError for another name.
     """
@@ -68,7 +68,7 @@ def optimizer_params(name: str) -> tuple[Param, ...]:
     return _params(f"torch.optim.{name}")
 
 
-def group_params(choice: Choice) -> tuple[Param, ...]:
+def group_params(choice: Choice) -> tuple[ChoiceParam, ...]:
     """Return the options that a parameter group can override; their defaults are the optimizer's values.
 
     Raises ChoiceError for an optimizer that takes no groups.
@@ -82,7 +82,7 @@ def group_params(choice: Choice) -> tuple[Param, ...]:
     )
 
 
-def scheduler_params(name: str) -> tuple[Param, ...]:
+def scheduler_params(name: str) -> tuple[ChoiceParam, ...]:
     """Return the fields of a scheduler of `SCHEDULERS`. Imports torch. Raises ChoiceError for an unknown name. Raises
     ChoiceError for another name.
     """
@@ -251,18 +251,18 @@ def _build(choice: Choice, make: Callable[[], Any]) -> Any:
         raise ChoiceError(f"{choice.name}: {text}", to_blame) from error
 
 
-def _checked(choice: Choice, params: tuple[Param, ...]) -> dict[str, Any]:
+def _checked(choice: Choice, params: tuple[ChoiceParam, ...]) -> dict[str, Any]:
     """Validate the parameters of `choice`, so that their `repr` is Python."""
     fields = {param.name: param for param in params}
     for name, value in choice.params.items():
         if name not in fields:
             raise ChoiceError(f"{choice.name} has no parameter “{name}”. It has: {', '.join(fields)}.", name)
         if not _fits(value, fields[name]):
-            raise ChoiceError(f"{choice.name}: {name} cannot be {value!r}; {_wanted(fields[name])}.", name)
+            raise ChoiceError(f"{choice.name}: {name} cannot be {value!r}; {_expectation(fields[name])}.", name)
     return dict(choice.params)
 
 
-def _fits(value: Any, param: Param) -> bool:
+def _fits(value: Any, param: ChoiceParam) -> bool:
     if value is None:
         return param.optional
     if param.kind == "choice":
@@ -285,7 +285,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -1e308 < value < 1e308
 
 
-def _wanted(param: Param) -> str:
+def _expectation(param: ChoiceParam) -> str:
     words = {
         "choice": "it must be one of " + ", ".join(map(repr, param.choices)),
         "bool": "it must be True or False",
@@ -297,7 +297,7 @@ def _wanted(param: Param) -> str:
 
 
 @cache
-def _params(target: str) -> tuple[Param, ...]:
+def _params(target: str) -> tuple[ChoiceParam, ...]:
     name = target.rpartition(".")[2]
     cls = _class_of(name)
     docs = argument_docs(inspect.getdoc(cls) or "")
@@ -309,7 +309,7 @@ def _params(target: str) -> tuple[Param, ...]:
     )
 
 
-def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Param:
+def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> ChoiceParam:
     default, annotation = parameter.default, str(parameter.annotation)
     required = default is inspect.Parameter.empty
     default = None if required else default
@@ -332,4 +332,4 @@ def _param(owner: str, name: str, parameter: inspect.Parameter, doc: str) -> Par
         kind = "float"
     else:
         kind = "int"
-    return Param(name, kind, default, required, choices, count=count, optional=optional, doc=doc)
+    return ChoiceParam(name, kind, default, required, choices, count=count, optional=optional, doc=doc)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NO_PARTS: Mapping[str, Tensor] = MappingProxyType({})
 
 
-class Batch(NamedTuple):
+class BatchResult(NamedTuple):
     """Result of a batch: its loss on the device, detached, the number of correct samples, and whether the optimizer
     stepped.
 
@@ -156,7 +156,7 @@ class Stepper:
         last: bool,
         look: Callable[[Tensor], None],
         measure: Callable[[], None],
-    ) -> Batch:
+    ) -> BatchResult:
         """Train on a batch. The `last` of an epoch always steps the optimizer.
 
         `look(loss)` is called before backward and may raise, `measure()` between backward and the step. Raises
@@ -176,8 +176,8 @@ class Stepper:
         updated = last or self.waiting == self.config.accumulate
         if updated:
             self._update(measure)
-        self.rates.were_told(rates)
-        return Batch(loss.detach(), self.task.correct(output, labels), updated, self.parts, rates)
+        self.rates.mark_reported(rates)
+        return BatchResult(loss.detach(), self.task.correct(output, labels), updated, self.parts, rates)
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
         if not self.config.mixup:
@@ -199,7 +199,7 @@ class Stepper:
 
     def _take_closure(
         self, inputs: Tensor, labels: Tensor, look: Callable[[Tensor], None], measure: Callable[[], None]
-    ) -> Batch:
+    ) -> BatchResult:
         first: list[tuple[Any, Tensor, Mapping[str, Tensor]]] = []
 
         def closure() -> Tensor:
@@ -216,7 +216,7 @@ class Stepper:
         measure()
         self._moved()
         output, loss, parts = first[0]
-        return Batch(loss, self.task.correct(output, labels), True, parts)
+        return BatchResult(loss, self.task.correct(output, labels), True, parts)
 
     def _update(self, measure: Callable[[], None]) -> None:
         if self.scaler is not None:

@@ -61,7 +61,7 @@ def write_text(path: str | Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def words(error: OSError) -> str:
+def failure_text(error: OSError) -> str:
     """Describe which file could not be written, and why."""
     return f"{error.filename or 'The file'} cannot be written: {error.strerror or error}."
 

@@ -13,14 +13,14 @@ STATUS = 130  # as a shell names a command that SIGINT ended
 _IMPORTING = "<frozen importlib"
 
 
-def say() -> None:
+def write_interrupted() -> None:
     """Write the line. Imports nothing."""
     with contextlib.suppress(OSError):
         os.write(2, b"\ntapedeck: interrupted\n")
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt on Ctrl+C, but exit at once during an import.
 
     There the exception gets lost or replaced: numpy, torch and the interpreter itself catch it. An ignored SIGINT, as
@@ -52,5 +52,5 @@ def _leave() -> None:
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.modules["app.util.leftovers"].remove_own()
-    say()
+    write_interrupted()
     os._exit(STATUS)

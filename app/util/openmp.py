@@ -15,7 +15,7 @@ from functools import cache
 _SOFT = 1  # omp_pause_soft: keeps settings such as the number of threads
 
 
-def let_go() -> bool:
+def release_idle_threads() -> bool:
     """End the idle team of the calling thread; its next large operation creates another. Return whether that was
     possible.
 

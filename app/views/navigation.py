@@ -15,7 +15,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.edits import blocks
 from app.builder.sheet import Sheet
 from app.project.document import Document
-from app.project.library import Library, taken
+from app.project.library import Library, with_library_blocks
 from app.project.project import Project
 from app.source.generated import Path as Way
 
@@ -175,7 +175,7 @@ class SheetDocument(QObject):
         try:
             if isinstance(sheet, Project):
                 whole = sheet
-            whole, sheet = taken(whole, sheet, offers or self._library)
+            whole, sheet = with_library_blocks(whole, sheet, offers or self._library)
             if isinstance(sheet, Block):
                 before = whole
                 whole = blocks.put_block(whole, sheet.name, sheet)

@@ -46,7 +46,7 @@ def loss(output: torch.Tensor, _: Any) -> torch.Tensor:
 def counted() -> Counter[str]:
     """Objects that could be left of a capture, by their types."""
     gc.collect()
-    kinds = ("Tensor", "Parameter", "UntypedStorage", "Tape", "TapeNode", "Saved", "Origin", "OriginRecorder")
+    kinds = ("Tensor", "Parameter", "UntypedStorage", "Tape", "TapeNode", "SavedTensor", "NodeOrigin", "OriginRecorder")
     return Counter(name for thing in gc.get_objects() if (name := type(thing).__name__) in kinds or "Backward" in name)
 
 

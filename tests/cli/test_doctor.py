@@ -19,8 +19,8 @@ def test_this_machine_has_what_is_needed() -> None:
 
 
 def test_something_missing_is_named_with_its_cure_and_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = doctor.Check("dot", "missing", "not found", "apt-get install graphviz")
-    monkeypatch.setattr(doctor, "report", lambda: (doctor.Check("Python", "ok", "3.11.7"), gone))
+    gone = doctor.DoctorCheck("dot", "missing", "not found", "apt-get install graphviz")
+    monkeypatch.setattr(doctor, "report", lambda: (doctor.DoctorCheck("Python", "ok", "3.11.7"), gone))
     text = io.StringIO()
     assert doctor.print_report(text) == 1
     assert "-> apt-get install graphviz" in text.getvalue()

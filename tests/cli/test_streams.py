@@ -99,16 +99,16 @@ def test_ctrl_c_while_something_is_imported_ends_at_once(tmp_path: Path) -> None
 @posix
 def test_ctrl_c_elsewhere_is_an_exception_and_sigint_that_is_ignored_stays_so() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), interrupts.told():
+    with pytest.raises(KeyboardInterrupt), interrupts.interruptible():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with interrupts.told():
+        with interrupts.interruptible():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-    other = threading.Thread(target=lambda: interrupts.told().__enter__())
+    other = threading.Thread(target=lambda: interrupts.interruptible().__enter__())
     other.start()
     other.join()
     assert signal.getsignal(signal.SIGINT) is before
@@ -147,12 +147,12 @@ def test_another_file_that_cannot_be_written_is_named(capsys, monkeypatch: pytes
 
 
 def test_the_traceback_of_a_failure_is_shown_where_it_is_asked_for(capsys) -> None:
-    from app.cli.failures import say_failed
+    from app.cli.failures import describe_failure
 
     words = {"message": "Step 2 failed", "cure": "Take less.", "traceback": "a\n\x1b[31mb\n"}
     failed = SimpleNamespace(kind="error", **words)
-    assert say_failed(failed, False) == "Step 2 failed. Take less." and not capsys.readouterr().err
-    assert say_failed(failed, True) and capsys.readouterr().err == "a\n�[31mb\n"
+    assert describe_failure(failed, False) == "Step 2 failed. Take less." and not capsys.readouterr().err
+    assert describe_failure(failed, True) and capsys.readouterr().err == "a\n�[31mb\n"
 
 
 def test_a_checkpoint_that_does_not_belong_to_the_project_leaves_nothing_behind(tmp_path: Path, capsys) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from app.data.config import DataConfig, Transform
-from app.data.loaders import load, look
+from app.data.loaders import load, read_spec
 from app.training.job import Job
 from app.util.frozen import FrozenMap
 from app.util.torchvision_import import import_torchvision
@@ -58,7 +58,7 @@ def test_row_05_map_style_and_iterable_datasets_with_workers_and_a_timeout(file)
     """num_workers, timeout; map-style and iterable"""
     for name, options in (("Squares", {"workers": 1, "timeout": 60.0}), ("Stream", {})):
         config = file(name, **options)
-        spec = look(config)
+        spec = read_spec(config)
         assert spec.count == {"Squares": 90, "Stream": 70}[name]
         data = load(config)
         inputs, _ = next(data.train.to("cpu").batches([torch.arange(4)]))

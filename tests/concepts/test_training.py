@@ -15,7 +15,7 @@ import torch
 from app.data.config import DataConfig
 from app.export.script.script import training_script
 from app.training.choices import LOSSES, OPTIMIZERS
-from app.training.config import Choice, Group, TrainingConfig
+from app.training.config import Choice, ParameterGroup, TrainingConfig
 from app.training.events import EpochDone, Finished, GradientNorms, MemorySample, Noticed, Started, StepDone
 from app.training.history import History
 from app.training.loop import train
@@ -95,7 +95,7 @@ def test_row_11_every_optimizer_trains(name):
 
 def test_row_11_parameter_groups_and_no_decay_on_biases_and_norms():
     adamw = Choice("AdamW", FrozenMap(lr=0.01, weight_decay=0.1))
-    made = stepper(CONV_NET, optimizer=adamw, groups=(Group("linear1", FrozenMap(lr=0.5)),), no_decay=True)
+    made = stepper(CONV_NET, optimizer=adamw, groups=(ParameterGroup("linear1", FrozenMap(lr=0.5)),), no_decay=True)
     of = {id(parameter): group for group in made.optimizer.param_groups for parameter in group["params"]}
     found = {name: (of[id(p)]["lr"], of[id(p)]["weight_decay"]) for name, p in made.model.named_parameters()}
     assert found["linear1.weight"] == (0.5, 0.1) and found["linear1.bias"] == (0.5, 0.0)
@@ -482,7 +482,7 @@ def test_row_36_time_on_a_device_is_that_of_its_events_and_nothing_waits_for_it(
     meter = Meter("cuda:0", every=0.0, share=0.02)
     with meter:
         pass  # handed over to the device, which has not begun
-    meter.rest()
+    meter.schedule_next()
     meter.settle()
     host, due = meter.seconds, meter.due
     assert host < 0.1, "the clock of the host sees the handing over alone"

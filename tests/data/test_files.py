@@ -10,7 +10,7 @@ import pytest
 
 from app import cli
 from app.data.config import DataConfig
-from app.data.loaders import load, look
+from app.data.loaders import load, read_spec
 from app.data.own_files import cache
 from app.data.sources import DataError, spec_of
 from app.data.spec import ReadingStopped
@@ -37,17 +37,17 @@ def csv(folder, text=TABLE, **options):
 
 
 def test_a_table_is_looked_through(tmp_path):
-    spec = look(csv(tmp_path))
+    spec = read_spec(csv(tmp_path))
     assert spec.columns == ("length", "kind=a", "kind=b", "kind=c") and spec.classes == ("cat", "dog")
     assert spec.per_class == (45, 15) and spec.notes == ("name is ignored: it has 60 different texts.",)
     assert spec.task == "classes" and spec.shape == (4,) and spec.all_columns[2] == "name"
-    chosen = look(csv(tmp_path, inputs=("kind",), target="length"))
+    chosen = read_spec(csv(tmp_path, inputs=("kind",), target="length"))
     assert chosen.columns == ("kind=a", "kind=b", "kind=c") and chosen.task == "values" and chosen.label_shape == (1,)
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_the_separator_is_found(tmp_path, separator):
-    assert look(csv(tmp_path, TABLE.replace(",", separator))).columns[0] == "length"
+    assert read_spec(csv(tmp_path, TABLE.replace(",", separator))).columns[0] == "length"
 
 
 BAD = "a,b,y\n1,2,0\n1,2\n3,nan,1\n\n4,,1\n5,x,0\n" + "".join(f"{i},{i},{i % 2}\n" for i in range(60))
@@ -55,7 +55,7 @@ BAD = "a,b,y\n1,2,0\n1,2\n3,nan,1\n\n4,,1\n5,x,0\n" + "".join(f"{i},{i},{i % 2}\
 
 def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
     config = csv(tmp_path, BAD)
-    assert look(config).bad == (
+    assert read_spec(config).bad == (
         "row 3: 2 fields instead of 3", "row 4: column 2 is nan", "row 6: column 2 is empty",
         "row 7: column 2 is 'x', not a number",
     )  # fmt: skip
@@ -78,7 +78,7 @@ def test_bad_rows_are_named_and_stop_or_are_skipped(tmp_path):
 def test_a_table_that_cannot_be_used_says_why(tmp_path, text, options, words):
     config = csv(tmp_path, text, **options)
     with pytest.raises(DataError, match=words):
-        look(config)
+        read_spec(config)
     with pytest.raises(DataError, match=words):
         spec_of(config)
 
@@ -86,13 +86,13 @@ def test_a_table_that_cannot_be_used_says_why(tmp_path, text, options, words):
 def test_a_file_that_changes_is_read_anew(tmp_path):
     config = csv(tmp_path)
     assert not spec_of(config).is_read
-    look(config)
+    read_spec(config)
     assert spec_of(config).count == 60
     (tmp_path / "t.csv").write_text(TABLE + "1,a,n,cat\n")
-    assert not spec_of(config).is_read and look(config).count == 61
+    assert not spec_of(config).is_read and read_spec(config).count == 61
     os.remove(tmp_path / "t.csv")
     with pytest.raises(DataError, match="does not exist"):
-        look(config)
+        read_spec(config)
 
 
 def tensors(folder, kind, inputs, labels, **options):
@@ -115,20 +115,20 @@ def tensors(folder, kind, inputs, labels, **options):
 def test_tensors_are_read_whatever_file_they_are_in(tmp_path, kind):
     import torch
 
-    spec = look(tensors(tmp_path, kind, torch.rand(20, 3, dtype=torch.float64), torch.arange(20) % 4))
+    spec = read_spec(tensors(tmp_path, kind, torch.rand(20, 3, dtype=torch.float64), torch.arange(20) % 4))
     assert (spec.shape, spec.task, spec.per_class, spec.dtype) == ((3,), "classes", (5, 5, 5, 5), "float32")
 
 
 def test_what_tensors_are_for_is_told_by_the_labels(tmp_path):
     import torch
 
-    values = look(tensors(tmp_path, "pt", torch.rand(20, 3), torch.rand(20)))
+    values = read_spec(tensors(tmp_path, "pt", torch.rand(20, 3), torch.rand(20)))
     assert values.task == "values" and values.label_shape == (1,)
-    tokens = look(tensors(tmp_path, "pt", torch.ones(20, 5, dtype=torch.int64), torch.full((20, 5), 6)))
+    tokens = read_spec(tensors(tmp_path, "pt", torch.ones(20, 5, dtype=torch.int64), torch.full((20, 5), 6)))
     assert tokens.task == "tokens" and tokens.dtype == "int64" and len(tokens.classes) == 7
     inputs = torch.rand(20, 3)
     inputs[4, 1] = float("nan")
-    assert look(tensors(tmp_path, "pt", inputs, torch.arange(20))).bad[0].startswith("sample 4: ")
+    assert read_spec(tensors(tmp_path, "pt", inputs, torch.arange(20))).bad[0].startswith("sample 4: ")
 
 
 def test_a_file_that_would_run_something_is_not_read(tmp_path):
@@ -136,10 +136,10 @@ def test_a_file_that_would_run_something_is_not_read(tmp_path):
 
     (tmp_path / "d.pt").write_bytes(pickle.dumps(os.system, protocol=2))
     with pytest.raises(DataError, match="Not a tensor file"):
-        look(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
+        read_spec(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
     (tmp_path / "d.npz").write_bytes(pickle.dumps(os.system))
     with pytest.raises(DataError, match="not an .npz file"):
-        look(DataConfig("file.tensors", path=str(tmp_path / "d.npz")))
+        read_spec(DataConfig("file.tensors", path=str(tmp_path / "d.npz")))
 
 
 def pictures(folder, **options):
@@ -155,16 +155,16 @@ def pictures(folder, **options):
 
 def test_pictures_are_resized_and_broken_ones_named(tmp_path):
     config = pictures(tmp_path)
-    spec = look(config)
+    spec = read_spec(config)
     assert (spec.shape, spec.classes, spec.per_class) == ((3, 6, 5), ("cats", "dogs"), (16, 8))
     data = load(config)
     inputs, _ = data.batch(4)
     assert inputs.shape == (4, 3, 6, 5) and 0 <= inputs.min() and inputs.max() == 1
     whole = (tmp_path / "p" / "dogs" / "00.png").read_bytes()
     (tmp_path / "p" / "dogs" / "99.png").write_bytes(whole[:40])
-    (bad,) = look(config).bad
+    (bad,) = read_spec(config).bad
     assert bad.startswith("dogs/99.png: ")
-    assert look(pictures(tmp_path, colour=False)).shape == (1, 6, 5)
+    assert read_spec(pictures(tmp_path, colour=False)).shape == (1, 6, 5)
 
 
 def test_reading_can_be_stopped_and_begun_again(tmp_path):
@@ -176,9 +176,9 @@ def test_reading_can_be_stopped_and_begun_again(tmp_path):
             raise ReadingStopped
 
     with pytest.raises(ReadingStopped):
-        look(config, watch)
+        read_spec(config, watch)
     assert seen[0] == (0, 24, "01.png") and cache.recall(config) is None
-    assert look(config).count == 24
+    assert read_spec(config).count == 24
 
 
 def text(folder, context=8):
@@ -188,14 +188,14 @@ def text(folder, context=8):
 
 def test_a_text_is_cut_into_pieces_whose_last_ones_are_held_out(tmp_path):
     config = replace(text(tmp_path), validation_fraction=0.25)
-    spec, data = look(config), load(config)
+    spec, data = read_spec(config), load(config)
     assert spec.task == "tokens" and spec.shape == spec.label_shape == (8,) and spec.count == 859 // 8
     letters = "".join(spec.classes)
     inputs, labels = data.batch(1)
     assert "".join(letters[i] for i in inputs[0]) == "to be, o" and "".join(letters[i] for i in labels[0]) == "o be, or"
     assert data.info.validation_count == round(spec.count * 0.25)
     (tmp_path / "t.txt").write_bytes(b"good line\nb\xffd line\ngood line\n")
-    assert look(config).bad == ("line 2: it is not UTF-8 text",)
+    assert read_spec(config).bad == ("line 2: it is not UTF-8 text",)
 
 
 def test_paths_are_kept_beside_the_project(tmp_path):
@@ -245,7 +245,7 @@ def fitting(spec):
 def test_a_run_is_the_run_of_the_script(name, tmp_path, run_script):  # noqa: F811
     make, training = RUNS[name]
     data = make(tmp_path)
-    a_job = job(fitting(look(data)), data=data, epochs=2, batch_size=16, **training)
+    a_job = job(fitting(read_spec(data)), data=data, epochs=2, batch_size=16, **training)
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
     assert '"steps"' in lines[-1]
@@ -253,7 +253,7 @@ def test_a_run_is_the_run_of_the_script(name, tmp_path, run_script):  # noqa: F8
 
 def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):  # noqa: F811
     data = replace(csv(tmp_path, BAD), bad="skip")
-    a_job = job(fitting(look(data)), data=replace(data, bad="stop"))
+    a_job = job(fitting(read_spec(data)), data=replace(data, bad="stop"))
     _, ended = run_script(a_job)
     assert "row 3: 2 fields instead of 3" in str(ended)
     assert "row 3: 2 fields instead of 3" in app_lines(a_job)[-1]
@@ -261,7 +261,7 @@ def test_the_script_stops_at_bad_rows_too(tmp_path, run_script):  # noqa: F811
 
 def test_a_loss_of_classes_is_refused_for_values(tmp_path):
     data = csv(tmp_path, target="length")
-    assert "CrossEntropyLoss expects class labels" in app_lines(job(fitting(look(data)), data=data))[-1]
+    assert "CrossEntropyLoss expects class labels" in app_lines(job(fitting(read_spec(data)), data=data))[-1]
 
 
 def test_a_run_can_be_stopped_while_its_data_are_read(tmp_path):
@@ -293,13 +293,13 @@ def test_the_backward_graph_of_a_batch_is_that_of_its_task(name, tmp_path):
 
     make, training = RUNS[name]
     data = make(tmp_path)
-    tape = batch_of(CaptureRequest(job(fitting(look(data)), data=data, **training))).capture()
+    tape = batch_of(CaptureRequest(job(fitting(read_spec(data)), data=data, **training))).capture()
     assert tape.nodes
 
 
 def test_pictures_that_would_fill_the_memory_are_refused(tmp_path):
     with pytest.raises(DataError, match="Reduce size"):
-        look(pictures(tmp_path, size=(1_000_000, 1_000_000)))
+        read_spec(pictures(tmp_path, size=(1_000_000, 1_000_000)))
 
 
 def arrays(folder, **named):
@@ -326,7 +326,7 @@ def labelled(folder, labels):
 )
 def test_texts_and_class_ids_with_gaps_are_numbered_and_a_run_is_that_of_the_script(tmp_path, run_script, labels, classes):  # noqa: E501, F811  # fmt: skip
     data = labelled(tmp_path, labels)
-    spec = look(data)
+    spec = read_spec(data)
     assert spec.classes == classes and sum(spec.per_class) == 60 and "are numbered 0 to" in spec.notes[0]
     a_job = job(linear(3, len(classes), (3,)), data=data, epochs=1, batch_size=16)
     lines, ended = run_script(a_job, "--json")
@@ -334,7 +334,7 @@ def test_texts_and_class_ids_with_gaps_are_numbered_and_a_run_is_that_of_the_scr
 
 
 def test_class_ids_without_gaps_stay_what_they_are(tmp_path):
-    spec = look(labelled(tmp_path, [2, 0, 1] * 20))
+    spec = read_spec(labelled(tmp_path, [2, 0, 1] * 20))
     assert spec.classes == ("0", "1", "2") and not spec.notes and "classes" not in spec.arguments
 
 
@@ -346,7 +346,7 @@ def test_a_target_of_300_000_different_values_is_refused_with_its_name(tmp_path,
     if kind == "csv":
         data = csv(tmp_path, "x,y\n" + "".join(f"{i},t{i}\n" for i in range(300_000)))
     with pytest.raises(DataError, match="“y” has 300,000 different classes in 300,000 samples"):
-        look(data)
+        read_spec(data)
 
 
 def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused(tmp_path):
@@ -364,15 +364,15 @@ def test_complex_arrays_texts_records_and_members_that_are_no_arrays_are_refused
         (np.zeros((0, 2)), "do not match"),
     ):
         with pytest.raises(DataError, match=words):
-            look(arrays(tmp_path, x=x, y=y))
+            read_spec(arrays(tmp_path, x=x, y=y))
     torch.save({"x": torch.ones(6, 2) * 1j, "y": torch.arange(6) % 2}, tmp_path / "d.pt")
     with pytest.raises(DataError, match="“x” holds complex numbers"):
-        look(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
+        read_spec(DataConfig("file.tensors", path=str(tmp_path / "d.pt")))
     config = arrays(tmp_path, x=np.ones((6, 2)))
     with zipfile.ZipFile(tmp_path / "d.npz", "a") as archive:
         archive.writestr("y", "no array")
     with pytest.raises(DataError, match="“y” is not an array"):
-        look(config)
+        read_spec(config)
 
 
 @pytest.mark.parametrize("keep", ["memory", "disk"])
@@ -382,7 +382,7 @@ def test_a_picture_that_is_too_large_and_a_pipe_are_bad_pictures_with_their_name
     config = pictures(tmp_path, keep=keep)
     (tmp_path / "p" / "cats" / "huge.png").write_bytes(_png(50_000, 50_000))
     os.mkfifo(tmp_path / "p" / "dogs" / "pipe.png")
-    spec = look(config)
+    spec = read_spec(config)
     assert sum(spec.per_class) == 24
     assert spec.bad == (
         "cats/huge.png: it has more than 178,956,970 pixels; replace it by a smaller copy",
@@ -393,13 +393,13 @@ def test_a_picture_that_is_too_large_and_a_pipe_are_bad_pictures_with_their_name
 def test_pipes_and_paths_with_a_nul_are_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(DataError, match="it is a named pipe"):
-        look(DataConfig("file.csv", path=str(tmp_path / "pipe.csv")))
+        read_spec(DataConfig("file.csv", path=str(tmp_path / "pipe.csv")))
     for source in ("file.csv", "file.dataset", "file.pictures"):
         with pytest.raises(DataError, match="NUL character"):
-            look(DataConfig(source, path=f"{tmp_path}/a\0.py"))
+            read_spec(DataConfig(source, path=f"{tmp_path}/a\0.py"))
 
 
 def test_a_quotation_that_never_ends_is_refused_at_its_line(tmp_path):
     with pytest.raises(DataError, match="line 62: a quotation mark"):
-        look(csv(tmp_path, TABLE + '1,a,n,"cat\n' + TABLE))
-    assert look(csv(tmp_path, TABLE + '1,a,n,"a\ncat"\n')).classes == ("a\ncat", "cat", "dog")
+        read_spec(csv(tmp_path, TABLE + '1,a,n,"cat\n' + TABLE))
+    assert read_spec(csv(tmp_path, TABLE + '1,a,n,"a\ncat"\n')).classes == ("a\ncat", "cat", "dog")

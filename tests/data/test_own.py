@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from app.data.config import DataConfig
-from app.data.loaders import look
+from app.data.loaders import read_spec
 from app.data.own_files import dataset_class
 from app.data.own_files.survey import survey_dataset
 from app.data.sources import DataError, options_of
@@ -75,20 +75,20 @@ def file(tmp_path, monkeypatch):
 def test_nothing_of_a_file_runs_before_it_is_trusted(file):
     config = file(broken=11, trusted=False)
     with pytest.raises(DataError, match="not trusted yet"):
-        look(config)
+        read_spec(config)
     assert dataset_class.trusted(config) == []
     custom_layers.admit(Project(data=config), True)
-    assert look(config).count == 89 and len(dataset_class.trusted(config)) == 1
+    assert read_spec(config).count == 89 and len(dataset_class.trusted(config)) == 1
 
 
 def test_a_map_style_dataset_is_read_and_bad_samples_are_named(file):
-    spec = look(file(broken=7))
+    spec = read_spec(file(broken=7))
     assert (spec.shape, spec.task, spec.per_class) == ((3,), "classes", (45, 44))
     assert spec.bad == ("sample 7: OSError: no such picture",)
 
 
 def test_an_iterable_dataset_is_read_to_its_end(file):
-    spec = look(file("Stream"))
+    spec = read_spec(file("Stream"))
     assert (spec.shape, spec.task, spec.count, spec.label_shape) == ((2, 2), "values", 70, (1,))
 
 
@@ -102,7 +102,7 @@ def test_workers_read_the_same(file):
 
 def test_a_worker_that_dies_is_told(file):
     with pytest.raises(DataError, match="my_data.py cannot be read: DataLoader worker"):
-        look(file("Dying", workers=1))
+        read_spec(file("Dying", workers=1))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_worker_that_dies_is_told(file):
 )
 def test_which_class_is_asked(file, name, words):
     with pytest.raises(DataError, match=words):
-        look(file(name))
+        read_spec(file(name))
 
 
 @pytest.mark.parametrize("broken", [-1, 7])
@@ -119,7 +119,7 @@ def test_a_run_is_the_run_of_the_script(file, broken, tmp_path, run_script, monk
     import sys
 
     data = replace(file(broken=broken), bad="skip")
-    a_job = job(fitting(look(data)), data=data, epochs=2, batch_size=16)
+    a_job = job(fitting(read_spec(data)), data=data, epochs=2, batch_size=16)
     monkeypatch.delitem(sys.modules, "my_data", raising=False)
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == app_lines(a_job)
@@ -135,7 +135,7 @@ def test_samples_that_are_not_kept_are_had_batch_by_batch_in_the_script_too(file
     from tests.support.training_jobs import losses
 
     config = replace(file(broken=11, keep="disk"), bad="skip")
-    spec = look(config)
+    spec = read_spec(config)
     assert "not held in memory" in spec.notes[0] and "workers" not in spec.notes[0] and spec.count == 89
     many = survey_dataset(Path(config.path), {**options_of(config), "workers": 2})
     assert "in its own thread" in many.notes[0]
@@ -160,7 +160,7 @@ def test_an_iterable_dataset_is_streamed_in_its_own_order(file, run_script, tmp_
     from tests.support.training_jobs import losses
 
     config = file("Stream", keep="disk")
-    spec = look(config)
+    spec = read_spec(config)
     many = survey_dataset(Path(config.path), {**options_of(config), "workers": 2})
     assert "their own order" in many.notes[0] and "is ignored" in many.notes[1]
     with pytest.raises(DataError, match="Disable shuffle"):
@@ -212,7 +212,7 @@ def test_an_iterable_dataset_that_shuffles_itself_is_refused_at_its_first_wrong_
         "    for number in [*range(8), *order.tolist()]:",
         "        yield torch.full((3,), number / 70), number / 7",
     )
-    events = run(job(fitting(look(config)), data=config, epochs=2, batch_size=4, loss=Choice("MSELoss")))
+    events = run(job(fitting(read_spec(config)), data=config, epochs=2, batch_size=4, loss=Choice("MSELoss")))
     if not shuffled:
         assert isinstance(events[-1], Finished)
         return
@@ -226,7 +226,7 @@ def test_an_iterable_dataset_that_shuffles_itself_is_refused_at_its_first_wrong_
 def test_a_dataset_whose_first_label_is_another_each_time_is_refused_when_it_is_read(iterable):
     lines = ("def __iter__(self):", "    for _ in range(9):", "        yield torch.zeros(3), random.random()")
     with pytest.raises(DataError, match="Sample 0 has another label.*keep the samples in memory"):
-        look(iterable(*lines))
+        read_spec(iterable(*lines))
 
 
 LABELS = {
@@ -285,7 +285,7 @@ def test_what_is_drawn_of_numpy_and_random_goes_on_after_a_checkpoint(iterable, 
         "        drawn = random.random() + np.random.rand() + np.random.normal() + torch.rand(2 + (number == 33))",
         "        yield drawn + number / 70, number / 7",
     )
-    spec = look(config)
+    spec = read_spec(config)
     assert len(spec.bad) == 1
     a_job = job(fitting(spec), data=config, epochs=2, batch_size=16, save_every=3, loss=Choice("MSELoss"))
     whole = losses(list(train(a_job, folder=tmp_path / "c")))
@@ -314,7 +314,10 @@ def test_a_dataset_whose_target_is_a_tuple_has_several_targets(tmp_path, monkeyp
     layer_files.allow(dataset_class.file_of(path).sha256, tried=True)
     monkeypatch.syspath_prepend(str(tmp_path))
     config = DataConfig("file.dataset", path=str(path))
-    assert [(one.name, one.task) for one in look(config).targets] == [("target 1", "classes"), ("target 2", "values")]
+    assert [(one.name, one.task) for one in read_spec(config).targets] == [
+        ("target 1", "classes"),
+        ("target 2", "values"),
+    ]
     source = replace(
         net(["self.kind = nn.Linear(3, 2)", "self.box = nn.Linear(3, 2)"], ["return self.kind(x), self.box(x)"], (3,)),
         outputs=("kind", "box"),

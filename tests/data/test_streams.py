@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from app.data.config import DataConfig, Transform
-from app.data.loaders import load, look
+from app.data.loaders import load, read_spec
 from app.data.own_files import survey
 from app.data.streams import SampleLost, Streamed
 from app.training.checkpoints import checkpoint
@@ -119,20 +119,20 @@ def test_pictures_removed_while_it_runs_are_named(folder: Path) -> None:
 
 
 def test_what_does_not_fit_in_memory_stays_on_the_disk(folder: Path, monkeypatch: Any) -> None:
-    assert "workers" not in look(config(folder)).arguments
+    assert "workers" not in read_spec(config(folder)).arguments
     monkeypatch.setattr(survey, "fits", lambda size: size < 5_000)  # room for some of them
     shutil.copytree(folder, folder.parent / "again")
-    spec = look(config(folder.parent / "again"))
+    spec = read_spec(config(folder.parent / "again"))
     assert spec.arguments["workers"] == 0 and "stay on disk" in spec.notes[0]
     from app.data.spec import DataError
 
     with pytest.raises(DataError, match="Leave them on disk"):
-        look(config(folder.parent / "again", keep="memory"))
+        read_spec(config(folder.parent / "again", keep="memory"))
 
 
 def test_a_broken_picture_is_found_before_the_run(folder: Path) -> None:
     (folder / "cats" / "00.png").write_bytes(b"nothing")
-    spec = look(replace(config(folder, keep="disk"), bad="skip"))
+    spec = read_spec(replace(config(folder, keep="disk"), bad="skip"))
     assert spec.bad[0].startswith("cats/00.png") and spec.count == 39
     assert losses(run(a_run(replace(config(folder, keep="disk"), bad="skip"), epochs=1)))
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from app.data.config import DataConfig, Transform
-from app.data.loaders import load, look
+from app.data.loaders import load, read_spec
 from app.data.sources import DataError
 from app.data.transform_list import KINDS, calls, shape_after
 from app.training.config import Choice
@@ -102,7 +102,7 @@ def test_a_run_is_the_run_of_the_script(name, run_script):  # noqa: F811
 def test_pictures_of_bytes_are_transformed_in_the_script_too(tmp_path, run_script):  # noqa: F811
     both = (of("Resize", size=(4, 4)),)
     data = replace(pictures(tmp_path), train_transforms=(of("ColorJitter"), *both), eval_transforms=both)
-    assert look(data).shape == (3, 4, 4)
+    assert read_spec(data).shape == (3, 4, 4)
     a_job = job(linear(48, 2, (3, 4, 4)), data=data, epochs=2, batch_size=8)
     ours = app_lines(a_job)  # first: it imports torchvision as it can be imported here
     lines, ended = run_script(a_job, "--json")

@@ -110,9 +110,9 @@ def test_a_certificate_that_fails_is_written_too_and_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: object) -> None:
-        raise clean_process.Broken("NameError: no such thing", "a traceback")
+        raise clean_process.NoAnswer("NameError: no such thing", "a traceback")
 
-    monkeypatch.setattr(clean_process, "ask", broken)
+    monkeypatch.setattr(clean_process, "run_script", broken)
     code = tmp_path / "mlp.py"
     assert cli.run(["export", str(DIGITS), "--code", str(code), "--certify"]) == 1
     assert "failed: The exported files do not run in a clean Python process: NameError" in capsys.readouterr().out

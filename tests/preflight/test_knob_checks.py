@@ -12,7 +12,7 @@ from app.builder.diagnostics.problems import Problem
 from app.data.config import DataConfig
 from app.preflight import preflight
 from app.project.project import Project
-from app.training.config import Choice, Group, Schedule, TrainingConfig
+from app.training.config import Choice, ParameterGroup, Schedule, TrainingConfig
 from app.util.frozen import FrozenMap
 from tests.preflight.test_preflight import MLP, NORMED, project, said
 
@@ -25,12 +25,22 @@ WRONG: dict[str, tuple[dict[str, Any], DataConfig, str, str]] = {
     "accumulation with LBFGS": ({"optimizer": LBFGS, "accumulate": 2}, DataConfig(), "error", "does not support"),
     "AMP with LBFGS": ({"optimizer": LBFGS, "amp": "bfloat16"}, DataConfig(), "error", "does not support"),
     "no_decay with LBFGS": ({"optimizer": LBFGS, "no_decay": True}, DataConfig(), "error", "parameter groups"),
-    "groups with LBFGS": ({"optimizer": LBFGS, "groups": (Group("fc"),)}, DataConfig(), "error", "parameter groups"),
+    "groups with LBFGS": (
+        {"optimizer": LBFGS, "groups": (ParameterGroup("fc"),)},
+        DataConfig(),
+        "error",
+        "parameter groups",
+    ),
     "a cycle that is too short": ({"schedule": ONE_CYCLE}, DataConfig(), "error", "ends before the run"),
     "a plateau nobody sees": ({"schedule": PLATEAU}, UNHELD, "warning", "needs a validation loss"),
     "patience without validation": ({"patience": 3}, UNHELD, "warning", "patience=3 ends the run"),
     "a layer that is gone": ({"recompute": ("gone", "fc")}, DataConfig(), "error", "recompute names gone"),
-    "a group of nothing": ({"groups": (Group("fc"), Group("gone"))}, DataConfig(), "warning", "gone is empty"),
+    "a group of nothing": (
+        {"groups": (ParameterGroup("fc"), ParameterGroup("gone"))},
+        DataConfig(),
+        "warning",
+        "gone is empty",
+    ),
 }
 
 
@@ -54,7 +64,7 @@ def test_a_schedule_made_as_long_as_the_run_goes_through() -> None:
 
 
 def test_a_path_into_a_layer_is_one_of_the_net() -> None:
-    assert said(project(*MLP, groups=(Group("fc.weight", FrozenMap(lr=0.1)),), recompute=("fc",))) == ()
+    assert said(project(*MLP, groups=(ParameterGroup("fc.weight", FrozenMap(lr=0.1)),), recompute=("fc",))) == ()
 
 
 def test_a_last_batch_of_one_is_no_problem_where_it_is_left_out() -> None:

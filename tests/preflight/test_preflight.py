@@ -13,7 +13,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Problem, apply_cure
 from app.builder.literals import DType
 from app.data.config import DataConfig
-from app.data.loaders import load, look
+from app.data.loaders import load, read_spec
 from app.data.sample_counts import training_count
 from app.preflight import preflight, synthetic_data
 from app.preflight.net_cost import with_cost
@@ -179,7 +179,7 @@ def test_values_to_predict_are_asked_of_the_net_and_of_the_loss(tmp_path: Path) 
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
     wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 7}), shape=(9,))
     assert [problem.message for problem in said(wrong)] == [preflight.UNREAD]
-    look(data)
+    read_spec(data)
     loss = next(problem for problem in said(wrong) if "CrossEntropyLoss" in problem.message)
     assert "MSELoss" in loss.reason
     right = replace(wrong, training=replace(wrong.training, loss=Choice("MSELoss")))
@@ -190,21 +190,21 @@ def test_values_to_predict_are_asked_of_the_net_and_of_the_loss(tmp_path: Path) 
 def test_bad_rows_stop_a_run_unless_they_are_to_be_skipped(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,y\n1,0\n2\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"))
-    look(data)
+    read_spec(data)
     wrong = on_data(data, ("nn.Linear", "fc", {"out_features": 2}), shape=(1,))
     (problem,) = said(wrong)
     assert problem.severity == "error" and "row 3: 1 fields instead of 2" in problem.reason
     (cure,) = problem.cures
     assert cure.label == "Skip them" and cure.data == {"bad": "skip"} and not cure.settings
     skipping = replace(wrong, data=replace(data, **cure.data))
-    look(skipping.data)
+    read_spec(skipping.data)
     assert said(skipping) == ()
 
 
 def test_one_class_alone_is_said(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i},cat\n" for i in range(40)))
     data = DataConfig("file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="y"))
-    look(data)
+    read_spec(data)
     (problem,) = said(on_data(data, ("nn.Linear", "fc", {"out_features": 1}), shape=(1,)))
     assert problem.severity == "warning" and problem.message == "t.csv has only one class"
 
@@ -212,7 +212,7 @@ def test_one_class_alone_is_said(tmp_path: Path) -> None:
 def test_a_text_wants_numbers_in_and_a_value_for_each_character(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("abcab " * 50)
     data = DataConfig("file.text", path=str(tmp_path / "t.txt"), options=FrozenMap(context=4))
-    look(data)
+    read_spec(data)
     embedding = ("nn.Embedding", "emb", {"num_embeddings": 4, "embedding_dim": 8})
     assert mended(on_data(data, embedding, ("nn.Linear", "fc", {"out_features": 3}), shape=(9,))) == ()
 

@@ -45,8 +45,8 @@ def test_a_second_process_is_told_who_has_the_file_and_can_read_it(file: Path) -
     try:
         with pytest.raises(file_lock.Taken) as caught:
             file_lock.mark_open(file)
-        assert caught.value.owner.pid == holder.pid and f"process {holder.pid}" in caught.value.owner.words
-        assert "since" in caught.value.owner.words and project_file.read(file) == Project()
+        assert caught.value.owner.pid == holder.pid and f"process {holder.pid}" in caught.value.owner.description
+        assert "since" in caught.value.owner.description and project_file.read(file) == Project()
         assert file_lock.holder(file) == caught.value.owner
     finally:
         holder.kill()
@@ -83,7 +83,7 @@ def test_a_mark_of_another_machine_counts_until_it_is_taken_over(file: Path) -> 
     file_lock.lock_beside(file).write_text(json.dumps(owner))
     with pytest.raises(file_lock.Taken) as caught:
         file_lock.mark_open(file)
-    assert caught.value.owner.words.startswith("ada on lab3, process 812, since 2026-11-20")
+    assert caught.value.owner.description.startswith("ada on lab3, process 812, since 2026-11-20")
     file_lock.mark_open(file, force=True).remove()
 
 

@@ -19,7 +19,7 @@ from app.builder.graph import Node
 from app.project import file as project_file
 from app.project import file_lock, journal
 from app.project.journal import Journal, JournalEntry, JournalError, NewerJournal
-from app.project.journal_writer import JournalWriter, Written
+from app.project.journal_writer import JournalWriter, JournalWritten
 from app.project.project import Project
 from app.project.weights import files
 from app.training.config import StartWeights
@@ -185,7 +185,7 @@ def test_a_damaged_journal_is_told_once_and_kept_aside(tmp_path: Path) -> None:
     findings = journal.find(tmp_path)
     assert not findings.found and len(findings.damaged) == len(hostile)
     assert all(path.exists() and reason for path, reason in findings.damaged)
-    assert journal.find(tmp_path) == journal.Findings()
+    assert journal.find(tmp_path) == journal.FoundJournals()
     assert [path.name for path in tmp_path.iterdir()] == [journal.DAMAGED]
 
 
@@ -238,12 +238,12 @@ def test_start_weights_of_unsaved_work_are_not_pruned(tmp_path: Path) -> None:
 
 
 def test_the_writer_keeps_the_newest_and_leaves_nothing(tmp_path: Path) -> None:
-    told: list[Written] = []
+    told: list[JournalWritten] = []
     writer = JournalWriter(tmp_path, told.append)
     for number in range(50):
         writer.put(entry(Project(f"p{number}")))
     assert writer.flush()
-    assert journal.decode(writer.journal.path.read_bytes()).project.name == "p49" and told[-1] == Written(NOW)
+    assert journal.decode(writer.journal.path.read_bytes()).project.name == "p49" and told[-1] == JournalWritten(NOW)
     writer.put(None)
     assert writer.flush() and not writer.journal.path.exists()
     writer.put(entry())
@@ -252,7 +252,7 @@ def test_the_writer_keeps_the_newest_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_writer_says_what_the_disk_refuses_and_goes_on(tmp_path: Path) -> None:
-    told: list[Written] = []
+    told: list[JournalWritten] = []
     (tmp_path / "file").write_text("in the way")
     writer = JournalWriter(tmp_path / "file" / "journal", told.append)
     writer.put(entry())

@@ -81,12 +81,14 @@ def test_a_node_of_the_library_becomes_an_instance(tmp_path: Path) -> None:
     offers = catalog().plus(library.offered(found, Project().blocks))
     assert [port.name for port in offers["library.Unit"].inputs] == ["input"]
     sheet, new = edits.add(Project(), offers, "library.Unit", (0.0, 0.0))
-    project, sheet = library.taken(Project(), sheet, found)
+    project, sheet = library.with_library_blocks(Project(), sheet, found)
     assert sheet.graph.nodes[new] == Node(new, "block.Unit", "unit1")
     assert set(project.blocks) == {"Half", "Unit"}
     assert not list(library.offered(found, project.blocks)), "what the project has is not offered twice"
     with pytest.raises(BlockError, match="not in the library"):
-        library.taken(Project(), edits.add(Project(), offers, "library.Unit", (0.0, 0.0))[0], library.Library())
+        library.with_library_blocks(
+            Project(), edits.add(Project(), offers, "library.Unit", (0.0, 0.0))[0], library.Library()
+        )
 
 
 def test_a_block_that_is_not_there_cannot_be_saved(tmp_path: Path) -> None:

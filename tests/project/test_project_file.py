@@ -26,7 +26,7 @@ from app.project import file as project_file
 from app.project import limits
 from app.project.file import ProjectFileError, dumps, loads, read, write
 from app.project.project import Project
-from app.training.config import Choice, Group, OutputLoss, Schedule, TrainingConfig
+from app.training.config import Choice, OutputLoss, ParameterGroup, Schedule, TrainingConfig
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.builder_nets import net
@@ -111,7 +111,7 @@ def test_literals_come_back_with_their_types(value: Any) -> None:
 
 OTHER_RUN = TrainingConfig(
     schedule=Schedule(Choice("CosineAnnealingLR", FrozenMap(T_max=40)), "step", 5),
-    groups=(Group("fc", FrozenMap(lr=0.1)),),
+    groups=(ParameterGroup("fc", FrozenMap(lr=0.1)),),
     no_decay=True,
     accumulate=4,
     clip_norm=1.0,

@@ -169,6 +169,6 @@ def test_what_does_not_fit_cannot_be_taken(tmp_path) -> None:
     given = {**weights(), "linear2.weight": torch.ones(3, 16)}
     state = state_dicts.read(saved(given, tmp_path / "w.pt"))
     found = diff(state.infos, net_infos(SMALL_NET))
-    assert set(state_dicts.taken(state, found)) == {"linear1.weight", "linear1.bias", "linear2.bias"}
+    assert set(state_dicts.selected_tensors(state, found)) == {"linear1.weight", "linear1.bias", "linear2.bias"}
     with pytest.raises(WeightsError, match="linear2.weight"):
         start_weights.chosen(state, found, ["linear2.weight"])

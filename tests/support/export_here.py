@@ -29,11 +29,11 @@ def work_here(monkeypatch: pytest.MonkeyPatch) -> None:
             with warnings.catch_warnings():
                 jobs[script.name].main(str(folder / "ask.json"))
         except Exception as error:
-            raise clean_process.Broken(measure.told(error)) from error
+            raise clean_process.NoAnswer(measure.told(error)) from error
         finally:
             sys.stdout = stdout
         tell((folder / "progress").read_text())
         return json.loads((folder / "answer.json").read_text())
 
-    monkeypatch.setattr(clean_process, "ask", ask)
+    monkeypatch.setattr(clean_process, "run_script", ask)
     monkeypatch.setitem(sys.modules, "model", sys)

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.data.config import DataConfig
 from app.source.generated import InputSpec, Source
-from app.training.config import INPUT, Choice, Group, OutputLoss, Schedule, TrainingConfig
+from app.training.config import INPUT, Choice, OutputLoss, ParameterGroup, Schedule, TrainingConfig
 from app.training.events import Event, StepDone
 from app.training.job import Job
 from app.training.loop import train
@@ -104,7 +104,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "a running mean, mixup, groups": {
         "ema": 0.9,
         "mixup": 0.4,
-        "groups": (Group("linear1", FrozenMap(lr=0.01)),),
+        "groups": (ParameterGroup("linear1", FrozenMap(lr=0.01)),),
         "schedule": Schedule(Choice("ReduceLROnPlateau", FrozenMap(patience=0, threshold=0.5)), "epoch"),
     },
     "recomputed in backward": {"recompute": ("linear1",), "clip_norm": 1.0},

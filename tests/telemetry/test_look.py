@@ -125,6 +125,6 @@ def test_what_is_dear_is_measured_seldom(monkeypatch):
     with meter:
         now += 0.02
     now += 7
-    meter.rest()
+    meter.schedule_next()
     assert meter.seconds == pytest.approx(0.02)
     assert meter.due - now == pytest.approx(0.4)  # 0.02 s is 5 % of 0.4 s

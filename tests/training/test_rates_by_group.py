@@ -13,7 +13,7 @@ from app.project.project import Project
 from app.runs import store, tensorboard
 from app.runs.recorder import Recorder
 from app.training.checkpoints import checkpoint
-from app.training.config import Choice, Group, Schedule
+from app.training.config import Choice, ParameterGroup, Schedule
 from app.training.control import Control
 from app.training.events import Event, Failed, GroupRates, RateSet, StepDone, to_json
 from app.training.history import History
@@ -25,7 +25,7 @@ from app.views.training.charts import export
 from tests.support.training_jobs import CONV_NET, job
 
 SGD = Choice("SGD", FrozenMap(lr=0.01))
-FIRST = Group("conv1", FrozenMap(lr=0.0003))  # the first parameters of the net are not of the main group
+FIRST = ParameterGroup("conv1", FrozenMap(lr=0.0003))  # the first parameters of the net are not of the main group
 
 
 def a_job(**settings: Any) -> Job:
@@ -65,7 +65,11 @@ def test_a_run_without_groups_tells_one_rate() -> None:
 
 
 def test_where_every_layer_is_in_a_group_the_largest_is_the_main_one() -> None:
-    others = (Group("norm1", FrozenMap()), Group("conv2", FrozenMap(lr=0.2)), Group("linear1", FrozenMap(lr=0.1)))
+    others = (
+        ParameterGroup("norm1", FrozenMap()),
+        ParameterGroup("conv2", FrozenMap(lr=0.2)),
+        ParameterGroup("linear1", FrozenMap(lr=0.1)),
+    )
     groups = (FIRST, *others)
     events, history = told(a_job(groups=groups), {2: [SetRate(0.05)]})
     assert list(history.newest_rates().items()) == [

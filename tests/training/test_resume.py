@@ -12,7 +12,7 @@ import pytest
 
 from app.data.config import DataConfig
 from app.training.checkpoints import checkpoint
-from app.training.config import Choice, Group, Schedule
+from app.training.config import Choice, ParameterGroup, Schedule
 from app.training.control import Control
 from app.training.events import EpochDone, Event, Failed, Finished, Saved, StepDone
 from app.training.job import Job
@@ -145,7 +145,7 @@ def test_a_checkpoint_of_another_net_or_another_optimizer_says_so(tmp_path: Path
     last = tmp_path / checkpoint.LAST
     other = list(train(job(CONV_NET, epochs=1), resume=last))[-1]
     assert isinstance(other, Failed) and "another net" in other.message
-    other = list(train(job(epochs=1, groups=(Group("linear1"), Group("linear2"))), resume=last))[-1]
+    other = list(train(job(epochs=1, groups=(ParameterGroup("linear1"), ParameterGroup("linear2"))), resume=last))[-1]
     assert isinstance(other, Failed) and "other settings" in other.message
 
 

@@ -141,14 +141,14 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name, tmp_path, run_script):  # noqa: F811
-    from app.data.loaders import look
+    from app.data.loaders import read_spec
     from app.training.control import Control
     from app.training.evaluation.evaluator import Evaluator
     from app.training.loop import train
 
     make, metrics, training = FILES[name]
     data = make(tmp_path)
-    a_job = job(net_for(look(data)), data=data, epochs=2, batch_size=16, metrics=metrics, **training)
+    a_job = job(net_for(read_spec(data)), data=data, epochs=2, batch_size=16, metrics=metrics, **training)
     ours = app_lines(a_job)  # first, so that torchmetrics finds a torchvision that can be imported here
     lines, ended = run_script(a_job, "--json")
     assert ended is None and lines == ours
@@ -163,8 +163,8 @@ def test_metrics_of_every_task_are_those_of_the_script_and_of_an_evaluation(name
 
 
 def test_a_metric_of_another_task_is_refused_once_a_file_was_read(tmp_path):
-    from app.data.loaders import look
+    from app.data.loaders import read_spec
 
     data = csv(tmp_path)
-    a_job = job(net_for(look(data)), data=data, metrics=("mae",))
+    a_job = job(net_for(read_spec(data)), data=data, metrics=("mae",))
     assert "does not apply" in app_lines(a_job)[-1]

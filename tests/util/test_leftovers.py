@@ -137,7 +137,7 @@ def test_a_disk_that_takes_no_more_is_one_error_of_the_system_whoever_writes(fil
     path.write_text("old")
     with files_of_at_most(20_000), pytest.raises(OSError, match="File too large") as error:
         atomic.write(path, fill)
-    assert atomic.words(error.value) == f"{path} cannot be written: File too large."
+    assert atomic.failure_text(error.value) == f"{path} cannot be written: File too large."
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 

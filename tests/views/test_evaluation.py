@@ -189,10 +189,10 @@ def test_a_dropped_picture_is_resized_greyed_and_brought_into_the_range_of_the_d
 
 
 def test_a_colour_net_gets_three_channels_each_in_its_own_range():
-    from app.training.evaluation.trying import Survey
+    from app.training.evaluation.trying import InputSurvey
 
     low, high = np.array([-1, -2, 0], np.float32), np.array([1, 2, 4], np.float32)
-    taken = Survey((3, 4, 4), ("a",), low, high, (low + high) / 2, (), True, "w")
+    taken = InputSurvey((3, 4, 4), ("a",), low, high, (low + high) / 2, (), True, "w")
     found = as_input(np.ones((1, 8, 8), np.float32), taken)
     assert found.shape == (3, 4, 4) and found[:, 0, 0].tolist() == [1, 2, 4]
 

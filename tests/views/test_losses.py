@@ -10,7 +10,7 @@ import pytest
 
 from app.builder.analysis import analyse
 from app.data.config import DataConfig
-from app.data.loaders import load, look
+from app.data.loaders import load, read_spec
 from app.preflight import preflight
 from app.preflight.preflight import job
 from app.project.document import Document
@@ -97,7 +97,7 @@ def test_a_table_of_several_targets_wants_to_know_which(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,kind,size\n" + "\n".join(f"{i},{i % 3},{i % 2},{i / 7}" for i in range(50)))
     config = DataConfig("file.csv", path=str(tmp_path / "t.csv"),
                         options=FrozenMap(target="kind", more_targets=("size",)))  # fmt: skip
-    look(config)
+    read_spec(config)
     graph = net([("input", "x", {"shape": (2,)}), ("nn.Linear", "fc", {"out_features": 1}), ("output", "y", {})])
     project = Project(graph=graph, data=config, training=TrainingConfig(epochs=1, device="cpu"))
     (problem,) = preflight.problems(project, analyse(graph))
@@ -203,14 +203,14 @@ def test_a_column_may_be_a_further_target(qtbot: Any, tmp_path: Path) -> None:
     config = DataConfig("file.csv", path=str(tmp_path / "t.csv"), options=FrozenMap(target="kind"))
     table = ColumnsTable()
     qtbot.addWidget(table)
-    table.show_columns(look(config), options_of(config))
+    table.show_columns(read_spec(config), options_of(config))
     told: list[Any] = []
     table.edited.connect(told.append)
     table.roles["size"].set_value(ALSO)
     table.roles["size"].edited.emit(ALSO)
     assert told[-1]["target"] == "kind" and told[-1]["more_targets"] == ("size",) and told[-1]["inputs"] == ("a", "b")
     config = replace(config, options=FrozenMap({k: v for k, v in told[-1].items() if v}))
-    assert [one.name for one in look(config).targets] == ["kind", "size"]
-    table.show_columns(look(config), options_of(config))
+    assert [one.name for one in read_spec(config).targets] == ["kind", "size"]
+    table.show_columns(read_spec(config), options_of(config))
     roles = {name: field.value() for name, field in table.roles.items()}
     assert roles == {"a": INPUT, "b": INPUT, "kind": TARGET, "size": ALSO}

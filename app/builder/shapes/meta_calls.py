@@ -20,7 +20,7 @@ from app.builder.literals import DType, Slice
 from app.builder.results import CallFailed, Ran
 from app.builder.value_types import BATCHES, Dim, NumberType, Size, TensorType, TupleType, ValueType, sizes_at
 from app.builder.wired_params import with_part
-from app.source.layer_files import LayerFile, told
+from app.source.layer_files import LayerFile, error_text
 from app.source.layer_modules import failure
 from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
@@ -111,7 +111,7 @@ def _for_real(
         first, second = (custom_calls.grown(*pair, batch) for batch in BATCHES)
         return Ran(_outputs(spec, params, first, second), call.parameters)
     except (Exception, SystemExit) as error:  # whatever the class raises is the answer
-        return CallFailed(failure(file) or told(error, file))
+        return CallFailed(failure(file) or error_text(error, file))
 
 
 def _wrong_range(params: FrozenMap[str, Any]) -> str:

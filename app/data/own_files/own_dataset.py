@@ -46,16 +46,16 @@ def is_iterable(path: Path, name: str) -> bool:
 
 def make(path: Path, name: str) -> Dataset[Any]:
     """Construct the dataset without arguments. Raises DataError."""
-    return _made(file_of(path), name)
+    return _instantiate(file_of(path), name)
 
 
-def _made(file: LayerFile, name: str) -> Dataset[Any]:
+def _instantiate(file: LayerFile, name: str) -> Dataset[Any]:
     from torch.utils.data import Dataset
 
     try:
         dataset: Dataset[Any] = layer_modules.attribute(file, name)()
     except (Exception, SystemExit) as error:  # user code may raise anything
-        raise DataError(f"{name}() of {file.name} fails: {layer_files.told(error, file)}") from error
+        raise DataError(f"{name}() of {file.name} fails: {layer_files.error_text(error, file)}") from error
     assert isinstance(dataset, Dataset)
     return dataset
 
@@ -65,7 +65,7 @@ class Sent:
 
     def __init__(self, file: LayerFile, name: str) -> None:
         self._file, self._name = file, name
-        self._dataset: Any = _made(file, name)
+        self._dataset: Any = _instantiate(file, name)
 
     def __len__(self) -> int:
         return len(self._dataset)

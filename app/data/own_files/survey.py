@@ -30,7 +30,7 @@ VOCABULARY_LIMIT = 2**20
 
 
 @dataclass(frozen=True)
-class Survey:
+class FileSurvey:
     """How to read a file: plain arguments of its reader, and their meaning."""
 
     arguments: Mapping[str, Any]
@@ -42,14 +42,14 @@ class Survey:
     targets: tuple[TargetInfo, ...] = ()
 
 
-def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
+def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Inspect a table: columns, their types, and the classes of the target. Raises DataError, OSError."""
     names, cells = _columns(path, options)
-    target = _place(options["target"], names) if options["target"] else len(names) - 1
+    target = _column_index(options["target"], names) if options["target"] else len(names) - 1
     kinds = {place: _texts(names[place], cells[place], options) for place in range(len(names))}
-    chosen = [_place(name, names) for name in options["inputs"]]
+    chosen = [_column_index(name, names) for name in options["inputs"]]
     notes = []
-    targets = [target, *(_place(name, names) for name in options["more_targets"])]
+    targets = [target, *(_column_index(name, names) for name in options["more_targets"])]
     if len(set(targets)) < len(targets):
         raise DataError(f"A column of {path.name} is named twice as a target: {names[target]}. Remove one.")
     if not chosen:
@@ -63,7 +63,7 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
         raise DataError(f"{path.name} has no input column besides {names[target]}.")
     kinds_of = {
         place: _classes(
-            names[place], cells[place], options["task"] if place == target else _wanted(names[place], options)
+            names[place], cells[place], options["task"] if place == target else _target_task(names[place], options)
         )
         for place in targets
     }
@@ -83,10 +83,10 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> Survey:
         for place, texts in kinds_of.items()
     )
     several = told if len(told) > 1 else ()
-    return Survey(arguments, task, classes or (), columns, tuple(names), tuple(notes), several)
+    return FileSurvey(arguments, task, classes or (), columns, tuple(names), tuple(notes), several)
 
 
-def _wanted(name: str, options: Mapping[str, Any]) -> str:
+def _target_task(name: str, options: Mapping[str, Any]) -> str:
     """Return the task of an additional target."""
     return VALUES if name in options["numbers"] else CLASSES if name in options["categories"] else "auto"
 
@@ -146,7 +146,7 @@ def _separator(path: Path, options: Mapping[str, Any]) -> str:
     return max(SEPARATORS, key=first.count)
 
 
-def _place(name: str, names: list[str]) -> int:
+def _column_index(name: str, names: list[str]) -> int:
     if name not in names:
         raise DataError(f"There is no column “{name}”. There are: {', '.join(names[:20])}.")
     return names.index(name)
@@ -216,7 +216,7 @@ def _order(text: str) -> tuple[bool, float, str]:
     return (True, 0.0, text) if math.isnan(number) else (False, number, text)
 
 
-def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
+def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Detect which tensors of a file are inputs and labels. Raises DataError, OSError, ValueError."""
     if path.suffix == ".npy":
         if not options["labels_file"]:
@@ -239,7 +239,7 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> Survey:
     return _labelled(path, found["inputs"][0], found["labels"])
 
 
-def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> Survey:
+def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> FileSurvey:
     """Renumber text labels, and class ids with gaps, in ascending order."""
     import numpy as np
 
@@ -259,7 +259,7 @@ def _labelled(path: Path, inputs: str, labels: tuple[str, ...]) -> Survey:
             last = len(known) - 1
             notes.append(f"{Path(name).name}: {what} ({first}) are numbered 0 to {last:,} in ascending order.")
     arguments = {"inputs": inputs, "labels": labels, **({"classes": FrozenMap(classes)} if classes else {})}
-    return Survey(arguments, notes=tuple(notes))
+    return FileSurvey(arguments, notes=tuple(notes))
 
 
 def _check_size(path: Path, names: tuple[str, ...]) -> None:
@@ -316,7 +316,7 @@ def task_of(inputs: Tensor, labels: Tensor) -> str:
     return CLASSES if labels.ndim == 1 else TOKENS
 
 
-def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
+def survey_pictures(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Inspect an image folder: its subfolders are the classes. Raises DataError, OSError."""
     classes = tuple(sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
     if not classes:
@@ -341,7 +341,7 @@ def survey_pictures(path: Path, options: Mapping[str, Any]) -> Survey:
             f"The images of {path.name} need {size / 1000000000.0:,.1f} GB at this size, more than half of the memory "
             "of this machine. Leave them on disk (keep), or reduce size."
         )
-    return Survey(arguments, CLASSES, classes, notes=notes)
+    return FileSurvey(arguments, CLASSES, classes, notes=notes)
 
 
 def fits(size: int) -> bool:
@@ -353,27 +353,27 @@ def fits(size: int) -> bool:
     return size <= room / 2
 
 
-def survey_text(path: Path, options: Mapping[str, Any]) -> Survey:
+def survey_text(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Return the character vocabulary of a text. Raises OSError."""
     text = path.read_bytes().decode("utf-8", errors="ignore")
     characters = "".join(sorted(set(text)))
-    return Survey({"characters": characters, "context": options["context"]}, TOKENS, tuple(characters))
+    return FileSurvey({"characters": characters, "context": options["context"]}, TOKENS, tuple(characters))
 
 
-def survey_dataset(path: Path, options: Mapping[str, Any]) -> Survey:
+def survey_dataset(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     """Select the Dataset class of a trusted file. Raises DataError."""
     name = own_dataset.class_name(path, options["dataset"])
     arguments = {"name": name, "workers": options["workers"], "timeout": options["timeout"]}
     in_order = own_dataset.is_iterable(path, name)
     notes = (_WITHOUT_WORKERS,) if in_order and options["workers"] else ()
     if options["keep"] == "memory":
-        return Survey(arguments, notes=notes)
+        return FileSurvey(arguments, notes=notes)
     note = "Its samples are not held in memory: each is loaded when its batch needs it."
     if in_order:
         note += " They keep their own order: the first are for training, the last for validation, without shuffling."
     elif options["workers"]:
         note += _WORKERS_ONCE
-    return Survey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note, *notes))
+    return FileSurvey({**arguments, "pin": options["pin_memory"], "in_order": in_order}, notes=(note, *notes))
 
 
 _WITHOUT_WORKERS = "workers is ignored: each of them would return all samples of an iterable dataset."
@@ -383,7 +383,7 @@ _WORKERS_ONCE = (
 )
 
 
-SURVEYS: dict[str, Callable[[Path, Mapping[str, Any]], Survey]] = {
+SURVEYS: dict[str, Callable[[Path, Mapping[str, Any]], FileSurvey]] = {
     "file.csv": survey_csv,
     "file.tensors": survey_tensors,
     "file.pictures": survey_pictures,

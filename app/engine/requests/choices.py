@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from app.engine.protocol import Request
-from app.training.choices import Param
+from app.training.choices import ChoiceParam
 from app.training.config import Choice, Schedule, TrainingConfig
-from app.training.setup.schedule_length import Preview, Span
+from app.training.setup.schedule_length import RatePreview, Span
 from app.util.frozen import FrozenMap
 
 LANE = "choices"
 
 
 @dataclass(frozen=True)
-class Params(Request[tuple[Param, ...]]):
+class Params(Request[tuple[ChoiceParam, ...]]):
     """The fields of a class."""
 
     lane: ClassVar[str] = LANE
@@ -24,7 +24,7 @@ class Params(Request[tuple[Param, ...]]):
 
 
 @dataclass(frozen=True)
-class GroupParams(Request[tuple[Param, ...]]):
+class GroupParams(Request[tuple[ChoiceParam, ...]]):
     """The fields of an optimizer that a group of parameters can have of its own."""
 
     lane: ClassVar[str] = LANE
@@ -76,7 +76,7 @@ class FirstSchedule(Request[tuple[Schedule, str]]):
 
 
 @dataclass(frozen=True)
-class PreviewRate(Request[Preview]):
+class PreviewRate(Request[RatePreview]):
     """The learning rate over a run. Raises ChoiceError."""
 
     lane: ClassVar[str] = LANE

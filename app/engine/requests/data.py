@@ -9,7 +9,7 @@ from typing import ClassVar
 from app.data.config import DataConfig
 from app.data.downloads.archives import Addresses
 from app.data.own_files.cache import Fact
-from app.data.spec import DataError, Preview
+from app.data.spec import BatchPreview, DataError
 from app.engine.protocol import Request
 
 
@@ -26,7 +26,7 @@ class ReadProgress:
 class Read:
     """A batch, or the error, with the facts about a user's files."""
 
-    preview: Preview | None
+    preview: BatchPreview | None
     error: DataError | None
     fact: Fact | None
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from app.engine.protocol import Handle, Request
 from app.engine.requests.capture import WeightsChoice
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Answer, Image, Shown, Survey
+from app.training.evaluation.trying import Answer, Image, InputSurvey, Shown
 from app.training.job import Job
 from app.training.monitoring.looks import LayerInside
 
@@ -50,7 +50,7 @@ class Prepared:
     """A prepared net, held under `net`, the survey of its data, and the evaluation if there was one."""
 
     net: Handle
-    survey: Survey
+    survey: InputSurvey
     found: Evaluation | None
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from app.engine.protocol import Handle, Request
 from app.engine.requests.capture import WeightsChoice
 from app.export.certify.certificate import Certificate
-from app.export.format_result import Written
+from app.export.format_result import WrittenFormat
 from app.project.project import Project
 from app.source.generated import Source
 from app.training.config import StartWeights
@@ -102,7 +102,7 @@ class Proofs:
 
     certificate: Certificate | None = None
     path: Path | None = None
-    written: tuple[Written, ...] = ()
+    written: tuple[WrittenFormat, ...] = ()
     refused: tuple[str, ...] = ()
 
     @property

@@ -31,12 +31,12 @@ def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
 @handles(CaptureRequest)
 def capture(request: CaptureRequest, _context: Context) -> Captured:
     """Run one forward pass and describe its graph. Raises as `batch_of` and `TrainingBatch.hold`."""
-    from app.export.weights_choice import untrained_words
+    from app.export.weights_choice import untrained_text
 
     found = with_weights_found(request)
     job, weights = found.job, found.weights
     words = (
-        weights.words if isinstance(weights, WeightsFile) else untrained_words(job.training.seed, job.training.start)
+        weights.words if isinstance(weights, WeightsFile) else untrained_text(job.training.seed, job.training.start)
     )
     return Captured(batch_of(found).capture(), found, f"weights {words}")
 

@@ -14,14 +14,14 @@ from app.engine.requests.choices import (
 )
 from app.engine.server import Context, handles
 from app.training import registry
-from app.training.choices import Param
+from app.training.choices import ChoiceParam
 from app.training.config import Schedule
 from app.training.setup import lr_preview
-from app.training.setup.schedule_length import Preview
+from app.training.setup.schedule_length import RatePreview
 
 
 @handles(Params)
-def params(request: Params, _context: Context) -> tuple[Param, ...]:
+def params(request: Params, _context: Context) -> tuple[ChoiceParam, ...]:
     of = {
         "loss": registry.loss_params,
         "optimizer": registry.optimizer_params,
@@ -31,7 +31,7 @@ def params(request: Params, _context: Context) -> tuple[Param, ...]:
 
 
 @handles(GroupParams)
-def group_params(request: GroupParams, _context: Context) -> tuple[Param, ...]:
+def group_params(request: GroupParams, _context: Context) -> tuple[ChoiceParam, ...]:
     return registry.group_params(request.optimizer)
 
 
@@ -61,5 +61,5 @@ def first_schedule(request: FirstSchedule, _context: Context) -> tuple[Schedule,
 
 
 @handles(PreviewRate)
-def preview_rate(request: PreviewRate, _context: Context) -> Preview:
+def preview_rate(request: PreviewRate, _context: Context) -> RatePreview:
     return lr_preview.preview(request.training, request.length)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.engine.requests.capture import NewestWeights, WeightsChoice, WeightsFile
 from app.export.errors import WeightsError
-from app.export.weights_choice import ExportWeights, untrained_words, weights_to_export
+from app.export.weights_choice import ExportWeights, untrained_text, weights_to_export
 from app.runs.newest import newest_checkpoint, newest_of, weights_in
 from app.source.generated import Source
 from app.training.config import StartWeights
@@ -36,4 +36,4 @@ def describe_weights(weights: WeightsChoice, source: Source, seed: int, start: S
     if isinstance(weights, WeightsFile):
         return weights.words
     found = newest_checkpoint(Path(weights.folder), source) if isinstance(weights, NewestWeights) else None
-    return found[1] if found is not None else untrained_words(seed, start)
+    return found[1] if found is not None else untrained_text(seed, start)

@@ -26,7 +26,7 @@ from app.export.weights import load_weights
 from app.runs import resume
 from app.training.checkpoints.checkpoint import CheckpointError
 from app.training.evaluation import predict
-from app.training.evaluation.evaluator import Cancelled, Evaluator, checkpoint_weights
+from app.training.evaluation.evaluator import EvaluationCancelled, Evaluator, checkpoint_weights
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Answer, Image, Shown
 from app.training.monitoring import activations
@@ -73,12 +73,12 @@ def prepare(request: Prepare, context: Context) -> Prepared:
         same = old is not None and (old.job.data, old.job.data_root) == (job.data, job.data_root)
         evaluator = Evaluator(job, weights, old.data if old is not None and same else None, reading)
         if context.cancelled():
-            raise Cancelled
+            raise EvaluationCancelled
         survey, found = predict.survey(evaluator, name), None
         if scope is not None:
             found = evaluator.evaluate(scope.part, scope.augment, watch, context.cancelled, name)
     if context.cancelled():
-        raise Cancelled
+        raise EvaluationCancelled
     _newest = weakref.ref(evaluator)
     return Prepared(context.keep(_Net(evaluator, found)), survey, found)
 

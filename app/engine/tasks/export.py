@@ -26,7 +26,7 @@ from app.training.setup.weights_header import StartError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.export.imported import Imported
+    from app.export.imported import ImportedNet
     from app.project.project import Project
     from app.source.generated import Source
     from app.training.job import Job
@@ -71,7 +71,7 @@ class Rest:
     onnx: Path | None = None
     model: Path | None = None
     weights: Path | None = None
-    imported: Imported | None = None
+    imported: ImportedNet | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

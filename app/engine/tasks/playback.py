@@ -216,7 +216,7 @@ class PlaybackSession:
             graph.release()
 
     def _next(self) -> tuple[Any, int] | None:
-        openmp.let_go()  # idle OpenMP threads would slow a concurrent run
+        openmp.release_idle_threads()  # idle OpenMP threads would slow a concurrent run
         with self._wake:
             self._wake.wait_for(lambda: self._waiting or self._leaving)
             return None if self._leaving else self._waiting.popleft()

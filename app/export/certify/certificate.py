@@ -18,7 +18,7 @@ ALLOWED_ELSE = 1e-2  # half and bfloat16
 
 
 @dataclass(frozen=True)
-class Check:
+class CertificateCheck:
     """One comparison: `what` is outputs, gradients, buffers or values (of a state_dict), `mode` is eval or train.
 
     `largest` is the largest difference, relative to the largest number of the same tensor, at `worst`; None if it is
@@ -86,12 +86,12 @@ class Certificate:
 
     passed: bool
     message: str
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CertificateCheck, ...] = ()
     facts: FrozenMap[str, Any] = FrozenMap()
     details: str = ""
     seconds: float = 0.0
 
-    def check(self, what: str, mode: str) -> Check:
+    def check(self, what: str, mode: str) -> CertificateCheck:
         """Return the last check of a kind against the project's net. Raises KeyError if it was not made."""
         for one in reversed(self.checks):
             if (one.what, one.mode, one.source) == (what, mode, False):
@@ -122,7 +122,7 @@ class Certificate:
         }
 
 
-def _plain(check: Check) -> dict[str, Any]:
+def _plain(check: CertificateCheck) -> dict[str, Any]:
     return {
         "what": check.what, "mode": check.mode, "dtype": check.dtype, "passed": check.passed,
         "with": "the source model" if check.source else "the project's network", "not finite": check.odd,

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from app.export.certify import clean_process, measure
-from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Certificate, Check, write_certificate
+from app.export.certify.certificate import ALLOWED, ALLOWED_ELSE, Certificate, CertificateCheck, write_certificate
 from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
-from app.export.certify.reference import Live, Measurement, NotRunning, Stage
-from app.export.imported import Imported, source_checks
+from app.export.certify.reference import Measurement, Measurements, NotRunning, Stage
+from app.export.imported import ImportedNet, source_checks
 from app.export.layers import write_model
 from app.export.weights import save_safetensors
 from app.source.generated import Source
@@ -53,7 +53,7 @@ def certify(
     *,
     seed: int = 0,
     inputs: Sequence[Tensor] | None = None,
-    imported: Imported | None = None,
+    imported: ImportedNet | None = None,
     tell: Tell = silent,
     cancelled: Cancelled = never,
     patience: float = PATIENCE,
@@ -82,12 +82,12 @@ def certify(
             question = _question(source, files, live, seed, folder, texts)
             if imported is not None and imported.comparable:
                 question["source"] = imported.question()
-            answer = clean_process.ask(Path(measure.__file__), question, folder, tell, cancelled, limit)
+            answer = clean_process.run_script(Path(measure.__file__), question, folder, tell, cancelled, limit)
         except NotRunning as error:
             found = Certificate(False, f"The network itself returns no outputs: {error}")
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             found = Certificate(False, f"The exported files cannot be read: {measure.told(error)}")
-        except clean_process.Broken as error:
+        except clean_process.NoAnswer as error:
             words = f"The exported files do not run in a clean Python process: {error}"
             found = Certificate(False, words, details=error.details)
         else:
@@ -104,7 +104,7 @@ def certify_export(
     *,
     about: str = "",
     seed: int = 0,
-    imported: Imported | None = None,
+    imported: ImportedNet | None = None,
     tell: Tell = silent,
     cancelled: Cancelled = never,
 ) -> tuple[Certificate, Path | None]:
@@ -130,7 +130,9 @@ def certify_export(
     return found, write_certificate(found, code) if code is not None else None
 
 
-def _question(source: Source, files: Files, live: Live, seed: int, folder: Path, texts: list[str]) -> dict[str, Any]:
+def _question(
+    source: Source, files: Files, live: Measurements, seed: int, folder: Path, texts: list[str]
+) -> dict[str, Any]:
     return {
         "model": str(files.model.resolve()),
         "class": source.class_name,
@@ -143,11 +145,11 @@ def _question(source: Source, files: Files, live: Live, seed: int, folder: Path,
     }
 
 
-def _verdict(live: Live, answer: dict[str, Any], imported: Imported | None) -> Certificate:
+def _verdict(live: Measurements, answer: dict[str, Any], imported: ImportedNet | None) -> Certificate:
     answers = iter(answer["stages"])
     given = answer.get("source", {"cases": []})
     known = {"train" if case["train"] else "eval" for case in given["cases"] if case["odd"]}
-    checks: list[Check] = []
+    checks: list[CertificateCheck] = []
     for stage in live.stages:
         checks += [_judged(one, known) for one in _checks(stage, live.dtype, next(answers) if stage.recorded else {})]
     of_source = source_checks(given)
@@ -171,17 +173,17 @@ def _verdict(live: Live, answer: dict[str, Any], imported: Imported | None) -> C
         named = " and ".join(dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped))
         message += f"; {named} could not be compared: {skipped[0].skipped}"
     if imported is not None:
-        message += f"; {imported.said(of_source)}"
+        message += f"; {imported.comparison_text(of_source)}"
     return Certificate(True, message + ".", (*checks, *of_source))
 
 
-def _judged(check: Check, known: set[str]) -> Check:
+def _judged(check: CertificateCheck, known: set[str]) -> CertificateCheck:
     """Fail a check with non-finite numbers, unless the source model has them in that mode."""
     fails = check.odd and check.what != "buffers" and check.mode not in known
     return replace(check, passed=False) if fails else check
 
 
-def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[Check]:
+def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[CertificateCheck]:
     """List the checks of one stage: outputs, and after a backward pass gradients and buffers."""
     mode = "train" if stage.kind == "train" else "eval"
     dtype = "float64" if stage.double else own
@@ -191,20 +193,20 @@ def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[Check]:
         return checks
     if stage.refused:
         wanted = ("gradients",) if found else ("outputs", "gradients")
-        return checks + [Check(what, mode, dtype, True, skipped=stage.refused) for what in wanted]
+        return checks + [CertificateCheck(what, mode, dtype, True, skipped=stage.refused) for what in wanted]
     if "refused" in found:
         words = f"not available: {found['refused']}"
-        return [*checks, Check("gradients", mode, dtype, False, False, None, allowed, "they", words)]
+        return [*checks, CertificateCheck("gradients", mode, dtype, False, False, None, allowed, "they", words)]
     checks.append(_check("gradients", mode, dtype, allowed, found["gradients"]))
     if mode == "train" or not found["buffers"]["equal"]:
         checks.append(_check("buffers", mode, dtype, allowed, found["buffers"]))
     return checks
 
 
-def _check(what: str, mode: str, dtype: str, allowed: float, found: dict[str, Any]) -> Check:
+def _check(what: str, mode: str, dtype: str, allowed: float, found: dict[str, Any]) -> CertificateCheck:
     largest = found["largest"]
     passed = found["equal"] or (largest is not None and largest <= allowed and allowed > 0)
-    return Check(what, mode, dtype, passed, found["equal"], largest, allowed, found["worst"], found["words"],
+    return CertificateCheck(what, mode, dtype, passed, found["equal"], largest, allowed, found["worst"], found["words"],
                  count=found["count"], empty=found["empty"], odd=found["odd"])  # fmt: skip
 
 
@@ -224,7 +226,7 @@ def _facts(source: Source, state_dict: StateDict, seed: int) -> dict[str, Any]:
     }
 
 
-def _inputs(live: Live) -> dict[str, Any]:
+def _inputs(live: Measurements) -> dict[str, Any]:
     kinds = {name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
              for name, value in live.inputs.items()}  # fmt: skip
     return {"inputs": kinds}

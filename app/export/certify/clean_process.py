@@ -28,7 +28,7 @@ class Stopped(Exception):
     """The caller cancelled."""
 
 
-class Broken(Exception):
+class NoAnswer(Exception):
     """The process returned no answer. The text is one line; `details` is its stderr."""
 
     def __init__(self, message: str, details: str = "") -> None:
@@ -65,7 +65,7 @@ def barred_for(texts: Iterable[str]) -> list[str]:
     return ["app"] if "torchvision" in top_packages(texts) else ["app", "torchvision"]
 
 
-def ask(
+def run_script(
     script: Path,
     question: Mapping[str, Any],
     folder: Path,
@@ -89,7 +89,7 @@ def ask(
     code, told = _run([sys.executable, "-I", "-B", str(script), str(asked)], folder, tell, cancelled, patience)
     answer = Path(paths["answer"])
     if code or not answer.is_file():
-        raise Broken(_last_line(told, code), told)
+        raise NoAnswer(_last_line(told, code), told)
     found: dict[str, Any] = json.loads(answer.read_text("utf-8"))
     return found
 
@@ -108,7 +108,7 @@ def _run(command: list[str], folder: Path, tell: Tell, cancelled: Cancelled, pat
                     raise Stopped
                 if time.monotonic() > end:
                     child.kill()
-                    raise Broken(f"it had not ended after {patience:.0f} seconds and was stopped")
+                    raise NoAnswer(f"it had not ended after {patience:.0f} seconds and was stopped")
                 with contextlib.suppress(OSError):
                     words = (folder / "progress").read_text("utf-8")
                     if words and words != heard:

@@ -58,7 +58,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Live:
+class Measurements:
     """Measurements of the program's net: its inputs and the stages."""
 
     inputs: Mapping[str, Tensor]
@@ -75,22 +75,22 @@ class Measurement:
         self._source, self._state, self._seed, self._folder = source, state_dict, seed, folder
         self._say, self._cancelled = tell, cancelled
 
-    def run(self, inputs: tuple[Tensor, ...] | None = None) -> Live:
+    def run(self, inputs: tuple[Tensor, ...] | None = None) -> Measurements:
         """Run all stages. Raises NotRunning if the forward fails, Stopped."""
         net, given, record = self._outputs(inputs)
-        first = self._kept(Stage("outputs", "outputs", self._folder / "outputs.pt"), record)
+        first = self._store(Stage("outputs", "outputs", self._folder / "outputs.pt"), record)
         floats = [value.dtype for value in record["outputs"].values() if value.is_floating_point()]
         dtype = str(next(iter(floats), torch.get_default_dtype())).removeprefix("torch.")
         net.double()
         one = self._step(net, given, "eval", double=True)
         if one.recorded:
-            return Live(given, (first, one, self._step(net, given, "train", double=True)), dtype)
+            return Measurements(given, (first, one, self._step(net, given, "train", double=True)), dtype)
         # Something in the net has a fixed dtype: compare its gradients in that.
         del net
-        again = self._made()
+        again = self._create_net()
         two = self._step(again, given, "eval", double=False, fresh=True)
         stages = (first, two, self._step(again, given, "train", double=False))
-        return Live(given, stages, dtype, one.refused)
+        return Measurements(given, stages, dtype, one.refused)
 
     def eval_outputs(self, batches: tuple[int, ...]) -> tuple[dict[int, dict[str, str]], bool]:
         """Write inputs and outputs in eval mode for each supported batch size; return the files, and whether the net is
@@ -98,8 +98,8 @@ class Measurement:
 
         Raises NotRunning if it supports none of them, Stopped.
         """
-        self._tell("Running the network here: outputs")
-        net, files, random, reason = self._made(), {}, False, ""
+        self._report("Running the network here: outputs")
+        net, files, random, reason = self._create_net(), {}, False, ""
         for batch in batches:
             with self._quiet():
                 measure.seed_everything(self._seed)
@@ -119,7 +119,7 @@ class Measurement:
             raise NotRunning(reason)
         return files, random
 
-    def _made(self) -> nn.Module:
+    def _create_net(self) -> nn.Module:
         with self._quiet():
             measure.seed_everything(self._seed)
             net = make_module(self._source)
@@ -129,8 +129,8 @@ class Measurement:
     def _outputs(self, inputs: tuple[Tensor, ...] | None) -> tuple[nn.Module, dict[str, Tensor], measure.Record]:
         names = [spec.name for spec in self._source.inputs]
         for batch in BATCHES if inputs is None else (0,):
-            self._tell("Running the network here: outputs")
-            net = self._made()
+            self._report("Running the network here: outputs")
+            net = self._create_net()
             with self._quiet():
                 measure.seed_everything(self._seed)
                 chosen = inputs if inputs is not None else random_inputs(self._source, batch)
@@ -143,20 +143,20 @@ class Measurement:
 
     def _step(self, net: nn.Module, given: dict[str, Tensor], kind: str, *, double: bool, fresh: bool = False) -> Stage:
         words = f"gradients in {kind} mode"
-        self._tell(f"Running the network here: {words}")
+        self._report(f"Running the network here: {words}")
         file = self._folder / f"{kind}-{'double' if double else 'own'}.pt"
         with self._quiet():
             try:
                 record = measure.step_of(net, given, self._seed, train=kind == "train", double=double, backward=True)
             except Exception as error:  # a net that fails in this mode has nothing to compare; reported
                 return Stage(kind, words, file, double, fresh, True, measure.told(error))
-        return self._kept(Stage(kind, words, file, double, fresh, True, record.get("refused", "")), record)
+        return self._store(Stage(kind, words, file, double, fresh, True, record.get("refused", "")), record)
 
-    def _kept(self, stage: Stage, record: measure.Record) -> Stage:
+    def _store(self, stage: Stage, record: measure.Record) -> Stage:
         torch.save(record, stage.file)
         return stage
 
-    def _tell(self, words: str) -> None:
+    def _report(self, words: str) -> None:
         if self._cancelled():
             raise Stopped
         self._say(words)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.data import readers, splits, targets, transforms
-from app.data.loaders import look
+from app.data.loaders import read_spec
 from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import alone, calls, is_random
@@ -24,7 +24,7 @@ from app.training.choices import CLASS_IDS, CLOSURE, LOSSES, PLATEAU
 from app.training.config import INPUT, Choice
 from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
-from app.training.objectives import Row, forms, rows_of, wants_input
+from app.training.objectives import Row, forms, input_is_target, rows_of
 from app.training.registry import loss_call, optimizer_call, schedule_call
 from app.training.setup.weighted_losses import takes_weights
 
@@ -43,7 +43,7 @@ _MODULES = "copy csv hashlib io os random struct subprocess sys tempfile threadi
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchCode:
     """The inputs of a batch as expressions.
 
     `made` computes them from the samples, "" if they are the samples; `inputs` is their name, `fed` the net's input,
@@ -62,7 +62,7 @@ def context(job: Job, module: str, start_file: str, hands: bool) -> dict[str, An
     With `hands` the script accepts the commands pause, step and stop on standard input. Raises JobError, DataError or
     ChoiceError.
     """
-    training, spec = job.training, look(job.data)
+    training, spec = job.training, read_spec(job.data)
     rows = rows_of(job, spec.known_targets, spec.shape, spec.label) if training.losses else ()
     return {
         "module": module,
@@ -106,7 +106,7 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
     return {
         "reading": reading,
         "needs": needs + ", and torchmetrics" * bool(job.training.metrics),
-        "samples_in_words": _words(spec),
+        "samples_in_words": _sample_text(spec),
         "held": "Streamed" if is_streamed(spec) else "Tensor",
         "labels": "Targets" if spec.targets else "Tensor",
         "streamed": is_streamed(spec),
@@ -118,7 +118,7 @@ def _data(job: Job, spec: SourceSpec) -> dict[str, Any]:
     }
 
 
-def _words(spec: SourceSpec) -> str:
+def _sample_text(spec: SourceSpec) -> str:
     """Describe the shapes of samples and targets."""
     shape = f"(N, {', '.join(map(str, spec.shape))})"
     sizes = "".join(f", {size}" for size in spec.label_shape) or ","
@@ -145,16 +145,16 @@ def _batches(job: Job, spec: SourceSpec, rows: tuple[Row, ...]) -> dict[str, Any
     known = _labels(spec, rows[0].target, "labels[batch]") if rows else "labels[batch]"
     axis = {CLASSES: "1", TOKENS: "-1", VALUES: ""}[chief.task]
 
-    def batch(made: str, mixup: bool = False) -> Batch:
+    def batch(made: str, mixup: bool = False) -> BatchCode:
         inputs, target = "inputs" if made else "samples[batch]", "labels[batch]"
         if one_hot:
             target = f"F.one_hot({target}, {len(chief.classes)}).float()"
-        elif wants_input(training):
+        elif input_is_target(training):
             target = f'with_input({target}, "{INPUT}", {inputs})'
         fed = "mixture" if mixup else inputs
         if training.channels_last and len(spec.shape) == 3:
             fed += ".contiguous(memory_format=torch.channels_last)"
-        return Batch(made, inputs, fed, target)
+        return BatchCode(made, inputs, fed, target)
 
     stored = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
     learnt = seen = stored if spec.as_bytes else ""
@@ -260,8 +260,8 @@ def _carried(job: Job, spec: SourceSpec) -> list[Function]:
         (transforms.augmented, is_random(data.train_transforms)),
         (splits.standardised, options_of(data).get("standardise")),
         (splits.balanced_weights, data.class_weights),
-        (targets.Targets, spec.targets or wants_input(training)),
-        (targets.with_input, wants_input(training)),
+        (targets.Targets, spec.targets or input_is_target(training)),
+        (targets.with_input, input_is_target(training)),
         (multi_output.named, training.losses),
         (script_recipes.mixed_loss, training.losses),
         (multi_output.SeveralLosses, training.losses),

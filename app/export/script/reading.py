@@ -29,7 +29,7 @@ class OwnClass:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingCode:
     """How a script reads its data. `call` is an expression for inputs and labels of all samples; `functions` are those
     that it needs.
 
@@ -52,7 +52,7 @@ class Reading:
     own_class: OwnClass | None = None
 
 
-def reading_of(job: Job, spec: SourceSpec) -> Reading:
+def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
     """Choose how the samples of a job are read."""
     source, _, name = spec.key.partition(".")
     if spec.key == dataset_class.KEY:
@@ -62,16 +62,16 @@ def reading_of(job: Job, spec: SourceSpec) -> Reading:
     if source == "torchvision":
         return _download(name, job.data_root or "data")
     if spec.key == DIGITS:
-        return Reading("read_digits()", (readers.read_digits,), "torch and scikit-learn")
+        return ReadingCode("read_digits()", (readers.read_digits,), "torch and scikit-learn")
     if source == "sklearn":
-        return Reading(call("read_table", name), (readers.read_table,), "torch and scikit-learn")
+        return ReadingCode(call("read_table", name), (readers.read_table,), "torch and scikit-learn")
     if source == "made" and name != "fake":
         points = call("make_points", name, **options_of(job.data))
-        return Reading(points, (readers.make_points,), "torch and scikit-learn")
-    return Reading(call("make_noise", **options_of(job.data)), (readers.make_noise,))
+        return ReadingCode(points, (readers.make_points,), "torch and scikit-learn")
+    return ReadingCode(call("make_noise", **options_of(job.data)), (readers.make_noise,))
 
 
-def _download(name: str, folder: str) -> Reading:
+def _download(name: str, folder: str) -> ReadingCode:
     functions: tuple[Function, ...]
     needs, place, more = f"torch and the files of {name}", "", ""
     match name:
@@ -90,12 +90,12 @@ def _download(name: str, folder: str) -> Reading:
             functions, needs = (readers.read_idx, readers.read_mnist), f"torch alone and the files of {name}"
             place = f'path / "{name}" / "raw"'
             parts = [f'read_mnist({place}, "{part}")' for part in ("train", "t10k")]
-    return Reading(
+    return ReadingCode(
         parts[0], functions, needs, folder, held_out=parts[1], collection=name, place=place, fetched_with=more
     )
 
 
-def _own_file(spec: SourceSpec, job: Job) -> Reading:
+def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
     """Read a user's file with the arguments found when it was surveyed, which are constants at the top of the script.
     """
     by_key: dict[str, tuple[Function, ...]] = {
@@ -111,10 +111,10 @@ def _own_file(spec: SourceSpec, job: Job) -> Reading:
     if is_streamed(spec):
         functions = (*functions[:-1], streams.SampleLost, streams.Streamed, streams.stream_pictures)
     reader = functions[-1].__name__
-    return Reading(f"{reader}(path, **HOW)", functions, needs, job.data.path, named="{path}", how=spec.arguments)
+    return ReadingCode(f"{reader}(path, **HOW)", functions, needs, job.data.path, named="{path}", how=spec.arguments)
 
 
-def _own_class(spec: SourceSpec, job: Job) -> Reading:
+def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     """Read a Dataset class, whose file is in the script's folder, see `beside`."""
     own = OwnClass(Path(job.data.path).stem, spec.arguments["name"])
     how = f"{own.name}(), {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
@@ -126,7 +126,7 @@ def _own_class(spec: SourceSpec, job: Job) -> Reading:
     if is_streamed(spec):
         made = f"stream_dataset({how}, {spec.arguments['pin']!r})"
         functions += (streams.SampleLost, streams.Streamed, streams.InOrder, streams.stream_dataset)
-    return Reading(made, functions, f"torch and {own.module}.py beside it", named=own.name, own_class=own)
+    return ReadingCode(made, functions, f"torch and {own.module}.py beside it", named=own.name, own_class=own)
 
 
 def is_streamed(spec: SourceSpec) -> bool:

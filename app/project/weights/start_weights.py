@@ -16,7 +16,7 @@ from app.project.weights.state_dict_diff import Diff
 from app.project.weights.state_dicts import StateDict
 from app.source.generated import Source
 from app.training.config import StartWeights
-from app.training.setup.weights_header import StartError, header, is_unchanged, misfit_words, misfits
+from app.training.setup.weights_header import StartError, header, is_unchanged, misfit_text, misfits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,10 +26,10 @@ LARGEST_HASHED = 256 * 2**20  # of a file that is read whole each time it change
 
 def chosen(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> StartWeights:
     """Store the chosen tensors of a file, under the net's own keys. Raises WeightsError, OSError."""
-    return kept(state_dicts.taken(state, found, keys), state.path.name)
+    return store_tensors(state_dicts.selected_tensors(state, found, keys), state.path.name)
 
 
-def kept(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
+def store_tensors(tensors: Mapping[str, Tensor], name: str) -> StartWeights:
     """Store tensors with the net's keys. Raises WeightsError, OSError."""
     return files.keep(lambda path: save_safetensors(tensors, path), name)
 
@@ -56,7 +56,7 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
         text = f"Take the other {len(fitting):,}" if len(fitting) > 1 else "Take the other one"
         cures.insert(0, Cure(text, (SetTraining("", "start", replace(start, keys=fitting)),)))
     many = "A start weight does" if len(wrong) == 1 else f"{len(wrong):,} start weights do"
-    reason = f"{misfit_words(start, wrong)} What is not taken is initialised from the seed."
+    reason = f"{misfit_text(start, wrong)} What is not taken is initialised from the seed."
     return Problem("error", node_of(next(iter(wrong)), source), f"{many} not fit the net", reason, cures=tuple(cures))
 
 

@@ -64,7 +64,7 @@ class Diff:
         """Whether `load_state_dict(strict=True)` would take it as it is."""
         return bool(self.rows) and all(row.fits for row in self.rows)
 
-    def words(self) -> str:
+    def counts_text(self) -> str:
         """The nonzero counts: `118 fit, 2 with another shape`."""
         return ", ".join(f"{count:,} {KINDS[kind]}" for kind, count in self.counts.items() if count)
 

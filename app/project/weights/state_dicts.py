@@ -126,7 +126,7 @@ def net_infos(source: Source) -> Infos:
     return {key: TensorInfo.of(value) for key, value in model.state_dict().items()}
 
 
-def taken(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> dict[str, Tensor]:
+def selected_tensors(state: StateDict, found: Diff, keys: Iterable[str] | None = None) -> dict[str, Tensor]:
     """Select the tensors to load, by the net's own keys: all that fit, or those named. Raises WeightsError."""
     fitting = {row.key: row for row in found.rows if row.fits}
     wanted = list(fitting) if keys is None else list(keys)

@@ -198,7 +198,7 @@ def newest(folder: Path, tell: Callable[[str], None] = lambda _words: None) -> P
     return None
 
 
-def left(folder: Path | None, resumed: Path | None = None) -> str:
+def resume_hint(folder: Path | None, resumed: Path | None = None) -> str:
     """Describe what a run that ended without a message can be resumed from, given its checkpoint folder."""
     found = newest(folder) if folder is not None and folder.is_dir() else None
     found = found or (resumed if resumed is not None and resumed.exists() else None)

@@ -49,7 +49,7 @@ class EvaluationError(JobError):
     """Raised for what cannot be evaluated; the message says why and how to fix it."""
 
 
-class Cancelled(Exception):
+class EvaluationCancelled(Exception):
     """Raised if the caller cancelled the evaluation."""
 
 
@@ -139,7 +139,7 @@ class Evaluator:
         collected = _Collected(self, count, tuple(augment))
         for inputs, labels in self._batches(samples, count):
             if stopping():
-                raise Cancelled
+                raise EvaluationCancelled
             collected.take(inputs, labels)
             watch(collected.count, count)
         return collected.result(part, weights_name, perf_counter() - began)

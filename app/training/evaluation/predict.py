@@ -12,7 +12,7 @@ from app.data.spec import CLASSES, TOKENS
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Answer, Image, Picture, Shown, Survey, is_picture
+from app.training.evaluation.trying import Answer, Image, InputSurvey, Picture, Shown, is_picture
 from app.training.metrics import PLAIN, reading
 from app.util.rng import borrowed
 
@@ -91,7 +91,7 @@ def picture(sample: Tensor) -> Picture:
 # --- Predictions for user-made inputs
 
 
-def survey(evaluator: Evaluator, weights: str) -> Survey:
+def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
     """Compute the statistics of the first training samples."""
     data, job = evaluator.data, evaluator.job
     inputs, _ = evaluator.read("training", range(min(SURVEYED, len(data.train))))
@@ -102,7 +102,7 @@ def survey(evaluator: Evaluator, weights: str) -> Survey:
     losses = job.training.losses
     loss = losses[0].loss if losses else job.training.loss
     unit = data.info.task == CLASSES and reading(loss.name) != PLAIN
-    return Survey(
+    return InputSurvey(
         shape, tuple(data.info.classes), values.amin(axes).numpy(), values.amax(axes).numpy(),
         values.mean(axes).numpy(), spec.columns, unit, weights,
     )  # fmt: skip

@@ -30,7 +30,7 @@ class Shown:
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class InputSurvey:
     """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the
     columns.
     """
@@ -107,7 +107,7 @@ def _weights(have: int, want: int) -> NDArray[np.float64]:
     return tents / tents.sum(1, keepdims=True)
 
 
-def as_input(values: Image, survey: Survey) -> Image:
+def as_input(values: Image, survey: InputSurvey) -> Image:
     """Convert a picture of 0 to 1, (C, H, W), to the net's size, channels and value range: black is the minimum of the
     training samples, white the maximum."""
     channels, height, width = (1, *survey.shape)[-3:]

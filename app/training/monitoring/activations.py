@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.data.dataset import Dataset
 from app.training.job import Job, check_input
-from app.training.monitoring.live_model import Live
+from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import LayerInside
 from app.training.monitoring.snapshots import activations, filters
 from app.training.objectives import first_classes, prepared
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def of_run(live: Live, layer: str, sample: int) -> LayerInside:
+def of_run(live: LiveRun, layer: str, sample: int) -> LayerInside:
     """Return the activations of a layer at this moment of the run."""
     weights = f"the run's weights after step {live.step:,}"
     return _inside(live.model, live.data, live.device, layer, sample, weights)

@@ -8,20 +8,20 @@ from typing import Any
 
 from app.telemetry import gpu
 from app.training.monitoring import activations, measured_memory, snapshots, step_profile
-from app.training.monitoring.live_model import Live
+from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import BatchPeek, LayerInside, StepProfile
 from app.training.monitoring.memory_report import MemoryReport
 from app.training.run_requests import LookInside, ProfileStep, SetRate, ShowCaught, TellMemory, WriteSnapshot
 
 
 @singledispatch
-def answer(request: Any, live: Live) -> Any:
+def answer(request: Any, live: LiveRun) -> Any:
     """What the request says that it gives, or raises. To be called by `Live.visit`."""
     raise TypeError(f"a run cannot be asked a {type(request).__name__}")
 
 
 @answer.register
-def _(request: SetRate, live: Live) -> float:
+def _(request: SetRate, live: LiveRun) -> float:
     rates = live.stepper.rates
     before = dict(zip(rates.names, rates.all, strict=True)).get(request.group or rates.names[0], math.nan)
     live.stepper.set_rate(request.rate, request.group)
@@ -29,27 +29,27 @@ def _(request: SetRate, live: Live) -> float:
 
 
 @answer.register
-def _(request: LookInside, live: Live) -> LayerInside:
+def _(request: LookInside, live: LiveRun) -> LayerInside:
     return activations.of_run(live, request.layer, request.sample)
 
 
 @answer.register
-def _(_request: ShowCaught, live: Live) -> BatchPeek | None:
+def _(_request: ShowCaught, live: LiveRun) -> BatchPeek | None:
     return snapshots.caught_batch(live)
 
 
 @answer.register
-def _(request: TellMemory, live: Live) -> MemoryReport:
+def _(request: TellMemory, live: LiveRun) -> MemoryReport:
     if request.empty:
         gpu.empty_cache(live.device)
     return measured_memory.of_run(live)
 
 
 @answer.register
-def _(request: WriteSnapshot, _live: Live) -> None:
+def _(request: WriteSnapshot, _live: LiveRun) -> None:
     gpu.write_snapshot(request.path)
 
 
 @answer.register
-def _(request: ProfileStep, live: Live) -> StepProfile:
+def _(request: ProfileStep, live: LiveRun) -> StepProfile:
     return step_profile.of_run(live, request.trace)

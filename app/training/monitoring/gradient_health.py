@@ -13,7 +13,7 @@ from app.training.monitoring.layer_history import LayerTable
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostGradient:
     """`kind` is "vanishes", "explodes" or "non_finite", `layer` the first that does at the newest step `last` at which
     one did, seen from where the gradient comes. It was so at `times` of the steps that were measured, from `first` on.
     """
@@ -26,7 +26,7 @@ class Lost:
     text: str
 
 
-def lost_over(reach: LayerTable) -> tuple[Lost, ...]:
+def lost_over(reach: LayerTable) -> tuple[LostGradient, ...]:
     """Return at most one finding of each kind. `reach` is the table of that name of a `LayerHistory`."""
     values = reach.columns.matrix()
     with np.errstate(invalid="ignore"):
@@ -38,7 +38,7 @@ def lost_over(reach: LayerTable) -> tuple[Lost, ...]:
     return tuple(found for kind, cells in asked.items() for found in _of_kind(kind, cells, values, reach))
 
 
-def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> Iterator[Lost]:
+def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> Iterator[LostGradient]:
     samples = np.flatnonzero(cells.any(axis=0))
     if not samples.size:
         return
@@ -56,4 +56,4 @@ def _of_kind(kind: str, cells: np.ndarray, values: Array, reach: LayerTable) -> 
     since = f", from step {first:,} to {last:,}" if samples.size > 1 else ""
     now = "" if newest == count - 1 else "; not at the newest"
     text = f"{word} first at {layer}: at step {last:,} {rule}; found at {when}{since}{now}."
-    yield Lost(kind, layer, first, last, int(samples.size), text)
+    yield LostGradient(kind, layer, first, last, int(samples.size), text)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Live:
+class LiveRun:
     """The state of a run between two steps, for visitors. `epoch` and `step` are those of the last step taken."""
 
     stepper: Stepper
@@ -47,7 +47,7 @@ class Live:
         state = self.stepper.validated.state_dict()
         return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
 
-    def visit(self, function: Callable[[Live], T]) -> T:
+    def visit(self, function: Callable[[LiveRun], T]) -> T:
         """Run `function(self)`, then restore generators, buffers, train flags and gradients."""
         with borrowed(), preserved(self.model):
             return function(self)

@@ -6,12 +6,12 @@ from app.data.loaders import load
 from app.telemetry import gpu, memory
 from app.training.job import Job
 from app.training.monitoring import memory_by_layer
-from app.training.monitoring.live_model import Live
+from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.memory_report import MemoryReport
 from app.training.setup.devices import resolve
 
 
-def of_run(live: Live) -> MemoryReport:
+def of_run(live: LiveRun) -> MemoryReport:
     """Measure the memory of a training step now."""
     step = memory_by_layer.of_run(live)
     return MemoryReport(live.device, step, False, gpu.allocator(live.device), gpu.read(live.device), memory.resident())

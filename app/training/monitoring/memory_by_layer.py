@@ -9,15 +9,15 @@ from app.telemetry.layer_bytes import StepBytes
 from app.telemetry.layer_memory import step_bytes
 from app.training.config import INPUT
 from app.training.job import Job
-from app.training.monitoring.live_model import Live
-from app.training.objectives import info_of, task_of, wants_input
+from app.training.monitoring.live_model import LiveRun
+from app.training.objectives import info_of, input_is_target, task_of
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def of_run(live: Live) -> StepBytes:
+def of_run(live: LiveRun) -> StepBytes:
     """Run the first batch through the network and count its memory. To be run by `Control.call`."""
     stepper = live.stepper
     inputs, labels = live.data.batch(stepper.config.batch_size)
@@ -71,4 +71,4 @@ def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Tensor, Any]:
     def label(target: TargetInfo) -> Tensor:
         return torch.empty(batch, *target.label_shape, dtype=torch.float32 if target.task == VALUES else torch.int64)
 
-    return inputs, synthetic_targets(data, inputs, INPUT if wants_input(job.training) else "", label)
+    return inputs, synthetic_targets(data, inputs, INPUT if input_is_target(job.training) else "", label)

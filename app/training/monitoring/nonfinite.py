@@ -56,7 +56,9 @@ def not_finite(stepper: Stepper, source: Source, value: float, step: int, later:
     return NotFinite(f"{head}. Every layer's output is finite{where}; the loss itself overflows.")
 
 
-def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None) -> Origin | None:
+def first_not_finite(
+    stepper: Stepper, source: Source, inputs: Tensor, state: Tensor | None = None
+) -> NonFiniteOrigin | None:
     """Return the operation that produced the first non-finite value of a forward pass; None if the output is finite.
 
     The forward is that of a step, in its precision. `state` is the CPU generator's state before it, to reproduce the
@@ -66,7 +68,7 @@ def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Te
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    origins: dict[int, Origin] = {}
+    origins: dict[int, NonFiniteOrigin] = {}
     # Keeps the tensors alive, so that their ids stay unique.
     alive: list[Any] = []
     order = itertools.count()
@@ -79,7 +81,9 @@ def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Te
                 if _is_finite(tensor):
                     origins.pop(id(tensor), None)
                 else:
-                    own = Origin(bool(tensor.isnan().any()), next(order), str(func.overloadpacket), *_line(source))
+                    own = NonFiniteOrigin(
+                        bool(tensor.isnan().any()), next(order), str(func.overloadpacket), *_line(source)
+                    )
                     # nan is more significant than an infinity, which may be a mask; then the earlier one is.
                     origins[id(tensor)] = min(before, default=own)
                 alive.append(tensor)
@@ -94,7 +98,7 @@ def first_not_finite(stepper: Stepper, source: Source, inputs: Tensor, state: Te
 
 
 @dataclass(frozen=True)
-class Origin:
+class NonFiniteOrigin:
     """The operation that produced the first non-finite value, with its node and source line."""
 
     is_nan: bool
@@ -103,7 +107,7 @@ class Origin:
     node: str | None
     line: str
 
-    def __lt__(self, other: Origin) -> bool:
+    def __lt__(self, other: NonFiniteOrigin) -> bool:
         return (not self.is_nan, self.order) < (not other.is_nan, other.order)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.training.monitoring.live_model import Live
+from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import BatchPeek, Channels
 from app.util.formatting import shape_text
 
@@ -18,7 +18,7 @@ SAMPLES = 64  # of a batch that are shown
 CHANNELS = 256  # of a layer
 
 
-def caught_batch(live: Live) -> BatchPeek | None:
+def caught_batch(live: LiveRun) -> BatchPeek | None:
     """Return the batch at which a watch point paused the run; None if none did.
 
     Uses the current weights, in train mode; dropout masks are resampled.
@@ -44,7 +44,7 @@ def caught_batch(live: Live) -> BatchPeek | None:
     )
 
 
-def _losses(live: Live, output: Tensor, labels: Tensor) -> Any:
+def _losses(live: LiveRun, output: Tensor, labels: Tensor) -> Any:
     """Return the loss of each sample, (n,); None for a loss that cannot be split."""
     if not hasattr(live.loss, "reduction"):
         return None

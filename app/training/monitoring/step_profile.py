@@ -5,14 +5,14 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from app.training.monitoring.live_model import Live
+from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import atomic
 
 MOST = 40  # rows; others are included in the sums
 
 
-def of_run(live: Live, trace: str = "") -> StepProfile:
+def of_run(live: LiveRun, trace: str = "") -> StepProfile:
     """Profile forward and backward of the first batch, after one warm-up. To be run by `Control.call`.
 
     With `trace`, what chrome://tracing and ui.perfetto.dev draw is written to that file; raises OSError.

@@ -57,7 +57,7 @@ _KINDS: dict[str, Any] = {"gradient_norm": float, "dead": float, "memory": int}
 
 
 @dataclass(frozen=True)
-class Found:
+class WatchHit:
     """A watch point that was hit. `layer` is "" where it is of no layer."""
 
     what: str  # "gradient", "dead" or "memory"
@@ -66,34 +66,34 @@ class Found:
     message: str
 
 
-def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[Found]:
+def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[WatchHit]:
     """Return the layers whose gradient norm exceeds the limit or is non-finite; NaN means no gradient."""
     bound = points.gradient_norm
     if bound is None:
         return []
     return [
-        Found("gradient", layer, norm, f"the gradient norm of {layer} is {norm:.3g}, above {bound:g}")
+        WatchHit("gradient", layer, norm, f"the gradient norm of {layer} is {norm:.3g}, above {bound:g}")
         for layer, norm in norms.items()
         if norm > bound
     ]
 
 
-def dead_above(points: WatchPoints, dead: Mapping[str, float]) -> list[Found]:
+def dead_above(points: WatchPoints, dead: Mapping[str, float]) -> list[WatchHit]:
     """Return the layers whose fraction of dead units exceeds the limit."""
     share = points.dead
     if share is None:
         return []
     return [
-        Found("dead", layer, value, f"{value:.0%} of the units of {layer} are dead: 0 for every sample of the batch")
+        WatchHit("dead", layer, value, f"{value:.0%} of the units of {layer} are dead: 0 for every sample of the batch")
         for layer, value in dead.items()
         if value >= share
     ]
 
 
-def memory_above(points: WatchPoints, used: int | None) -> list[Found]:
+def memory_above(points: WatchPoints, used: int | None) -> list[WatchHit]:
     """Return whether memory exceeds the limit."""
     if points.memory is None or used is None or used <= points.memory:
         return []
     mebibytes = 1024 * 1024
     text = f"the memory is {used / mebibytes:,.0f} MiB, above {points.memory / mebibytes:,.0f} MiB"
-    return [Found("memory", "", float(used), text)]
+    return [WatchHit("memory", "", float(used), text)]

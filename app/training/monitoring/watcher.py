@@ -24,8 +24,8 @@ from app.training.events import (
     Noticed,
 )
 from app.training.monitoring.layer_nodes import node_of
-from app.training.monitoring.live_model import Live
-from app.training.monitoring.watch_points import Found, WatchPoints, dead_above, gradients_above, memory_above
+from app.training.monitoring.live_model import LiveRun
+from app.training.monitoring.watch_points import WatchHit, WatchPoints, dead_above, gradients_above, memory_above
 from app.training.setup.module_checks import mistakes
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Watcher:
     `look_due` and `flush_due` are read at every step: an unmeasured step costs nothing else.
     """
 
-    def __init__(self, live: Live, source: Source, control: Control) -> None:
+    def __init__(self, live: LiveRun, source: Source, control: Control) -> None:
         self._live, self._source, self._control = live, source, control
         self.sampler = GradientSampler(live.model)
         self._norms_meter, self._look_meter, self._memory_meter = (
@@ -91,7 +91,7 @@ class Watcher:
         if self._measures and perf_counter() >= self._norms_meter.due:
             with self._norms_meter:
                 self._fresh = self.sampler.measure()
-            self._norms_meter.rest()
+            self._norms_meter.schedule_next()
         if self.look.open:
             self.look.gradients()
 
@@ -122,7 +122,7 @@ class Watcher:
 
     def drain(self, epoch: int, step: int, seconds: float) -> Iterator[Event]:
         """Yield the measurements since the last call, synchronising the device if some are pending."""
-        found: list[tuple[int, Found, str | None]] = []
+        found: list[tuple[int, WatchHit, str | None]] = []
         points = self._control.watch
         if points is not self._points:
             self._points = points
@@ -172,12 +172,12 @@ class Watcher:
             values = torch.stack([norms for _, norms in rows]).tolist()
             return [(at, self.sampler.by_layer(row)) for (at, _), row in zip(rows, values, strict=True)]
 
-    def _read_memory(self, step: int, seconds: float, found: list[tuple[int, Found, str | None]]) -> Iterator[Event]:
+    def _read_memory(self, step: int, seconds: float, found: list[tuple[int, WatchHit, str | None]]) -> Iterator[Event]:
         for meter in (self._norms_meter, self._look_meter, self._memory_meter):
             meter.settle()
         with self._memory_meter:
             r = memory.read(self._live.device)
-        self._memory_meter.rest()
+        self._memory_meter.schedule_next()
         yield MemorySample(step, seconds, r.scope, r.allocated, r.reserved, r.peak, r.resident)
         yield Looking(step, step - self.began[0], self.seconds, seconds - self.began[1])
         found += [(step, each, None) for each in memory_above(self._control.watch, r.allocated or r.resident)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.training.config import StartWeights
-from app.training.setup.weights_header import CURE, StartError, TensorInfo, header, is_unchanged, misfit_words, misfits
+from app.training.setup.weights_header import CURE, StartError, TensorInfo, header, is_unchanged, misfit_text, misfits
 from app.util.rng import borrowed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def put_in(model: nn.Module, start: StartWeights) -> None:
     told = misfits({key: TensorInfo.of(value) for key, value in given.items()},
                    {key: TensorInfo.of(value) for key, value in own.items()})  # fmt: skip
     if told:
-        raise StartError(f"{misfit_words(start, told)} {CURE}")
+        raise StartError(f"{misfit_text(start, told)} {CURE}")
     model.load_state_dict({**own, **given})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from app.training.choices import PLATEAU
 from app.training.config import Choice, Schedule, TrainingConfig
 from app.training.registry import make_optimizer, make_schedule, optimizer_params
-from app.training.setup.schedule_length import ONCE_A_STEP, Preview, Span
+from app.training.setup.schedule_length import ONCE_A_STEP, RatePreview, Span
 from app.util.frozen import FrozenMap
 
 MOST = 20_000  # schedule steps that are computed
@@ -57,7 +57,7 @@ def _rate(optimizer: Choice) -> float:
     return float(given or 0.001)
 
 
-def preview(config: TrainingConfig, length: Span) -> Preview:
+def preview(config: TrainingConfig, length: Span) -> RatePreview:
     """Simulate the learning rate over a run with torch. Raises ChoiceError with torch's error message."""
     import warnings
 
@@ -65,12 +65,12 @@ def preview(config: TrainingConfig, length: Span) -> Preview:
 
     schedule = config.schedule
     if schedule is None:
-        return Preview(words="The learning rate is constant.")
+        return RatePreview(words="The learning rate is constant.")
     if schedule.choice.name == PLATEAU:
-        return Preview(words="It depends on the validation loss, so the rate cannot be previewed.")
+        return RatePreview(words="It depends on the validation loss, so the rate cannot be previewed.")
     moves = length.moves(schedule.per)
     if moves is None:
-        return Preview(words="The number of steps is known once the data have been read.")
+        return RatePreview(words="The number of steps is known once the data have been read.")
     parameter = torch.zeros(1, 1, requires_grad=True)
     optimizer = make_optimizer(config.optimizer, [parameter])
     moving = make_schedule(schedule, optimizer)
@@ -82,6 +82,6 @@ def preview(config: TrainingConfig, length: Span) -> Preview:
             try:
                 moving.step()
             except ValueError as error:
-                return Preview(tuple(rates), schedule.per, f"PyTorch stops after {move:,} of {moves:,}: {error}")
+                return RatePreview(tuple(rates), schedule.per, f"PyTorch stops after {move:,} of {moves:,}: {error}")
             rates.append(float(optimizer.param_groups[0]["lr"]))
-    return Preview(tuple(rates), schedule.per, words)
+    return RatePreview(tuple(rates), schedule.per, words)

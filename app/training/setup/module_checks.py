@@ -22,27 +22,27 @@ class Mistake:
 
 def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
     """Find tensors stored as plain attributes: with their autograd graph, or aliasing a weight."""
-    owners = {_place(p): name for name, p in (*model.named_parameters(), *model.named_buffers()) if p.numel()}
+    owners = {_storage_of(p): name for name, p in (*model.named_parameters(), *model.named_buffers()) if p.numel()}
     found = []
     for path, module in model.named_modules():
         where = f"{path}." if path else ""
-        for name, tensor in _kept(module):
+        for name, tensor in _plain_tensors(module):
             if tensor.grad_fn is not None:
                 text = (
                     f"{where}{name} is stored with its autograd graph, which keeps everything that it was computed "
                     f"from in memory. Store {name}.detach(), or the number {name}.item()."
                 )
                 found.append(Mistake(path, name, text))
-            elif tensor.numel() and _place(tensor) in owners:
+            elif tensor.numel() and _storage_of(tensor) in owners:
                 text = (
-                    f"{where}{name} is not a copy of {owners[_place(tensor)]} but shares its memory: it changes with "
-                    f"every step. Store {name}.clone()."
+                    f"{where}{name} is not a copy of {owners[_storage_of(tensor)]} but shares its memory: it changes "
+                    f"with every step. Store {name}.clone()."
                 )
                 found.append(Mistake(path, name, text))
     return tuple(found)
 
 
-def _kept(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _plain_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     import torch
 
     for name, value in vars(module).items():
@@ -56,5 +56,5 @@ def _kept(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield name, each
 
 
-def _place(tensor: Tensor) -> tuple[str, int]:
+def _storage_of(tensor: Tensor) -> tuple[str, int]:
     return str(tensor.device), tensor.untyped_storage().data_ptr()

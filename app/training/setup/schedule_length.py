@@ -67,7 +67,7 @@ def fitted(schedule: Schedule, length: Span) -> Schedule | None:
 
 
 @dataclass(frozen=True)
-class Preview:
+class RatePreview:
     """The rate of the main parameter group after each move; `per` is what moves it.
 
     `words` explains a missing or partial preview.

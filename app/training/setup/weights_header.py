@@ -85,7 +85,7 @@ class _Hashed(Protocol):
 def is_unchanged(start: _Hashed) -> bool:
     """Return whether the file is still the one that was loaded. Raises StartError."""
     try:
-        look = _look(start.path)
+        look = _stat_key(start.path)
         if look not in _digests:
             remember(start.path, sha256_of(start.path))
         return _digests.get(look) == start.sha256
@@ -97,10 +97,10 @@ def remember(path: str, sha256: str) -> None:
     """Cache the hash of a file until it is modified. Raises OSError."""
     while len(_digests) >= REMEMBERED:
         _digests.pop(next(iter(_digests)))
-    _digests[_look(path)] = sha256
+    _digests[_stat_key(path)] = sha256
 
 
-def _look(path: str) -> tuple[str, int, int]:
+def _stat_key(path: str) -> tuple[str, int, int]:
     """Return a cache key that changes when the file is rewritten."""
     stat = Path(path).stat()
     return path, stat.st_mtime_ns, stat.st_size
@@ -169,7 +169,7 @@ def convertible(theirs: str, ours: str) -> bool:
     return theirs == ours or any(theirs.startswith(kind) and ours.startswith(kind) for kind in kinds)
 
 
-def misfit_words(start: StartWeights, told: Mapping[str, str]) -> str:
+def misfit_text(start: StartWeights, told: Mapping[str, str]) -> str:
     """Describe the keys that do not fit."""
     first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:4])
     more = f" and {len(told) - 4} more" if len(told) > 4 else ""

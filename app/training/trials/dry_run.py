@@ -17,7 +17,7 @@ from app.training.config import INPUT
 from app.training.error_messages import failure
 from app.training.events import Failed
 from app.training.job import Job, JobError, check_input, check_numbers
-from app.training.objectives import info_of, wants_input
+from app.training.objectives import info_of, input_is_target
 from app.training.setup.devices import resolve
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.trials.isolated import aside, stepper_of
@@ -104,7 +104,7 @@ def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Tensor, Any]
             return torch.rand(size, *target.label_shape)
         return torch.randint(0, max(len(target.classes), 1), (size, *target.label_shape))
 
-    labels = synthetic_targets(info, inputs, INPUT if wants_input(job.training) else "", label)
+    labels = synthetic_targets(info, inputs, INPUT if input_is_target(job.training) else "", label)
     return inputs.to(device), labels.to(device)
 
 

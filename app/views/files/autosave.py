@@ -10,8 +10,8 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
 from app.project import file_lock
 from app.project.document import Document
-from app.project.journal import Found, JournalEntry
-from app.project.journal_writer import JournalWriter, Written
+from app.project.journal import ClaimedJournal, JournalEntry
+from app.project.journal_writer import JournalWriter, JournalWritten
 from app.views.status import StatusLine
 
 FIRST, BEHIND = 200, 3000  # milliseconds from an edit to its writing: of the first one, and of those that follow it
@@ -76,7 +76,7 @@ class Autosave(QObject):
         self.save()
         return self._writer.flush
 
-    def adopt(self, found: Found) -> None:
+    def adopt(self, found: ClaimedJournal) -> None:
         """Continue the journal of a crashed window after its project was restored here."""
         self._writer.adopt(found)
         self._timer.start(FIRST)
@@ -123,7 +123,7 @@ class Autosave(QObject):
             pass
 
     @Slot(object)
-    def _show_written(self, written: Written) -> None:
+    def _show_written(self, written: JournalWritten) -> None:
         if not self._document.dirty and not self._journaled:
             return
         if written.problem:

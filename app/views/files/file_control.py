@@ -124,7 +124,7 @@ class FileControl(QObject):
 
     def _open_notice(self, path: Path, owner: file_lock.Owner) -> Notice:
         here = owner.pid == os.getpid() and not owner.elsewhere
-        who = "in this program" if here else owner.words or "by an unknown program"
+        who = "in this program" if here else owner.description or "by an unknown program"
         reason = f"Open: {who}. Changes made in both may collide; whoever saves second is asked."
         actions: dict[str, Callable[[], object]] = {
             "Read-only": self._read_only,
@@ -260,7 +260,9 @@ class FileControl(QObject):
         owner = None if mine else file_lock.holder(path)
         if owner is not None:
             title = f"Replace {path.name}, which is open in another window?"
-            words = f"Open: {owner.words or 'by another program'}. That window will report that the file has changed."
+            words = (
+                f"Open: {owner.description or 'by another program'}. That window will report that the file has changed."
+            )
         elif not asked and path.exists():
             title, words = f"Replace {path.name}?", f"It already exists in {path.parent}."
         else:

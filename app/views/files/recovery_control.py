@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, Qt
 from app.builder.placing import with_places
 from app.engine.child_process import ROOT
 from app.project import custom_layers, file, file_lock, journal
-from app.project.journal import Findings, Found, JournalEntry
+from app.project.journal import ClaimedJournal, FoundJournals, JournalEntry
 from app.views.files.autosave import Autosave
 from app.views.files.file_control import FileControl
 from app.views.ui.background import Failure
@@ -42,7 +42,7 @@ class RecoveryControl(QObject):
         self.files = FileControl(workspace, self.autosave)
         workspace.session.call_before_run(self.autosave.before_run)
         self.dialog: RecoveryDialog | None = None
-        self._found: list[Found] = []
+        self._found: list[ClaimedJournal] = []
         self._looking: Task | None = None
         self._asked = False
         self._opening: Task | None = None
@@ -63,7 +63,7 @@ class RecoveryControl(QObject):
         self._opening.ended.connect(self._opened, Qt.ConnectionType.QueuedConnection)
         self._opening.begin()
 
-    def _opened(self, answer: Found | Failure) -> None:
+    def _opened(self, answer: ClaimedJournal | Failure) -> None:
         self._opening = None
         if not isinstance(answer, Failure):
             self.restore(answer)
@@ -72,7 +72,7 @@ class RecoveryControl(QObject):
         else:
             raise answer.error
 
-    def restore(self, found: Found) -> None:
+    def restore(self, found: ClaimedJournal) -> None:
         """Open what a journal holds, here, or in a window of its own if this one has work or a run."""
         workspace, entry = self._workspace, found.entry
         assert entry is not None
@@ -99,7 +99,9 @@ class RecoveryControl(QObject):
         self.files.close()
         self.autosave.close()
 
-    def _looked(self, answer: tuple[Findings, tuple[tuple[Found, Catalog | None, str], ...]] | Failure) -> None:
+    def _looked(
+        self, answer: tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]] | Failure
+    ) -> None:
         from app.views.files.recovery_dialog import RecoveryDialog, RecoveryOffer
 
         self._looking = None
@@ -123,11 +125,11 @@ class RecoveryControl(QObject):
                 "There is no unsaved work to recover", "Every window was closed, or its work was saved."
             )
 
-    def _restored(self, found: Found) -> None:
+    def _restored(self, found: ClaimedJournal) -> None:
         self._found.remove(found)
         self.restore(found)
 
-    def _discarded(self, found: Found) -> None:
+    def _discarded(self, found: ClaimedJournal) -> None:
         self._found.remove(found)
         try:
             found.discard()
@@ -145,7 +147,7 @@ class RecoveryControl(QObject):
         if dialog is not None:
             dialog.deleteLater()
 
-    def _restore_elsewhere(self, found: Found) -> None:
+    def _restore_elsewhere(self, found: ClaimedJournal) -> None:
         found.leave()
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         try:
@@ -160,17 +162,17 @@ class RecoveryControl(QObject):
             )
 
 
-def _offers(folder: Path) -> tuple[Findings, tuple[tuple[Found, Catalog | None, str], ...]]:
+def _offers(folder: Path) -> tuple[FoundJournals, tuple[tuple[ClaimedJournal, Catalog | None, str], ...]]:
     """What crashed windows have left, the ops of each project, and what is said of it; for a worker."""
     findings = journal.find(folder)
-    offers: list[tuple[Found, Catalog | None, str]] = []
+    offers: list[tuple[ClaimedJournal, Catalog | None, str]] = []
     for found in findings.found:
         entry = _placed(found).entry
         offers.append((found, custom_layers.ops_of(entry.project) if entry else None, _remark(entry) if entry else ""))
     return findings, tuple(offers)
 
 
-def _placed(found: Found) -> Found:
+def _placed(found: ClaimedJournal) -> ClaimedJournal:
     """With a place for every node of large sheets: the window would stand still while it makes them."""
     if found.entry is not None:
         found.entry = replace(found.entry, project=with_places(found.entry.project))

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 
 from app.builder.catalog.catalog import Catalog
 from app.project import file_lock
-from app.project.journal import Found
+from app.project.journal import ClaimedJournal
 from app.util.formatting import counted
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
@@ -32,7 +32,7 @@ NO_PICTURE = "No preview: Tapedeck ended while it was rendered"
 class RecoveryOffer:
     """A journal, the op catalog for its thumbnail, and a remark."""
 
-    found: Found
+    found: ClaimedJournal
     ops: Catalog | None
     remark: str = ""
 

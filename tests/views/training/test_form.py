@@ -14,7 +14,7 @@ from app.builder.analysis import analyse
 from app.project.document import Document
 from app.project.project import Project
 from app.training.choices import SCHEDULERS
-from app.training.config import Choice, Group, Schedule, TrainingConfig
+from app.training.config import Choice, ParameterGroup, Schedule, TrainingConfig
 from app.training.setup.device import Device
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
@@ -182,12 +182,12 @@ def test_a_group_is_a_layer_of_the_net_with_numbers_of_its_own(
     qtbot.waitUntil(lambda: bool(form.groups._params))
     qtbot.mouseClick(form.groups.add, Qt.MouseButton.LeftButton)
     take(qtbot, form.groups.add, "fc1")
-    assert document.project.training.groups == (Group("fc1", FrozenMap(lr=0.0001)),)
+    assert document.project.training.groups == (ParameterGroup("fc1", FrozenMap(lr=0.0001)),)
     box = form.groups.boxes["fc1"]
     assert box.form.rows["weight_decay"].note.text() == "default"
     into(qtbot, line(box.form.editor("weight_decay")), "0.1")
     wanted = FrozenMap(lr=0.0001, weight_decay=0.1)
-    qtbot.waitUntil(lambda: document.project.training.groups == (Group("fc1", wanted),))
+    qtbot.waitUntil(lambda: document.project.training.groups == (ParameterGroup("fc1", wanted),))
     into(qtbot, line(box.form.editor("lr")), "-1")
     qtbot.waitUntil(lambda: "Invalid learning rate" in box.form.rows["lr"].problem.text())
     qtbot.mouseClick(box.head.remove, Qt.MouseButton.LeftButton)

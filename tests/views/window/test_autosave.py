@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.project import file as project_file
 from app.project import file_lock, journal
-from app.project.journal import Found, JournalEntry
+from app.project.journal import ClaimedJournal, JournalEntry
 from app.project.project import Project
 from app.runs import store
 from app.util.resources import path as resource_path
@@ -326,10 +326,10 @@ def test_journals_that_cannot_be_removed_are_said(qtbot, window: MainWindow, mon
     crashed(window, Project("lost"))
     (card,) = offered(qtbot, window).cards
 
-    def refuse(_self: Found) -> None:
+    def refuse(_self: ClaimedJournal) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Found, "discard", refuse)
+    monkeypatch.setattr(ClaimedJournal, "discard", refuse)
     press(card.discard_button)
     press(card.discard_button)
     assert "could not be discarded" in window.banner.title()

@@ -15,7 +15,7 @@ from app.data.config import DataConfig
 from app.engine.client import shared
 from app.engine.requests.trials import RangeTest
 from app.project import file as project_file
-from app.training.config import Choice, Group
+from app.training.config import Choice, ParameterGroup
 from app.training.trials.lr_range_test import rate_test
 from app.training.trials.results import RateTest
 from app.util.frozen import FrozenMap
@@ -182,7 +182,7 @@ def test_what_does_not_go_together_is_said_before_any_run(qtbot: QtBot, window: 
 
 def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(qtbot: QtBot, window: MainWindow) -> None:
     project = window.document.project
-    groups = (Group("fc1", FrozenMap(lr=0.0003)),)
+    groups = (ParameterGroup("fc1", FrozenMap(lr=0.0003)),)
     training = replace(project.training, optimizer=Choice("SGD", FrozenMap(lr=0.01)), groups=groups)
     window.document.apply("a group", replace(project, training=training))
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)

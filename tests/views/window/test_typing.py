@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig, Transform
-from app.training.config import Choice, Group, Schedule
+from app.training.config import Choice, ParameterGroup, Schedule
 from app.util.frozen import FrozenMap
 from app.views.inspector.fields.form import ParamForm
 from app.views.main_window import MainWindow
@@ -33,7 +33,7 @@ def window(qtbot: QtBot, window: MainWindow) -> MainWindow:
     project = window.document.project
     training = replace(
         project.training, schedule=Schedule(Choice("StepLR", FrozenMap(step_size=3))),
-        groups=(Group("conv1", FrozenMap(lr=0.1)),), optimizer=Choice("SGD", FrozenMap(lr=0.1)),
+        groups=(ParameterGroup("conv1", FrozenMap(lr=0.1)),), optimizer=Choice("SGD", FrozenMap(lr=0.1)),
     )  # fmt: skip
     window.document.apply("Set up", replace(project, data=DATA, training=training))
     window.right.pane.show_page("training")

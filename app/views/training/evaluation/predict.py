@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QHBoxLayout, QScrollArea, QStackedLayout, QVBoxLayout, QWidget
 
-from app.training.evaluation.trying import SMALL, Answer, Survey, as_digit, as_input, is_picture
+from app.training.evaluation.trying import SMALL, Answer, InputSurvey, as_digit, as_input, is_picture
 from app.util.formatting import shape_text
 from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.views.training.evaluation.drawing_pad import Pad, picture_of, read_picture
@@ -31,7 +31,7 @@ class TryPage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._survey: Survey | None = None
+        self._survey: InputSurvey | None = None
         self._picture: NDArray[np.float32] | None = None  # that was dropped
         self._given: NDArray[np.float32] | None = None  # a sample of the data
         self._name = ""
@@ -96,10 +96,10 @@ class TryPage(QWidget):
     # what can be tried
 
     @property
-    def survey(self) -> Survey | None:
+    def survey(self) -> InputSurvey | None:
         return self._survey
 
-    def set_survey(self, survey: Survey | None) -> None:
+    def set_survey(self, survey: InputSurvey | None) -> None:
         """Say what the net takes; None while that is not known."""
         same = self._survey is not None and survey is not None and self._survey.shape == survey.shape
         self._survey = survey
@@ -120,7 +120,7 @@ class TryPage(QWidget):
         self._show_note()
         self._request()
 
-    def _make_fields(self, survey: Survey) -> None:
+    def _make_fields(self, survey: InputSurvey) -> None:
         body = QWidget()
         form = QFormLayout(body)
         form.setContentsMargins(0, 0, 10, 0)

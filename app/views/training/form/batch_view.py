@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.data.spec import Preview
+from app.data.spec import BatchPreview
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.painting import start
 
@@ -17,20 +17,20 @@ CELL, GAP, CAPTION, LINE = 60, 8, 16, 18
 
 
 class BatchView(QWidget):
-    """Shows a Preview; empty without one."""
+    """Shows a BatchPreview; empty without one."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._preview: Preview | None = None
+        self._preview: BatchPreview | None = None
         self._images: list[QImage] = []
         self._before: list[QImage] = []  # the same ones before their transforms, painted above them
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     @property
-    def preview(self) -> Preview | None:
+    def preview(self) -> BatchPreview | None:
         return self._preview
 
-    def show_preview(self, preview: Preview | None) -> None:
+    def show_preview(self, preview: BatchPreview | None) -> None:
         self._preview = preview
         self._images = _images(preview.pictures) if preview is not None else []
         self._before = _images(preview.before) if preview is not None else []
@@ -82,7 +82,7 @@ class BatchView(QWidget):
         side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
         painter.drawText(box, side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
 
-    def _paint_pictures(self, painter: QPainter, preview: Preview) -> None:
+    def _paint_pictures(self, painter: QPainter, preview: BatchPreview) -> None:
         painter.setFont(font("caption"))
         painter.setPen(current().color("text2"))
         across = self._across()
@@ -94,7 +94,7 @@ class BatchView(QWidget):
             _paint(painter, image, left, top)
             self._write(painter, preview.captions[number], QRectF(left, top + CELL, CELL, CAPTION))
 
-    def _paint_rows(self, painter: QPainter, preview: Preview) -> None:
+    def _paint_rows(self, painter: QPainter, preview: BatchPreview) -> None:
         columns = (*preview.rows[0], "label")
         width = self.width() / len(columns)
         for line, row in enumerate(preview.rows):
@@ -120,6 +120,6 @@ def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
     painter.drawImage(QRectF(left + (CELL - width) / 2, top + (CELL - height) / 2, width, height), image)
 
 
-def _caption(preview: Preview) -> str:
+def _caption(preview: BatchPreview) -> str:
     what = "images" if preview.pictures else "rows of the table" if preview.rows else "sequences of the text"
     return f"The first {what}: {', '.join(preview.captions)}" if preview.captions else f"The first {what}"

@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.engine.protocol import Request
-from app.training.choices import ChoiceError, Param
+from app.training.choices import ChoiceError, ChoiceParam
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
@@ -33,7 +33,7 @@ class ChoiceSection(FoldingSection):
         self,
         title: str,
         names: Sequence[Any],
-        ask_params: Callable[[str], Request[tuple[Param, ...]]],
+        ask_params: Callable[[str], Request[tuple[ChoiceParam, ...]]],
         check: Callable[[Choice], Request[None]],
         engine: EngineService,
         parent: QWidget | None = None,
@@ -86,7 +86,7 @@ class ChoiceSection(FoldingSection):
                 on_answer=lambda params: self._make_form(name, params), on_error=self._no_params,
             )  # fmt: skip
 
-    def _make_form(self, name: str, params: tuple[Param, ...]) -> None:
+    def _make_form(self, name: str, params: tuple[ChoiceParam, ...]) -> None:
         if name != self._choice.name:
             return
         self._drop_form()

@@ -13,10 +13,10 @@ from app.data import description
 from app.data.config import DataConfig, Transform
 from app.data.own_files import dataset_class
 from app.data.sources import SOURCES, DataError, default_root, is_present, options_of, spec_of
-from app.data.spec import VALUES, Preview, ReadingStopped, SourceSpec
+from app.data.spec import VALUES, BatchPreview, ReadingStopped, SourceSpec
 from app.data.transform_list import is_random
 from app.preflight import synthetic_data
-from app.training.choices import Param
+from app.training.choices import ChoiceParam
 from app.training.job import JobError, check_data
 from app.util.formatting import grouped_digits, megabytes
 from app.util.frozen import FrozenMap
@@ -33,26 +33,26 @@ from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
 
 _SPLIT = (
-    Param(
+    ChoiceParam(
         "validation_fraction",
         "float",
         DataConfig.validation_fraction,
         minimum=0,
         doc="Fraction of samples held out for validation.",
     ),
-    Param(
+    ChoiceParam(
         "test_fraction", "float", DataConfig.test_fraction, minimum=0, doc="Fraction of samples held out for testing."
     ),
-    Param("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Seed of the random split."),
+    ChoiceParam("split_seed", "int", DataConfig.split_seed, minimum=0, doc="Seed of the random split."),
 )
 _LOADING = (
-    Param("shuffle", "bool", DataConfig.shuffle, doc="Shuffles the samples in every epoch."),
-    Param("drop_last", "bool", DataConfig.drop_last, doc="Drops the last batch if it is incomplete."),
-    Param("class_weights", "bool", DataConfig.class_weights,
+    ChoiceParam("shuffle", "bool", DataConfig.shuffle, doc="Shuffles the samples in every epoch."),
+    ChoiceParam("drop_last", "bool", DataConfig.drop_last, doc="Drops the last batch if it is incomplete."),
+    ChoiceParam("class_weights", "bool", DataConfig.class_weights,
           doc="Weights classes in the loss by inverse frequency, in every loss that supports it."),
 )  # fmt: skip
 _BAD = (
-    Param("bad", "choice", DataConfig.bad, choices=("stop", "skip"),
+    ChoiceParam("bad", "choice", DataConfig.bad, choices=("stop", "skip"),
           doc="Unreadable samples: refuse to start the run, or skip them."),
 )  # fmt: skip
 _KINDS = {"int", "float", "bool", "choice", "str", "literal"}
@@ -344,7 +344,7 @@ class DataSection(Section):
         self.state.show()
 
     @Slot(object, object)
-    def _read(self, config: DataConfig, answer: Preview | Failure) -> None:
+    def _read(self, config: DataConfig, answer: BatchPreview | Failure) -> None:
         self.bar.hide()
         self.stop.hide()
         self._asked = None
@@ -358,7 +358,7 @@ class DataSection(Section):
         if error is not None and not isinstance(error, DataError):
             self._failed = config  # what ended the engine may end it again
         self.show_config(config)
-        if isinstance(answer, Preview):
+        if isinstance(answer, BatchPreview):
             self.batch.show_preview(answer)
             self.batch_words.setText(description.batch(answer))
             self.batch_words.show()

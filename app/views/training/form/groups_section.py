@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.engine.requests.choices import CheckGroup, GroupParams
 from app.project.module_paths import Layer, Layers
-from app.training.choices import ChoiceError, Param
-from app.training.config import Choice, Group, TrainingConfig
+from app.training.choices import ChoiceError, ChoiceParam
+from app.training.config import Choice, ParameterGroup, TrainingConfig
 from app.util.formatting import plural
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
@@ -37,7 +37,7 @@ class GroupBox(QFrame):
     edited = Signal(str, str, object, object)  # path, name, value, merge
     removed = Signal(str)
 
-    def __init__(self, group: Group, params: tuple[Param, ...]) -> None:
+    def __init__(self, group: ParameterGroup, params: tuple[ChoiceParam, ...]) -> None:
         super().__init__()
         self.group = group
         self.head = PathLine(group.path, "the group of")
@@ -56,7 +56,7 @@ class GroupBox(QFrame):
     def default(self, name: str) -> Any:
         return self.form.rows[name].param.default
 
-    def show_group(self, group: Group) -> None:
+    def show_group(self, group: ParameterGroup) -> None:
         self.group = group
         self.form.set_values(group.options)
 
@@ -72,7 +72,7 @@ class GroupsSection(KnobSection):
         self._loaded = False
         self._training = TrainingConfig()
         self._asked: Choice | None = None
-        self._params: tuple[Param, ...] = ()
+        self._params: tuple[ChoiceParam, ...] = ()
         self._layers: Layers | None = None
         self.boxes: dict[str, GroupBox] = {}
         self.words = label("", "label", "text3", wrap=True)
@@ -128,7 +128,7 @@ class GroupsSection(KnobSection):
                 on_answer=self._take_params, on_error=self._no_groups,
             )  # fmt: skip
 
-    def _take_params(self, params: tuple[Param, ...]) -> None:
+    def _take_params(self, params: tuple[ChoiceParam, ...]) -> None:
         self._params = params
         with keeping_focus(self):  # the user may be typing in a box
             self._clear()
@@ -158,7 +158,7 @@ class GroupsSection(KnobSection):
                 self.boxes[group.path].show_group(group)
         self._mark()
 
-    def _make_boxes(self, groups: tuple[Group, ...]) -> None:
+    def _make_boxes(self, groups: tuple[ParameterGroup, ...]) -> None:
         if self._params:
             self.boxes = {group.path: GroupBox(group, self._params) for group in groups}
         for box in self.boxes.values():
@@ -195,7 +195,7 @@ class GroupsSection(KnobSection):
         groups = list(self._training.groups)
         # Of two groups that fit the first counts, so what lies within another goes before it.
         around = (i for i, group in enumerate(groups) if f"{layer.path}.".startswith(f"{group.path}."))
-        groups.insert(next(around, len(groups)), Group(layer.path, options))
+        groups.insert(next(around, len(groups)), ParameterGroup(layer.path, options))
         self.made.emit(tuple(groups), f"Add a group for {layer.path}", None)
 
     def _remove(self, path: str) -> None:

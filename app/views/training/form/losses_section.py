@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.data.spec import TargetInfo
 from app.engine.requests.choices import CheckLoss, Params
 from app.preflight.multi_output import target_label, usual_loss
-from app.training.choices import LOSSES, Param
+from app.training.choices import LOSSES, ChoiceParam
 from app.training.config import INPUT, OutputLoss, TrainingConfig
 from app.training.setup import weighted_losses as balance
 from app.views.engine_service import EngineService
@@ -23,7 +23,7 @@ from app.views.ui.widgets import Button, ChoiceField
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
 
-_WEIGHT = (Param("weight", "float", 1.0, minimum=0, doc="Weight of this loss in the total loss."),)
+_WEIGHT = (ChoiceParam("weight", "float", 1.0, minimum=0, doc="Weight of this loss in the total loss."),)
 
 
 def _pairs(targets: Sequence[TargetInfo]) -> list[tuple[str, str]]:
@@ -201,7 +201,7 @@ class LossSection(ChoiceSection):
             texts = [f"{row.output} {row.loss.name}" + f" × {row.weight:g}" * (row.weight != 1) for row in rows]
             self.set_summary(", ".join(texts), True)
 
-    def _make_form(self, name: str, params: tuple[Param, ...]) -> None:
+    def _make_form(self, name: str, params: tuple[ChoiceParam, ...]) -> None:
         super()._make_form(name, params)
         self._update_text()
 

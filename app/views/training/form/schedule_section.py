@@ -19,10 +19,10 @@ from app.engine.requests.choices import (
     Params,
     PreviewRate,
 )
-from app.training.choices import SCHEDULERS, ChoiceError, Param
+from app.training.choices import SCHEDULERS, ChoiceError, ChoiceParam
 from app.training.config import Choice, Schedule, TrainingConfig
 from app.training.setup import schedule_length
-from app.training.setup.schedule_length import Preview, Span
+from app.training.setup.schedule_length import RatePreview, Span
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
@@ -35,9 +35,9 @@ from app.views.ui.widgets.painting import label, set_property
 
 NONE = ""
 _WHEN = (
-    Param("per", "choice", "epoch", choices=("epoch", "step"),
+    ChoiceParam("per", "choice", "epoch", choices=("epoch", "step"),
           doc="When scheduler.step() is called: after every epoch, or after every optimizer step."),
-    Param("warmup", "int", 0, minimum=0,
+    ChoiceParam("warmup", "int", 0, minimum=0,
           doc="Linear warmup from 1/100 of the rate, over this number of epochs or steps."),
 )  # fmt: skip
 
@@ -190,7 +190,7 @@ class ScheduleSection(ChoiceSection):
             on_answer=self._show_preview, on_error=self._no_preview,
         )  # fmt: skip
 
-    def _show_preview(self, preview: Preview) -> None:
+    def _show_preview(self, preview: RatePreview) -> None:
         many = len(preview.rates)
         self.plot.setVisible(many > 1)
         if many > 1:

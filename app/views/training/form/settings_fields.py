@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.training.choices import Param
+from app.training.choices import ChoiceParam
 from app.training.config import TrainingConfig
 from app.views.ui.widgets.numbers import show_number
 
@@ -13,9 +13,9 @@ from app.views.ui.widgets.numbers import show_number
 EMPTY: dict[str, Any] = {"amp": ""}
 
 
-def _param(name: str, kind: str, doc: str, **more: Any) -> Param:
+def _param(name: str, kind: str, doc: str, **more: Any) -> ChoiceParam:
     default = getattr(TrainingConfig, name)
-    return Param(name, kind, None if name in EMPTY and default == EMPTY[name] else default, doc=doc, **more)
+    return ChoiceParam(name, kind, None if name in EMPTY and default == EMPTY[name] else default, doc=doc, **more)
 
 
 RUN = (
@@ -107,7 +107,7 @@ def of_config(name: str, value: Any) -> Any:
     return EMPTY[name] if value is None and name in EMPTY else value
 
 
-def differing(params: Sequence[Param], training: TrainingConfig) -> list[str]:
+def differing(params: Sequence[ChoiceParam], training: TrainingConfig) -> list[str]:
     """List the values that differ from the defaults, briefly.
 
     >>> differing(GRADIENTS, TrainingConfig(accumulate=4, clip_norm=0.5))

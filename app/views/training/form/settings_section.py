@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.training.choices import Param
+from app.training.choices import ChoiceParam
 from app.training.config import TrainingConfig
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.form import settings_fields
@@ -22,7 +22,7 @@ class KnobSection(FoldingSection):
     edited = Signal(str, object, object)
 
     def __init__(
-        self, title: str, params: Sequence[Param], parent: QWidget | None = None, *, opened: bool = False
+        self, title: str, params: Sequence[ChoiceParam], parent: QWidget | None = None, *, opened: bool = False
     ) -> None:
         super().__init__(title, parent, opened=opened)
         self.params = tuple(params)

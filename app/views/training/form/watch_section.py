@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.training.choices import Param
+from app.training.choices import ChoiceParam
 from app.training.monitoring.watch_points import WatchPoints
 from app.views.inspector.fields.form import ParamForm
 from app.views.training.form.folding_section import FoldingSection
@@ -16,12 +16,12 @@ from app.views.ui.widgets.painting import label
 
 MEBIBYTE = 1024 * 1024
 PARAMS = (
-    Param("not_finite", "bool", False, doc="Pauses if the loss is NaN or infinite. The batch is skipped."),
-    Param("gradient_norm", "float", None, optional=True, minimum=0,
+    ChoiceParam("not_finite", "bool", False, doc="Pauses if the loss is NaN or infinite. The batch is skipped."),
+    ChoiceParam("gradient_norm", "float", None, optional=True, minimum=0,
           doc="Pauses if a layer's gradient norm exceeds this; None to disable."),
-    Param("dead", "float", None, optional=True, minimum=0,
+    ChoiceParam("dead", "float", None, optional=True, minimum=0,
           doc="Pauses if this fraction of a ReLU's units, such as 0.9, is 0 for a whole batch; None to disable."),
-    Param("memory_mib", "int", None, optional=True, minimum=1,
+    ChoiceParam("memory_mib", "int", None, optional=True, minimum=1,
           doc="Pauses if memory exceeds this many MiB: allocated on the device, or resident for a CPU run; None to "
               "disable."),
 )  # fmt: skip

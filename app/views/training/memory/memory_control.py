@@ -47,7 +47,7 @@ class MemoryControl(QObject):
     def _run_started(self, run: Run) -> None:
         def keep(report: MemoryReport) -> None:
             if report.step is not None:
-                self.estimates[run.number] = report.step.total.whole
+                self.estimates[run.number] = report.step.total.total
 
         self._workspace.engine.ask(
             "memory of a run", EstimateMemory(run.job),
@@ -87,7 +87,7 @@ class MemoryControl(QObject):
         estimate = self.estimates.get(run.number) if run is not None else None
         if estimate is None or report.step is None:
             return ""
-        measured = report.allocator.peak if report.allocator is not None else report.step.total.whole
+        measured = report.allocator.peak if report.allocator is not None else report.step.total.total
         off = memory_report.score(estimate, measured)
         what = "the peak" if report.allocator is not None else "the counted total"
         return f"The estimate before the run was {size(estimate)}, {formatting.figure(100 * off)} % off {what}."

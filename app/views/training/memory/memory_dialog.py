@@ -79,7 +79,7 @@ class MemoryDialog(Dialog):
             self._set_row(row, layer, "All" if row == 0 else layer.layer or "Net")
 
     def _set_row(self, row: int, layer: LayerBytes, name: str) -> None:
-        sizes = (layer.parameters, layer.gradients, layer.optimizer, layer.activations, layer.whole)
+        sizes = (layer.parameters, layer.gradients, layer.optimizer, layer.activations, layer.total)
         for column, text in enumerate((name, *(size(each) for each in sizes))):
             item = QTableWidgetItem(text)
             if column:
@@ -108,7 +108,7 @@ def summary(report: MemoryReport) -> str:
     if report.step is None:
         return "Memory of this network or optimizer cannot be estimated without running it: start a run and measure."
     how = "Estimated, without running anything" if report.estimated else "Measured on a batch of this run"
-    return f"{how}: {size(report.step.total.whole)} for a batch of {report.step.batch:,}."
+    return f"{how}: {size(report.step.total.total)} for a batch of {report.step.batch:,}."
 
 
 def device_text(report: MemoryReport) -> str:
