@@ -14,7 +14,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     try:
         atomic.write(path, write)
     except OSError as error:
-        raise WeightsError(atomic.words(error)) from error
+        raise WeightsError(atomic.failure_text(error)) from error
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from app.data.config import DataConfig
-from app.data.loaders import read_spec
 from app.data.own_files.survey import SURVEYS
 from app.data.sources import DataError
 from app.engine.requests.import_model import ModelImportError
@@ -77,7 +76,7 @@ PLACES: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "exported weights": (load_weights, WeightsError),
     "a checkpoint": (checkpoint.load, CheckpointError),
     "what a run hands over": (TensorsOnDisk.read, OSError),
-    "data": (lambda path: look(DataConfig("file.tensors", path=str(path))), DataError),
+    "data": (lambda path: read_spec(DataConfig("file.tensors", path=str(path))), DataError),
     "a look at data": (lambda path: SURVEYS["file.tensors"](path, {"inputs": "", "labels": ""}), DataError),
     "weights of torchvision": (_torchvision, ModelImportError),
 }

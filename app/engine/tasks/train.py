@@ -34,7 +34,7 @@ from app.training.checkpoints import checkpoint
 from app.training.control import Control, RunEnded
 from app.training.events import Event, StepDone
 from app.training.job import JobError
-from app.training.monitoring.live_model import Live
+from app.training.monitoring.live_model import LiveRun
 from app.util import tensor_files
 
 EVERY = 0.05  # seconds between two lists of events
@@ -81,7 +81,7 @@ def _do(said: Hand | Watch | Order, control: Control, context: Context) -> None:
             control.call(order).add_done_callback(partial(_answer, context, said.number))
 
 
-def _write_weights(path: Path, live: Live) -> None:
+def _write_weights(path: Path, live: LiveRun) -> None:
     tensor_files.save(live.weights(), path)
 
 
@@ -150,4 +150,4 @@ def prepare(request: Prepare, _context: Context) -> Prepared:
 
 @handles(TellKept)
 def tell_kept(request: TellKept, _context: Context) -> str:
-    return checkpoint.left(request.folder, request.resumed)
+    return checkpoint.resume_hint(request.folder, request.resumed)

@@ -64,7 +64,7 @@ def _without() -> Cure:
     return Cure("Start from random weights", (SetTraining("", "start", None),))
 
 
-def words(start: StartWeights, source: Source) -> str:
+def summary(start: StartWeights, source: Source) -> str:
     """Summarise the start weights. Raises StartError."""
     taken, whole = counted(start, source)
     return f"Starts from {taken:,} of {whole:,} tensors of {start.name or Path(start.path).name}"
