@@ -32,7 +32,8 @@ from app.engine.tasks import import_model as task
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import Files, certify
 from app.export.imported import ImportedNet
-from app.export.text_files import save_safetensors, write_text
+from app.export.text_files import write_text
+from app.export.weights import save_safetensors
 from app.project import custom_layers
 from app.source.compiled import make_module
 from app.source.generated import Source

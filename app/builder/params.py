@@ -1,4 +1,4 @@
-"""What a parameter may be: the check that guards source text and files, and the texts of the form."""
+"""Validation of parameter values, which guards source text and files, and their text form."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from app.builder.literals import AUTO, DEEPEST, DTYPES, DType, Slice, index_code
 
 LARGEST = 2**31 - 1
 LONGEST = 1000  # letters of a text
-# Of a tensor that is typed; larger ones are data.
+# Elements of a typed tensor; larger ones are data.
 MOST_VALUES = 4096
-# Kinds of parameters that may be an expression over the parameters of the block they stand in.
+# Kinds that may be an expression over the parameters of the enclosing block.
 COMPUTED = ("int", "float", "bool", "ints", "number")
-# What `einsum` takes: letters and an ellipsis for each tensor, and perhaps those of the result.
+# Subscripts of an `einsum` operand: letters and an ellipsis.
 _LETTERS = r"[A-Za-z]*(?:\.\.\.)?[A-Za-z]*"
 _EQUATION = re.compile(rf"(?=[A-Za-z.]){_LETTERS}(?:,{_LETTERS})*(?:->{_LETTERS})?")
 
 
 class ParamError(ValueError):
-    """A value that a parameter cannot have; the text says what it may be."""
+    """An invalid value of a parameter; the text says what is expected."""
 
 
 def check_param(param: Param, value: Any) -> None:
@@ -120,7 +120,7 @@ def _check_index(param: Param, value: Any) -> None:
 
 
 def _places(item: Any) -> tuple[Any, ...]:
-    """The numbers of a slice or of a list between brackets; an empty list has none that would do."""
+    """Return the numbers of a slice or list in an index; an invalid item for an empty list."""
     if isinstance(item, Slice):
         return tuple(part for part in item.parts if part is not None)
     return (item or ("",))[:MOST_VALUES] if type(item) is tuple else (item,)
@@ -138,7 +138,7 @@ def _check_tensor(param: Param, value: Any) -> None:
 
 
 def _rows(value: Any, depth: int) -> tuple[int, ...] | None:
-    """The shape of numbers in tuples, None if the rows are not of one length or something else is in them."""
+    """Return the shape of nested tuples of numbers, None if they are ragged or contain something else."""
     if type(value) is not tuple:
         return () if type(value) in (bool, int, float) else None
     shapes = {_rows(item, depth - 1) for item in value} if depth else {None}
@@ -251,7 +251,7 @@ def parse_param(param: Param, text: str) -> Any:
 
 
 def _index(param: Param, text: str) -> Any:
-    """What a person typed between brackets, or with them."""
+    """Parse an index, with or without brackets."""
     text = text.replace("−", "-").replace("…", "...")
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     for written in dict.fromkeys((inner, text)):  # `[0], [1]` has brackets around each alone
@@ -262,7 +262,7 @@ def _index(param: Param, text: str) -> Any:
                 items = tuple(_index_item(part) for part in parts)
                 return items if isinstance(tree.slice, ast.Tuple) or isinstance(items[0], tuple) else items[0]
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            continue  # said below
+            continue  # reported below
     raise ParamError(f"{param.name} {expectation(param)}, not {_short(text)}")
 
 
@@ -291,7 +291,7 @@ def _literal(param: Param, text: str) -> Any:
 
 
 def parse_expression(param: Param, text: str) -> Any:
-    """The value that a person typed inside a block: as `parse_param`, or an expression over the block's parameters.
+    """Parse a value typed inside a block: as `parse_param`, or an expression over the block's parameters.
 
     >>> parse_expression(Param("out_channels", "int"), "channels*2")
     Expr(text='channels*2')
@@ -324,7 +324,7 @@ def _item(text: str) -> Any:
 
 
 def format_param(value: Any) -> str:
-    """The value as a person would type it.
+    """Format a value as typed.
 
     >>> format_param((3, 5)), format_param(DType("int64")), format_param(AUTO)
     ('3, 5', 'int64', 'auto')
@@ -361,7 +361,7 @@ def check_node(spec: OpSpec, node: Node) -> None:
 
 
 def missing(spec: OpSpec, node: Node) -> tuple[str, ...]:
-    """Arguments without default that the node does not set and no wire gives."""
+    """List required arguments that the node neither sets nor gets from a wire."""
     wired = {port.param for port in spec.inputs if port.wired}
     return tuple(p.name for p in spec.params if p.required and p.name not in node.params and p.name not in wired)
 

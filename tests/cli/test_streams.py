@@ -85,7 +85,7 @@ def test_ctrl_c_while_something_is_imported_ends_at_once(tmp_path: Path) -> None
     (tmp_path / "catches.py").write_text(
         "import sys, time\nprint('importing', flush=True)\ntry:\n    time.sleep(60)\nexcept BaseException:\n    pass\n"
     )
-    code = "from app.util import interrupts\nwith interrupts.told():\n    import catches\nprint('went on')\n"
+    code = "from app.util import interrupts\nwith interrupts.interruptible():\n    import catches\nprint('went on')\n"
     with subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -9,7 +9,7 @@ TELLING = """
 import os, threading
 from app.util import openmp
 
-assert not openmp.let_go()  # torch is not there yet
+assert not openmp.release_idle_threads()  # torch is not there yet
 import torch
 
 torch.set_num_threads(2)
@@ -20,7 +20,7 @@ def compute():
     torch.set_num_threads(2)
     values = torch.ones(1 << 20)
     steps.append((count(), float(values.add(1).sum())))
-    freed = openmp.let_go()
+    freed = openmp.release_idle_threads()
     steps.append((count(), freed))
     steps.append((count(), float(values.add(1).sum())))
     steps.append((count(), torch.get_num_threads()))

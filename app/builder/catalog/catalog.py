@@ -1,7 +1,7 @@
-"""What can be put on the canvas: one `OpSpec` per operation, read off torch.
+"""The catalog of operations: one `OpSpec` per op, introspected from torch.
 
-The specs are made by `introspect` and kept in `resources/catalog.json`, so that the window can draw nodes and forms
-without torch. With another torch than the one the snapshot was read from, a process of its own reads them anew.
+The specs are created by `introspect` and stored in `resources/catalog.json`, so that the window can draw nodes and
+forms without torch. For another version of torch a separate process creates them again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.util.frozen import FrozenMap
 if TYPE_CHECKING:
     from app.builder.blocks import Block
 
-# What a wire may carry into a parameter of a kind.
+# What kind of wire a parameter of a kind accepts.
 _WIRED_KINDS = {
     "int": "number", "float": "number", "bool": "number", "number": "number", "ints": "number or tuple",
     "index": "tensor or number",
@@ -62,12 +62,11 @@ class Param:
     """One argument of a constructor or of a call.
 
     `kind` is "int", "float", "bool", "str", "choice", "ints" (a number, or `count` of them, any count if 0), "dtype",
-    "equation" (of `einsum`), "number" (whole or not, or a truth value), "index" (what stands between brackets),
-    "tensor" (numbers in tuples) or "value" (a number, a text, a truth value, or a tuple of them). A parameter that
-    bears the name of a port is what that port has without a wire.
-    `choices` are the words that are allowed (beside numbers, for "ints"). `start` is what a new node gets where the
-    signature has no default. `call` marks arguments of `forward` rather than of the constructor. `positional`
-    arguments are written without their name. With `holes` None may stand for some of several numbers.
+    "equation" (of `einsum`), "number" (int, float or bool), "index" (an expression in brackets), "tensor" (numbers in
+    tuples) or "value" (a number, string, bool, or a tuple of them). A parameter with the name of a port is the value of
+    the unconnected port. `choices` are the allowed strings (besides numbers, for "ints"). `start` is the value in a new
+    node if the signature has no default. `call` marks arguments of `forward` rather than of the constructor.
+    `positional` arguments are passed without their name. With `holes` some of several numbers may be None.
     """
 
     name: str
@@ -88,10 +87,10 @@ class Param:
 
 @dataclass(frozen=True)
 class OpSpec:
-    """One operation. `target` is its place in torch as text, looked up only for keys of the catalog.
+    """One operation. `target` is its dotted name in torch, resolved only for keys of the catalog.
 
-    `outputs_by` is the parameter that decides how many of the outputs come, "" where all do.
-    What torch's documentation says of it is not kept here but asked of the installed torch: `introspect.documentation`.
+    `outputs_by` is the parameter that determines the number of outputs, "" if all are returned. Its documentation is
+    read from the installed torch: `introspect.documentation`.
     """
 
     key: str
@@ -104,7 +103,7 @@ class OpSpec:
     outputs: tuple[Port, ...] = (Port("output"),)
     params: tuple[Param, ...] = ()
     outputs_by: str = ""
-    # What a block is, and every block that it contains; not part of the snapshot.
+    # The block that it represents, and every nested block; not part of the snapshot.
     definition: Block | None = field(default=None, compare=False, repr=False)
     contains: tuple[Block, ...] = field(default=(), compare=False, repr=False)
 
@@ -120,22 +119,22 @@ class OpSpec:
 
     @cached_property
     def input_names(self) -> frozenset[str]:
-        """The names of its own inputs, without parameters that are wired."""
+        """The names of its inputs, without wired parameters."""
         return frozenset(port.name for port in self.inputs if not port.wired)
 
     @cached_property
     def operands(self) -> frozenset[str]:
-        """The inputs that a parameter can stand in for."""
+        """The inputs that a parameter can replace."""
         return self.input_names.intersection(self._params)
 
     def operand(self, port: str) -> Param | None:
-        """The parameter that stands in for an unconnected port: `other` of `x * 0.5`."""
+        """Return the parameter that replaces an unconnected port: `other` of `x * 0.5`."""
         return self._params.get(port) if port in self.operands else None
 
     def wirable(self, name: str) -> Port | None:
-        """The port that gives a parameter, or a part of one, from a wire; None if it can only be typed.
+        """Return the port for wiring a parameter, or a part of one; None if it can only be typed.
 
-        What decides weights or how many outputs there are, words and dtypes are typed.
+        Parameters that determine weights or the number of outputs, strings and dtypes are typed.
         """
         if name in self.input_names or not (found := _PART.fullmatch(name)):
             return None
@@ -163,11 +162,12 @@ class OpSpec:
         return frozenset(param.name for param in self.params if param.call and self.kind == "module")
 
     def starting_params(self) -> FrozenMap[str, Any]:
-        """What a new node is given so that it can run: values for arguments without a default."""
+        """Return the parameters that a new node needs to run: values for arguments without a default."""
         return FrozenMap({p.name: p.start for p in self.params if p.start is not None})
 
     def outputs_given(self, params: Mapping[str, Any]) -> int:
-        """How many outputs the call returns: a flag adds the second, a number says it, sizes are one for each."""
+        """Return how many outputs the call returns: a flag adds the second, a number is the count, sizes are one each.
+        """
         param = self.param(self.outputs_by)
         if param is None:
             return len(self.outputs)
@@ -176,7 +176,7 @@ class OpSpec:
         return min(count, len(self.outputs)) if isinstance(count, int) and count > 0 else 1
 
     def value(self, node: Node, name: str) -> Any:
-        """The parameter of a node, its default where it is not set."""
+        """Return a node's parameter, or its default."""
         param = self.param(name)
         return node.params.get(name, param.default if param else None)
 
@@ -204,11 +204,11 @@ class Catalog(Mapping[str, OpSpec]):
         return key in self._specs
 
     def plus(self, specs: Iterable[OpSpec]) -> Catalog:
-        """This catalog and further specs; one of the same key takes the place of the old."""
+        """Extend the catalog by specs, replacing those of the same key."""
         return Catalog((*self._specs.values(), *specs), self.torch_version)
 
     def _with_wires(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
-        """The spec with a port for every parameter that a wire gives; one that a literal stands in for may be bare."""
+        """Add a port for every wired parameter to a spec; one replaced by a literal becomes optional."""
         names = dict.fromkeys(edge.port for edge in graph.into(node.id) if edge.port not in spec.input_names)
         more = tuple(port for name in names if (port := spec.wirable(name)))
         typed = {name for name in spec.operands if node.params.get(name) is not None}
@@ -218,7 +218,7 @@ class Catalog(Mapping[str, OpSpec]):
         return replace(spec, inputs=(*own, *more))
 
     def _with_outputs(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
-        """The spec with the outputs that the node's parameters ask for, and those that wires still hang on."""
+        """Limit a spec to the outputs that the node's parameters select, and those that are still wired."""
         if not spec.outputs_by:
             return spec
         wired = max((edge.output + 1 for edge in graph.out_of(node.id)), default=1)
@@ -226,7 +226,7 @@ class Catalog(Mapping[str, OpSpec]):
         return spec if count >= len(spec.outputs) else replace(spec, outputs=spec.outputs[:count])
 
     def of(self, graph: Graph, node: Node) -> OpSpec:
-        """The spec of a node; for an unknown op a placeholder with the ports that its wires use."""
+        """Return the spec of a node; for an unknown op a placeholder with the ports that its wires use."""
         if node.op in self._specs:
             return self._with_outputs(self._with_wires(self._specs[node.op], graph, node), graph, node)
         ports = tuple(dict.fromkeys(edge.port for edge in graph.into(node.id)))
@@ -245,12 +245,12 @@ class Catalog(Mapping[str, OpSpec]):
 
 @cache
 def catalog() -> Catalog:
-    """The catalog of the installed torch. Raises snapshot.TorchUnreadableError."""
+    """Return the catalog of the installed torch. Raises snapshot.TorchUnreadableError."""
     return load(snapshot.of_installed_torch())
 
 
 def load(raw: dict[str, Any]) -> Catalog:
-    """A catalog from the plain data that `dump` made."""
+    """Build a catalog from the plain data of `dump`."""
     return Catalog(tuple(_spec(record) for record in raw["ops"]), raw["torch"])
 
 

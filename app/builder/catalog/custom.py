@@ -1,8 +1,8 @@
-"""Layers of a person's own: files of Python whose classes are ops of the catalog, `custom.my_layers:Swish`.
+"""Custom layers: the user's Python files whose classes are ops of the catalog, `custom.my_layers:Swish`.
 
-A file is read, never run, until its text is trusted (`layer_files.allow`). Until then its classes have ports and
-parameters like others, but the kind "unknown", so nothing asks for their shapes. What they are is part of `target`,
-the hash of the text too: what is remembered of a class is forgotten when the file is edited.
+A file is parsed but not run until its text is trusted (`layer_files.allow`). Until then its classes have ports and
+parameters, but the kind "unknown", so their shapes are not inferred. `target` contains the hash of the text, so that
+cached results become invalid when the file is edited.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREFIX = "custom."
 TARGET = "custom:"
 LARGEST_FILE = 1 << 20
 _NOT_NOW = "waiting:"
-# What stands beside an exported net.
+# Module names of an exported net.
 _TAKEN = frozenset({"model", "train", "app"}) | sys.stdlib_module_names
 _PACKAGES = frozenset({"torch", "torchvision", "numpy", "sklearn", "safetensors", "scipy"})
 _KEPT = 8
@@ -37,9 +37,9 @@ _KEPT = 8
 
 @dataclass(frozen=True)
 class CustomFile:
-    """One file of layers as it is now. `problem` says why nothing of it can be used, "" if it can.
+    """One layer file in its current state. `problem` tells why it cannot be used, "" if it can.
 
-    `path` is where it was looked for; `file` its text, None if there is none that can be read.
+    `path` is its location; `file` its text, None if it cannot be read.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class CustomFile:
         return tuple(_spec(self, one) for one in self.classes)
 
     def class_of(self, op: str) -> LayerClass | None:
-        """The class that an op of this file stands for."""
+        """Return the class of an op of this file."""
         return next((one for one in self.classes if self.key(one) == op), None)
 
     def key(self, one: LayerClass) -> str:
@@ -67,12 +67,12 @@ class CustomFile:
 
 
 def is_custom(op: str) -> bool:
-    """Whether an op is a class of a file of layers."""
+    """Return whether an op is a class of a layer file."""
     return op.startswith(PREFIX)
 
 
 def module_of(op: str) -> str:
-    """The module that a custom op's class is imported from.
+    """Return the module of a custom op's class.
 
     >>> module_of("custom.my_layers:Swish")
     'my_layers'
@@ -81,7 +81,7 @@ def module_of(op: str) -> str:
 
 
 def module_name(path: Path) -> str:
-    """The name that a file is imported by: its stem, made one that hides no other module.
+    """Return the module name of a file: its stem, changed if it would shadow another module.
 
     >>> module_name(Path("my layers.py")), module_name(Path("math.py"))
     ('my_layers', 'math_layers')
@@ -92,7 +92,7 @@ def module_name(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of layers. Raises LayerFileError with what is wrong with it."""
+    """Read the text of a layer file. Raises LayerFileError with the reason."""
     if path.suffix != ".py":
         raise LayerFileError(f"{path.name} is not a Python file; its name must end in .py")
     if str(path).startswith(("\\\\", "//")):
@@ -112,7 +112,7 @@ def read_text(path: Path) -> str:
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """The text as it will run and be exported: UTF-8, whatever the file says of itself."""
+    """Decode the text as it will run and be exported: UTF-8, whatever its encoding declaration."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode("utf-8-sig")
@@ -124,7 +124,7 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile:
-    """What a file has to give. Raises nothing: what is wrong with it is its `problem`."""
+    """Read a layer file. Never raises: an error is its `problem`."""
     module = module_name(path)
     try:
         text = read_text(path)
@@ -141,12 +141,12 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
 
 @lru_cache(maxsize=64)
 def _classes(text: str) -> tuple[LayerClass, ...]:
-    """Kept, since a folder that is watched may tell of changes that are none of the file's. Raises BadLayers."""
+    """Parse the classes; cached, since a watched folder may report changes of other files. Raises BadLayers."""
     return read_classes(text, catalog())
 
 
 def read_files(paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = None) -> tuple[CustomFile, ...]:
-    """All files of a project. Of two that would be imported by one name, the second is not used and says so."""
+    """Read all layer files of a project. Of two with the same module name the second is unusable."""
     found: list[CustomFile] = []
     _reasons.clear()
     for path in map(Path, paths):
@@ -169,7 +169,7 @@ _made: list[tuple[Catalog, tuple[CustomFile, ...], Catalog]] = []
 
 
 def with_custom(base: Catalog, files: tuple[CustomFile, ...]) -> Catalog:
-    """The catalog with an op for every class. Asked again for the same values it gives the same catalog."""
+    """Extend the catalog by an op for every class; cached for recent arguments."""
     specs = [spec for file in files for spec in file.specs]
     if not specs:
         return base
@@ -200,12 +200,12 @@ def _spec(one: CustomFile, layer: LayerClass) -> OpSpec:
 
 
 def registered(spec: OpSpec) -> tuple[LayerFile, LayerClass] | None:
-    """The file and the class that stand behind an op, None for ops of torch."""
+    """Return the file and class of an op, None for ops of torch."""
     return _known.get(spec.target)
 
 
 def usable(target: str) -> tuple[LayerFile, LayerClass]:
-    """The file and the class behind the target of a custom op. Raises layer_files.Untrusted if it may not run."""
+    """Return the file and class of a custom op's target. Raises layer_files.Untrusted if it may not run."""
     if target not in _known or target.startswith(TARGET + _NOT_NOW):
         raise layer_files.Untrusted(f"{target.rpartition(':')[2]} is defined in a file that is not trusted")
     return _known[target]
@@ -217,7 +217,7 @@ def register(spec: OpSpec, file: LayerFile, layer: LayerClass) -> None:
 
 
 def reasons() -> dict[str, str]:
-    """Why modules that a drawing names are not there, by module."""
+    """Return why modules that a drawing refers to are missing, by module."""
     return dict(_reasons)
 
 
@@ -228,27 +228,27 @@ def set_reasons(found: Mapping[str, str]) -> None:
 
 
 def file_of(spec: OpSpec) -> LayerFile | None:
-    """The file that an op's class stands in; None for other ops."""
+    """Return the file of an op's class; None for other ops."""
     known = _known.get(spec.target)
     return known[0] if known else None
 
 
 def class_of(spec: OpSpec) -> LayerClass | None:
-    """What was read of an op's class; None for other ops."""
+    """Return the parsed class of an op; None for other ops."""
     known = _known.get(spec.target)
     return known[1] if known else None
 
 
 def is_function(spec: OpSpec) -> bool:
-    """Whether an op is an `autograd.Function` of a person's own, called by `apply`."""
+    """Return whether an op is a user's `autograd.Function`, called by `apply`."""
     known = class_of(spec)
     return known is not None and known.kind == "function"
 
 
 def why_not(spec: OpSpec) -> tuple[str, str] | None:
-    """What stands in the way of a custom op, and what to do; None if nothing does.
+    """Return why a custom op cannot be used, and what to do; None if it can.
 
-    Asked of placeholders too, whose file or class is gone.
+    Covers placeholders of a missing file or class, too.
     """
     if not is_custom(spec.key) or spec.kind != "unknown":
         return None
@@ -266,7 +266,7 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
 
 
 def documentation(key: str) -> tuple[str, str]:
-    """The first line of a class's docstring, and what is to be known of the class beside it."""
+    """Return the first line of a class's docstring, and facts about the class."""
     found = [(file, layer) for target, (file, layer) in _known.items() if _key(file, layer) == key]
     if not found:
         raise KeyError(key)
@@ -282,9 +282,9 @@ def _key(file: LayerFile, layer: LayerClass) -> str:
 
 
 def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], Any], nothing: Any = None) -> list[Any]:
-    """The arguments of `apply` in their order, up to the last one given; `default` fills what lies between.
+    """List the arguments of `apply` in order, up to the last one given; `default` fills the gaps.
 
-    `nothing` stands for an input in between that nothing arrives at.
+    `nothing` is the value of an unconnected input in between.
     """
     params = {param.name: param for param in layer.params}
     last = max((n for n, name in enumerate(layer.order) if name in given), default=-1)
@@ -298,7 +298,7 @@ def row(layer: LayerClass, given: Mapping[str, Any], default: Callable[[Any], An
 
 
 def local_names(specs: Iterable[OpSpec], taken: Iterable[str]) -> dict[str, str]:
-    """What each class is called in the text, by op: its own name, or one with a number where that is taken."""
+    """Choose the local name of each class in the source, by op: its own, or a numbered one if that is taken."""
     used, names = set(taken), dict[str, str]()
     for spec in specs:
         if spec.key in names or spec.kind == "unknown" or file_of(spec) is None:
@@ -312,7 +312,7 @@ def local_names(specs: Iterable[OpSpec], taken: Iterable[str]) -> dict[str, str]
 
 
 def import_lines(names: Mapping[str, str]) -> list[str]:
-    """`from my_layers import Swish`, a line a file."""
+    """Return import statements such as `from my_layers import Swish`, one per file."""
     found: dict[str, list[str]] = {}
     for key, local in names.items():
         own = key.partition(":")[2]
@@ -321,11 +321,11 @@ def import_lines(names: Mapping[str, str]) -> list[str]:
 
 
 def files_of(specs: Iterable[OpSpec]) -> tuple[LayerFile, ...]:
-    """The files that ops need, each once, in the order of their names."""
+    """List the files that ops need, each once, sorted by name."""
     found = {file.module: file for spec in specs if (file := file_of(spec)) is not None and spec.kind != "unknown"}
     return tuple(found[module] for module in sorted(found))
 
 
 def used_in(graph: Graph, one: CustomFile) -> tuple[str, ...]:
-    """The nodes of a graph whose class is in a file."""
+    """List the nodes of a graph whose class is in a file."""
     return tuple(node.id for node in graph.nodes.values() if is_custom(node.op) and module_of(node.op) == one.module)

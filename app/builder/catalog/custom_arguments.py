@@ -1,6 +1,6 @@
-"""What the arguments of a person's own class are: parameters with an editor, or ports, from annotations and defaults.
+"""Arguments of custom classes: parameters with an editor, or ports, from annotations and defaults.
 
-All of it is read off the syntax tree.
+Only the syntax tree is read.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NUMBERS = {"math.inf": math.inf, "math.pi": math.pi, "math.e": math.e, "math.na
 
 
 class Unusable(ValueError):
-    """A class that cannot be a layer here; the words say why."""
+    """A class that cannot be a layer; the text says why."""
 
 
 class _Unknown:
-    """An expression whose value only running the file would tell."""
+    """An expression whose value is known only by running the file."""
 
 
 UNKNOWN = _Unknown()
@@ -45,7 +45,7 @@ class Scope:
     stars: tuple[str, ...] = ()
 
     def dotted(self, node: ast.expr) -> str:
-        """The full name of what an expression names, "" for other expressions."""
+        """Return the qualified name of an expression, "" for other expressions."""
         if isinstance(node, ast.Attribute):
             outer = self.dotted(node.value)
             return f"{outer}.{node.attr}" if outer else ""
@@ -56,7 +56,7 @@ class Scope:
         return f"torch.nn.{node.id}" if "torch.nn" in self.stars and node.id[:1].isupper() else node.id
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """The value of a literal, of a name that the file sets once to one, or of a dtype; else UNKNOWN."""
+        """Return the value of a literal, of a name assigned once to one, or of a dtype; else UNKNOWN."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self.value(node.operand, depth)
             return -inner if type(inner) in (int, float) else UNKNOWN
@@ -77,7 +77,7 @@ class Scope:
 
 
 def _kept(value: Any) -> Any:
-    """The value, if a project can keep it."""
+    """Return the value if a project can store it, else UNKNOWN."""
     try:
         encode(value)
     except BadLiteral:
@@ -94,7 +94,7 @@ def _float(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Given:
-    """One argument of a function as it is written. `keyword` arguments stand behind `*`, `bare` ones before `/`."""
+    """One argument of a function as written. `keyword` arguments come after `*`, `bare` ones before `/`."""
 
     name: str
     annotation: ast.expr | None
@@ -104,7 +104,8 @@ class Given:
 
 
 def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
-    """The arguments of a function behind the first `skip` (`self`, `ctx`). Raises Unusable for `*args` of `forward`."""
+    """List the arguments of a function after the first `skip` (`self`, `ctx`). Raises Unusable for `*args` of
+    `forward`."""
     spec = function.args
     if spec.vararg and function.name == "forward":
         raise Unusable(f"forward takes *{spec.vararg.arg}; name its inputs")
@@ -119,7 +120,8 @@ def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
 
 
 def constructor_params(given: tuple[Given, ...], scope: Scope) -> tuple[tuple[Param, ...], tuple[str, ...]]:
-    """Parameters of a constructor, and the arguments that keep a default which no form can show. Raises Unusable."""
+    """Return the constructor's parameters, and the arguments that keep a default because no form can show it. Raises
+    Unusable."""
     params: list[Param] = []
     kept = []
     for one in given:
@@ -138,9 +140,9 @@ def constructor_params(given: tuple[Given, ...], scope: Scope) -> tuple[tuple[Pa
 def forward_ports(
     given: tuple[Given, ...], scope: Scope, taken: frozenset[str], by_name: bool = True
 ) -> tuple[tuple[Port, ...], tuple[Param, ...], tuple[str, ...]]:
-    """Ports, parameters of the call and what keeps its default. `taken` are names of the constructor's parameters.
+    """Return ports, call parameters, and arguments that keep their default. `taken` are the constructor's parameters.
 
-    With `by_name` arguments behind the first parameter are given by name. Raises Unusable.
+    With `by_name` arguments after the first parameter are passed by keyword. Raises Unusable.
     """
     ports: list[Port] = []
     params: list[Param] = []
@@ -178,7 +180,7 @@ def _gap(given: tuple[Given, ...], ports: list[Port]) -> bool:
 
 
 def _call_param(one: Given, scope: Scope) -> Param | None:
-    """The parameter that an argument of `forward` is, if its annotation or its default says a plain value."""
+    """Return the parameter for an argument of `forward`, if its annotation or default implies a plain value."""
     default = scope.value(one.default) if one.default is not None else UNKNOWN
     if one.annotation is None and (default is UNKNOWN or default is None):
         return None
@@ -203,7 +205,7 @@ def _port_kind(one: Given, scope: Scope) -> str:
 
 
 def _param(one: Given, scope: Scope) -> Param | None:
-    """The parameter with its editor; None for what cannot be kept as a literal."""
+    """Return the parameter with its editor; None if its default cannot be stored as a literal."""
     required = one.default is None
     default = None if one.default is None else scope.value(one.default)
     if default is UNKNOWN:
@@ -231,7 +233,7 @@ def _fits(param: Param, value: Any) -> bool:
 
 
 def _guess(default: Any, required: bool) -> dict[str, Any]:
-    """The kind of an argument without an annotation."""
+    """Guess the kind of an argument without annotation."""
     if required or default is None:
         return {"kind": "value"}
     if isinstance(default, DType):
@@ -243,7 +245,7 @@ def _guess(default: Any, required: bool) -> dict[str, Any]:
 
 
 def _members(annotation: ast.expr, scope: Scope) -> list[ast.expr]:
-    """The members of a union, of quoted and of `Annotated` ones too."""
+    """List the members of a union, including quoted and `Annotated` ones."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             return _members(ast.parse(annotation.value, mode="eval").body, scope)
@@ -268,7 +270,7 @@ def _members(annotation: ast.expr, scope: Scope) -> list[ast.expr]:
 
 
 def _facts(annotation: ast.expr, scope: Scope) -> dict[str, Any] | None:
-    """Kind, count, choices and whether None is allowed; None for what is no plain value."""
+    """Return kind, count, choices and whether None is allowed; None if the annotation is no plain value."""
     members = _members(annotation, scope)
     nothing = [m for m in members if isinstance(m, ast.Constant) and m.value is None]
     found = [_one(member, scope) for member in members if member not in nothing]
@@ -303,7 +305,7 @@ def _one(member: ast.expr, scope: Scope) -> dict[str, Any] | None:
 
 
 def _merged(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """One editor for all members of a union."""
+    """Return one editor for all members of a union."""
     kinds = [facts["kind"] for facts in found]
     if len(found) == 1:
         return found[0]

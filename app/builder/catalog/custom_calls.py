@@ -1,5 +1,4 @@
-"""A class of a person's own, called; on small real tensors where it does what meta ones cannot, go through numpy
-for one."""
+"""Calls of custom classes, on small real tensors if meta tensors are not supported, for example by numpy."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ LARGEST = 1 << 20  # values that arrive, at the larger batch
 
 
 def resolve(target: str) -> Callable[..., Any]:
-    """The class behind the target of a custom op, or what applies it if it is a Function.
+    """Return the class of a custom op's target, or a callable that applies it if it is a Function.
 
-    Raises layer_files.Untrusted, and LayerFileError if the file does not run.
+    Raises layer_files.Untrusted, and LayerFileError if the file fails.
     """
     file, layer = custom.usable(target)
     found = layer_modules.attribute(file, layer.name)
@@ -34,7 +33,7 @@ def resolve(target: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _Applied:
-    """`Function.apply`, which takes nothing by name, called with names."""
+    """`Function.apply`, which takes positional arguments only, called with keywords."""
 
     function: Any
     layer: LayerClass
@@ -46,7 +45,7 @@ class _Applied:
 
 
 def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
-    """Why a call of a custom op does not run, and what to do; None for other ops."""
+    """Explain why a call of a custom op fails, and what to do; None for other ops."""
     file = custom.file_of(spec)
     if file is None:
         return None
@@ -56,7 +55,7 @@ def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
 
 
 def run_small(call: Callable[[int], Any], values: int) -> tuple[Any, Any]:
-    """What `call(batch)` gives with both batches, of what has `values` numbers."""
+    """Run `call(batch)` with both batch sizes; `values` is its input size. Raises ValueError if that is too large."""
     if values > LARGEST:
         raise ValueError("it does not run on meta tensors, and its input is too large to try with real ones")
     first, second = (call(batch) for batch in BATCHES)
@@ -64,7 +63,7 @@ def run_small(call: Callable[[int], Any], values: int) -> tuple[Any, Any]:
 
 
 def grown(first: Any, second: Any, batch: int) -> Any:
-    """What the two batches gave, as it would be with another: tensors on "meta".
+    """Extrapolate the results of two batch sizes to another: tensors on "meta".
 
     >>> grown(torch.zeros(5, 3), torch.zeros(7, 3), 1009).shape
     torch.Size([1009, 3])

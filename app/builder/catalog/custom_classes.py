@@ -1,7 +1,7 @@
-"""The classes of a file of layers, read off its text: nothing of the file runs for it.
+"""The classes of a layer file, parsed from its text without running it.
 
-A class is a layer if its bases say so, `nn.Module` or `autograd.Function`, by whatever name the file imports them, or a
-layer of the same file.
+A class is a layer if it derives from `nn.Module` or `autograd.Function`, under any imported name, or from a layer of
+the same file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class BadLayers(ValueError):
 
 @dataclass(frozen=True)
 class LayerClass:
-    """One class. `kind` is "module" or "function"; `reason` says why it cannot be used, "" if it can.
+    """One class. `kind` is "module" or "function"; `reason` tells why it cannot be used, "" if it can.
 
     `order` has the arguments of `forward`, ports and parameters; `kept` are arguments that keep their default because
-    no form could show it. `summary` is the first line of its docstring.
+    no form can show it. `summary` is the first line of its docstring.
     """
 
     name: str
@@ -45,10 +45,10 @@ class LayerClass:
 
 
 def read_classes(text: str, ops: Mapping[str, OpSpec]) -> tuple[LayerClass, ...]:
-    """The layers of a text, in its order. `ops` knows the constructors of torch's own layers. Raises BadLayers."""
+    """List the layers of a text, in order. `ops` has the constructors of torch's layers. Raises BadLayers."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes that are none; they are for who wrote the file
+            warnings.simplefilter("ignore")  # about invalid escapes in the user's file
             tree = ast.parse(text)
         return _Reader(tree, ops).read()
     except SyntaxError as error:
@@ -73,7 +73,7 @@ class _Reader:
         return tuple(found)
 
     def _bases(self, node: ast.ClassDef) -> list[ast.ClassDef | str]:
-        """Classes of the file, and the dotted names of others."""
+        """List the base classes: classes of the file, and qualified names of others."""
         found: list[ast.ClassDef | str] = []
         for base in node.bases:
             local = self.classes.get(base.id) if isinstance(base, ast.Name) else None
@@ -95,7 +95,7 @@ class _Reader:
         return ""
 
     def _line_of(self, node: ast.ClassDef, path: tuple[str, ...] = ()) -> Iterator[ast.ClassDef | str]:
-        """The class and what it inherits from, nearest first."""
+        """Yield the class and its bases, nearest first."""
         yield node
         for base in self._bases(node):
             if isinstance(base, str):
@@ -104,7 +104,7 @@ class _Reader:
                 yield from self._line_of(base, (*path, node.name))
 
     def _method(self, node: ast.ClassDef, name: str) -> ast.FunctionDef | str | None:
-        """A method of the class, or the dotted name of the layer of torch that it inherits it from."""
+        """Return a method of the class, or the qualified name of the torch layer that it is inherited from."""
         for owner in self._line_of(node):
             if isinstance(owner, str):
                 if owner in _CONTAINERS or self._torch_spec(owner):
@@ -175,14 +175,14 @@ _Made = tuple[tuple[Port, ...], tuple[Port, ...], tuple[Param, ...], tuple[str, 
 
 
 def _typed(param: Param) -> Param:
-    """A parameter of one of torch's layers where nothing is taken from the arriving shape."""
+    """Return a parameter of a torch layer without inference from the input shape."""
     if not param.auto:
         return param
     return Param(param.name, param.kind, required=True, count=param.count, minimum=param.minimum, positional=True)
 
 
 def _is_module(dotted: str) -> bool:
-    """Whether a dotted name is that of a layer of torch.
+    """Return whether a qualified name is that of a torch layer.
 
     >>> _is_module("torch.nn.Module"), _is_module("torch.nn.Parameter"), _is_module("collections.Module")
     (True, False, False)
@@ -201,7 +201,7 @@ def _overload(item: ast.FunctionDef) -> bool:
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of the file itself, those under `if` and `try` too."""
+    """Yield the top-level statements, including those under `if` and `try`."""
     for item in body:
         yield item
         if isinstance(item, ast.If):
@@ -214,7 +214,7 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """What the names of the file stand for: `nn` for "torch.nn"."""
+    """Map the imported names of the file to qualified names: `nn` to "torch.nn"."""
     found: dict[str, str] = {}
     for item in _top(tree.body):
         if isinstance(item, ast.Import):
@@ -229,13 +229,13 @@ def _imported(tree: ast.Module) -> dict[str, str]:
 
 
 def _stars(tree: ast.Module) -> tuple[str, ...]:
-    """Modules of which every name is imported."""
+    """List the modules imported by `*`."""
     found = (item for item in _top(tree.body) if isinstance(item, ast.ImportFrom))
     return tuple(item.module or "" for item in found if any(alias.name == "*" for alias in item.names))
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """What the file's own names are set to, where that is done once."""
+    """Map the file's names that are assigned once to their values."""
     found: dict[str, ast.expr | None] = {}
     for item in _top(tree.body):
         if isinstance(item, ast.Assign):
@@ -257,7 +257,7 @@ def _outputs(forward: ast.FunctionDef) -> tuple[Port, ...]:
 
 
 def returned_names(forward: ast.FunctionDef) -> tuple[str, ...]:
-    """Names for several outputs, where every `return` gives a tuple of as many; () for one output."""
+    """Name several outputs if every `return` has a tuple of the same length; () for one output."""
     given = [item.value for item in _own(forward.body) if isinstance(item, ast.Return)]
     first = given[0] if given else None
     if not isinstance(first, ast.Tuple) or not 2 <= len(first.elts) <= _MOST_OUTPUTS:
@@ -275,7 +275,7 @@ def returned_names(forward: ast.FunctionDef) -> tuple[str, ...]:
 
 
 def _own(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a function, without those of functions and classes inside it."""
+    """Yield the statements of a function, without those of nested functions and classes."""
     for item in body:
         yield item
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,4 +1,4 @@
-"""What a person should see of a file before it may run: what it imports, what an edit changed, letters that deceive."""
+"""Review of a file before it may run: its imports, the diff to the trusted version, deceptive characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HIDDEN = frozenset("\u200b\u200c\u200d\u2060\u00ad\ufeff\u061c\u200e\u200f\u202
 
 
 def imports(text: str) -> tuple[str, ...]:
-    """The packages that a text imports, by their first name, in order; () for a text that is no Python.
+    """List the top-level packages that a text imports, in order; () if it is no valid Python.
 
     >>> imports("import os.path\\nfrom torch import nn")
     ('os', 'torch')
@@ -36,7 +36,7 @@ def imports(text: str) -> tuple[str, ...]:
 
 
 def hidden_letters(text: str) -> tuple[tuple[int, str], ...]:
-    """Lines (1-based) with a letter that deceives, and its name; the first of each line.
+    """List lines (1-based) with a deceptive character, and its name; the first of each line.
 
     >>> hidden_letters("a = 1\\nb\\u202e = 2")
     ((2, 'RIGHT-TO-LEFT OVERRIDE'),)
@@ -50,7 +50,7 @@ def hidden_letters(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def difference(before: str, after: str) -> tuple[str, ...]:
-    """The lines of a unified diff, without the names of files; () for equal texts.
+    """Return the lines of a unified diff, without file names; () for equal texts.
 
     >>> difference("a\\nb", "a\\nc")
     ('@@ -1,2 +1,2 @@', ' a', '-b', '+c')

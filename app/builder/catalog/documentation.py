@@ -1,4 +1,4 @@
-"""What torch says of an op, as a value; `app.builder.catalog.introspect` reads it off torch."""
+"""Documentation of an op as a value; `app.builder.catalog.introspect` reads it from torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.util.frozen import FrozenMap
 
 @dataclass(frozen=True)
 class Documentation:
-    """What the installed torch says of an op: the first sentence, the whole text, a sentence or two an argument."""
+    """Documentation of an op in the installed torch: first sentence, full text, and a sentence or two per argument."""
 
     summary: str
     text: str

@@ -1,4 +1,4 @@
-"""The parameters of a layer that can be initialised, and what torch has against an initialisation of one."""
+"""The parameters of a layer that can be initialised, and torch's errors for an initialisation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 
 def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The parameters of a layer that can be initialised by name, with their shapes; none for what owns none."""
+    """Return the parameters of a layer that can be initialised, with their shapes."""
     if spec.kind not in ("module", "parameter"):
         return {}
     from app.builder.shapes.meta_calls import TorchCall  # which checks initialisations
@@ -35,7 +35,7 @@ def parameter_shapes(spec: OpSpec, resolved: FrozenMap[str, Any]) -> dict[str, t
 
 
 def refusal(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -> str:
-    """Why an initialisation cannot be, in torch's words; "" if it can."""
+    """Return torch's error for an initialisation, "" if it is valid."""
     key = (spec.key, spec.target, resolved, name, init)
     with _lock:
         if key in _memo:
@@ -59,7 +59,7 @@ def _tried(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -
     function = getattr(torch.nn.init, init.name)
     shape = shapes[name]
     sizes = shape if math.prod(shape) <= _LARGEST else tuple(min(size, 64) for size in shape)
-    # A generator of its own: the numbers of a run that goes on beside it are not touched.
+    # A private generator, so that a concurrent run's random numbers are unaffected.
     own = {"generator": torch.Generator()} if "generator" in inspect.signature(function).parameters else {}
     try:
         function(torch.empty(sizes), **init.params, **own)

@@ -1,6 +1,6 @@
-"""How the parameters of a layer are initialised: the functions of `torch.nn.init`, and what they have against a layer.
+"""Initialisations of layer parameters: the functions of `torch.nn.init` and their arguments.
 
-The table stands here so that a form can show it before torch is loaded; a test holds it against torch's signatures.
+The table is here so that a form can show it without torch; a test compares it with torch's signatures.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ FUNCTIONS: dict[str, tuple[Param, ...]] = {
 
 
 def check_inits(inits: Mapping[str, Init]) -> None:
-    """Raise ParamError unless every name is one of a parameter (`weight`, `self_attn.in_proj_weight`, "" of what is a
-    parameter itself), and every function one of the table with arguments that it takes. What passes can be written into
-    source."""
+    """Raise ParamError unless every key names a parameter (`weight`, `self_attn.in_proj_weight`, "" for a free
+    parameter) and every function is in the table, with valid arguments. Valid values are safe to write into source."""
     for name, init in inits.items():
         if name and (not name.replace(".", "_").isidentifier() or not all(map(is_name, name.split(".")))):
             raise ParamError(f"{name!r:.60} is not a parameter name")
@@ -69,6 +68,6 @@ def check_inits(inits: Mapping[str, Init]) -> None:
 
 
 def is_name(part: str) -> bool:
-    """Whether a part of a parameter's path can be written behind a dot."""
-    # A number is an item of a Sequential or a ModuleList, which `self.x.0` could not be written for.
+    """Return whether a part of a parameter's path can be written as an attribute."""
+    # A number is an item of a Sequential or a ModuleList, for which `self.x.0` is invalid.
     return part.isidentifier() and not keyword.iskeyword(part)

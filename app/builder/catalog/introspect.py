@@ -1,7 +1,7 @@
-"""Read the catalog off the installed torch.
+"""Introspect the catalog from the installed torch.
 
-`python -m app.builder.catalog.introspect` writes the snapshot that the window starts from; with `--print` it says to
-`snapshot` what another torch has.
+`python -m app.builder.catalog.introspect` writes the bundled snapshot; with `--print` it prints the catalog, for
+`snapshot`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _OPERATORS = {"add": "a + b", "sub": "a − b", "mul": "a × b", "truediv": "a �
 
 
 def read_catalog() -> Catalog:
-    """Every op of the table that the installed torch has, read off it."""
+    """Read every op of the table that the installed torch has."""
     specs = tuple(_read(key, category) for key, category in ops.OPS if _is_there(key))
     return Catalog(specs, torch.__version__.partition("+")[0])
 
 
 def _is_there(key: str) -> bool:
-    """Whether the installed torch, which may be another than the tables were written for, has the op."""
+    """Return whether the installed torch, maybe another version than the tables are for, has the op."""
     if key in ("input", "output"):
         return True
     try:
@@ -61,7 +61,7 @@ def _schema(key: str) -> Any:
 
 
 def find(target: str) -> Any:
-    """The object behind a dotted name that stands in the catalog ("torch.nn.Conv2d")."""
+    """Return the object of a qualified name in the catalog ("torch.nn.Conv2d")."""
     if target.startswith(custom.TARGET):
         return custom_calls.resolve(target)
     root, *names = target.split(".")
@@ -146,7 +146,7 @@ def _output_spec() -> OpSpec:
 
 
 def _from_signature(key: str, target: Any) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
-    """Ports and parameters of an `nn.Module` (constructor and forward) or of a Python function."""
+    """Read ports and parameters of an `nn.Module` (constructor and forward) or of a Python function."""
     told = find(ops.SIGNATURES[key]) if key in ops.SIGNATURES else target
     if not inspect.isclass(target):
         return _split(key, inspect.signature(told), call=False)
@@ -227,7 +227,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _count(key: str, annotation: Any) -> int:
-    """How many numbers a tuple takes; 0 for any number. `MaxPool2d` says `tuple[int, ...]` and means two."""
+    """Return how many numbers a tuple takes; 0 for any number. `MaxPool2d` has `tuple[int, ...]` and means two."""
     arguments = typing.get_args(annotation)
     if arguments and Ellipsis not in arguments and typing.get_origin(annotation) is tuple:
         return len(arguments)
@@ -253,7 +253,7 @@ def _from_schema(key: str, _target: Any) -> tuple[tuple[Port, ...], tuple[Param,
 def _with_operands(
     key: str, ports: tuple[Port, ...], params: tuple[Param, ...]
 ) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
-    """Ports in whose place a number may be typed, and one for the tensor on whose device a new one is made."""
+    """Mark the ports that accept a number instead, and add one for the tensor whose device a new one takes."""
     names = ops.OPERANDS.get(key, ())
     ports = tuple(replace(port, kind="tensor or number") if port.name in names else port for port in ports)
     if key in ops.LIKE:
@@ -282,7 +282,7 @@ def _schema_param(key: str, argument: Any) -> Param:
 
 
 def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
-    """Leading arguments that people write without a name: without default, or a leading float (`Dropout(0.2)`)."""
+    """Mark leading arguments that are usually positional: without default, or a leading float (`Dropout(0.2)`)."""
     result = list(params)
     for i, param in enumerate(params):
         first_float = i == 0 and param.kind == "float"
@@ -319,7 +319,7 @@ _OWN: dict[str, Documentation] = {
 
 
 def documentation(key: str) -> Documentation:
-    """The documentation of an op of the catalog; raises KeyError for another."""
+    """Return the documentation of an op of the catalog; raises KeyError for others."""
     if key in _OWN:
         return _OWN[key]
     if custom.is_custom(key):
@@ -336,7 +336,7 @@ def documentation(key: str) -> Documentation:
 
 
 def _summary(text: str) -> str:
-    """The first sentence, without signatures and markup."""
+    """Return the first sentence, without signatures and markup."""
     paragraphs = [part for part in re.split(r"\n\s*\n", text) if not _MARKUP.match(part)]
     plain = _plain((paragraphs or [""])[0])
     sentence = re.match(r".*?[.](?=\s|$)", plain)
@@ -344,7 +344,7 @@ def _summary(text: str) -> str:
 
 
 def _argument_docs(text: str) -> FrozenMap[str, str]:
-    """What the `Args:` section says of each argument."""
+    """Return the description of each argument in the `Args:` section."""
     docs: dict[str, str] = {}
     for match in re.finditer(r"^\s{4,8}(\w+)(?: \([^)]*\))?: (.+(?:\n\s{8,}.+)*)", text, re.M):
         docs.setdefault(match[1], _plain(match[2]))
@@ -352,7 +352,7 @@ def _argument_docs(text: str) -> FrozenMap[str, str]:
 
 
 def _plain(markup: str) -> str:
-    """Text without the roles and commands of reStructuredText and LaTeX.
+    """Strip the markup of reStructuredText and LaTeX.
 
     >>> _plain("see :attr:`bias` and :ref:`notes <a>`, ``True``")
     'see bias and notes, True'

@@ -1,6 +1,6 @@
-"""The one table of operations, and the one of corrections where a signature does not tell.
+"""The table of operations, and corrections where a signature is insufficient.
 
-A row is (key, category). Everything else is read off torch by `introspect`.
+A row is (key, category). Everything else is read from torch by `introspect`.
 """
 
 from __future__ import annotations
@@ -96,14 +96,14 @@ LEFT_OUT: dict[str, str] = {
 }
 
 RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
-# Pooling that can say where each maximum stood.
+# Pooling ops that can return the indices of the maxima.
 WITH_INDICES = (
     *(f"nn.{kind}MaxPool{n}d" for kind in ("", "Adaptive") for n in (1, 2, 3)),
     "nn.FractionalMaxPool2d",
     "nn.FractionalMaxPool3d",
 )
 
-# Where the signature that tells is another object's: recurrent layers take *args, pooling is dispatched on a flag.
+# Ops with the signature of another object: recurrent layers take *args, pooling is dispatched on a flag.
 SIGNATURES: dict[str, str] = {
     **dict.fromkeys(("nn.LSTM", "nn.GRU", "nn.RNN"), "torch.nn.modules.rnn.RNNBase.__init__"),
     **{
@@ -234,7 +234,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     **ops_functions.PARAMS,
 }  # fmt: skip
 
-# What a new node gets where torch has no default, by the name of the argument.
+# Values in a new node for arguments without default, by name.
 STARTS: dict[str, Any] = {
     "out_channels": 32,
     "kernel_size": 3,
@@ -258,7 +258,7 @@ MINIMUM: dict[str, float] = {
     **dict.fromkeys(("padding", "output_padding", "p", "dropout", "eps", "proj_size"), 0),
 }  # fmt: skip
 
-# What torch would take and never come back from, or refuse when the module is made.
+# Limits above which torch hangs or rejects the module.
 MAXIMUM: dict[str, float] = {
     **{"num_layers": 256, "num_encoder_layers": 64, "num_decoder_layers": 64},
     **{"p": 1, "dropout": 1, "dropout_p": 1},
@@ -276,7 +276,7 @@ LENIENT = frozenset(
     """.split()
 )
 
-# Calls that give what they take, number by number, whatever its shape: torch need not be asked, a test has asked it.
+# Elementwise calls that keep the shape of any input, so that inference skips torch; verified by a test.
 SAME = frozenset(
     """
     nn.ReLU nn.LeakyReLU nn.ReLU6 nn.ELU nn.SELU nn.GELU nn.SiLU nn.Mish nn.Hardswish nn.Hardsigmoid nn.Sigmoid nn.Tanh
@@ -292,19 +292,19 @@ UNDRAWN: dict[str, tuple[str, ...]] = {
     **{f"nn.{name}": ("complex",) for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
                                                "FeatureAlphaDropout")},
 }  # fmt: skip
-# Calls that draw random numbers even when nothing is trained; never tried on real tensors.
+# Calls that draw random numbers even in eval mode; never tried on real tensors.
 RANDOM = frozenset({
     "torch.randn_like", "torch.rand_like", "torch.rand", "torch.randn", "torch.randint", "torch.randperm",
     *(f"F.{name}" for name in ops_functions.DROPOUTS),
 })  # fmt: skip
 
-# What an op does, where torch says nothing.
+# Summaries of ops without documentation in torch.
 SUMMARIES: dict[str, str] = {
     "nn.CrossMapLRN2d": "Local response normalization across channels, computed as in early versions of Torch.",
     **ops_functions.SUMMARIES,
 }
 
-# Name stems of new nodes, where the lower-case class name is not what people write.
+# Name stems of new nodes other than the lower-case class name.
 STEMS: dict[str, str] = {
     **{f"nn.{kind}{n}d": stem for n in (1, 2, 3) for kind, stem in (
         ("Conv", "conv"), ("ConvTranspose", "deconv"), ("BatchNorm", "bn"), ("InstanceNorm", "instnorm"),

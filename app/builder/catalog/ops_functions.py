@@ -1,4 +1,4 @@
-"""Functions, methods and operators: the rows of `ops` that are no modules, and what their signatures do not tell."""
+"""Functions, methods and operators: the rows of `ops` other than modules, and corrections of their signatures."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FUNCTIONS: dict[str, str] = {
     """,
 }
 
-# Builtins have no Python signature; their schemas do. Several overloads exist, this names the one meant.
+# Builtins have schemas instead of Python signatures; this selects one of several overloads.
 _PLAIN = """
     torch.sigmoid torch.tanh torch.abs torch.neg torch.sign torch.exp torch.log torch.sqrt torch.rsqrt torch.square
     torch.reciprocal torch.sin torch.cos torch.clamp torch.cumsum torch.reshape torch.permute torch.unsqueeze
@@ -167,7 +167,7 @@ HIDDEN: dict[str, frozenset[str]] = {
     **dict.fromkeys(("torch.clone", "Tensor.contiguous"), _LIKE),
 }
 
-# The most values that one call may give to wires of their own.
+# The maximum number of outputs of one call.
 PARTS = 16
 _PARTS = tuple((f"part{i}", "tensor") for i in range(PARTS))
 _FOUND = (("values", "tensor"), ("indices", "tensor"))
@@ -194,7 +194,7 @@ OPERANDS: dict[str, tuple[str, ...]] = {
     "torch.lerp": ("weight",),
 }
 
-# What is made on the device of another tensor, which arrives at a port `like`.
+# Factories on the device of another tensor, which has the port `like`.
 LIKE = frozenset(_MAKING)
 
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area")
@@ -327,10 +327,10 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("Tensor.to", "dtype"): {"kind": "dtype", "start": DType("float32")},
 }  # fmt: skip
 
-# Calls whose literals stand before the tensors.
+# Calls with literals before the tensors.
 LITERALS_FIRST = frozenset({"torch.einsum"})
 
-# Tensors that stand behind a literal, and so are written by name.
+# Tensors after a literal, which are passed by keyword.
 NAMED = frozenset(
     {
         ("F.rms_norm", "weight"),
@@ -345,16 +345,16 @@ NAMED = frozenset(
     }
 )
 
-# What else is written into a call: a function does not know by itself whether the net is being trained.
+# Implied arguments of functions, which do not know the mode of the net.
 WRITTEN: dict[str, str] = dict.fromkeys((*(f"F.{name}" for name in DROPOUTS), "F.batch_norm"), "training=self.training")
 
-# What a function does at random in training alone, whatever it is told: its caller says when.
+# Arguments with random behaviour in training only, which the caller has to switch off.
 IN_TRAINING: dict[str, str] = {"F.scaled_dot_product_attention": "dropout_p"}
 
-# A buffer that is wired to this port counts the batches of the training; it is no argument of the call.
+# A buffer wired to this port counts training batches; it is no argument of the call.
 COUNTED = "num_batches_tracked"
 
-# What is called otherwise than Python's operator module calls it.
+# Names that differ from Python's operator module.
 LABELS: dict[str, str] = {"operator.truediv": "div"}
 
 STEMS: dict[str, str] = {
@@ -366,12 +366,12 @@ STEMS: dict[str, str] = {
     "torch.index_select": "index",
 }
 
-# What an argument says, where it is not what torch's own says.
+# Descriptions of arguments that override torch's.
 ARGUMENTS: dict[str, dict[str, str]] = {
     f"F.{name}": {"training": "None follows train() and eval(); True always drops, False never."} for name in DROPOUTS
 }
 
-# What an op does, where torch says nothing or says it in formulas.
+# Summaries of ops whose documentation is missing or a formula.
 SUMMARIES: dict[str, str] = {
     "Tensor.float": "The same values as float32.",
     "Tensor.long": "The same values as int64, fractions truncated.",

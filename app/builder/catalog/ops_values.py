@@ -1,4 +1,4 @@
-"""Ops that are written by hand, for there is no signature to read: values of their own, numbers, tuples, brackets."""
+"""Ops specified by hand, without a signature: free tensors, numbers, tuples, indexing."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ SPECS: dict[str, OpSpec] = {
     )
 }  # fmt: skip
 
-# The functions behind `own.`; what `operator` and torch do not have under a name of one word.
+# Functions with the prefix `own.`, which neither `operator` nor torch has under a single name.
 OWN: dict[str, Any] = {
     "shape": lambda tensor: tensor.shape,
     "setitem": lambda tensor, value, index: _filled(tensor, value, index),
@@ -110,7 +110,7 @@ OWN: dict[str, Any] = {
 
 
 def _normalised(input: Any, **given: Any) -> Any:
-    """What `F.batch_norm` gives, without a value computed or a statistic moved."""
+    """Infer `F.batch_norm` without computing values or updating statistics."""
     if input.dim() < 2:
         raise ValueError(f"expected at least 2 dimensions, got {input.dim()}")
     for name in ("running_mean", "running_var", "weight", "bias"):
@@ -138,7 +138,7 @@ def _taken_apart(values: Any, count: int) -> tuple[Any, ...]:
     return tuple(values)
 
 
-# What each is for and what its arguments are, where torch says nothing.
+# Summaries and arguments of ops without documentation in torch.
 WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "F.batch_norm": (
         "Batch normalization whose statistics and weights are wired: buffers and parameters of the net.",

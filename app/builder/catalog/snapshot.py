@@ -1,6 +1,6 @@
-"""The catalog as data: the snapshot that comes with the program, or one read off another torch.
+"""The catalog as data: the bundled snapshot, or one of another version of torch.
 
-Reading it takes torch, so a process of its own does it, and what it says is kept for the next time.
+Introspection needs torch, so a separate process does it, and the result is cached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 class TorchUnreadableError(RuntimeError):
-    """The installed torch could not be asked for its operations; the text says what it said."""
+    """The installed torch could not be introspected; the text has its error."""
 
     code = "torch-unreadable"
 
@@ -45,7 +45,7 @@ def installed_torch() -> str:
 
 
 def of_installed_torch() -> dict[str, Any]:
-    """The data that `catalog.load` takes: bundled where torch is of that version, else kept or read anew (seconds).
+    """Return the data for `catalog.load`: bundled for that version of torch, else cached or introspected (seconds).
 
     Raises TorchUnreadableError.
     """
@@ -54,14 +54,14 @@ def of_installed_torch() -> dict[str, Any]:
     version = installed_torch()
     if raw["torch"] == version:
         return raw
-    # The tables of corrections are those of the bundled one: another edition of the program reads torch anew.
+    # The cache key includes the bundled data, as the correction tables belong to this version of the program.
     kept = user_folders.cache() / f"catalog-{version}-{hashlib.sha256(data).hexdigest()[:12]}.json"
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         raw = msgspec.json.decode(kept.read_bytes())
         if raw["torch"] == version and raw["ops"]:
             return raw
     data = _read_off()
-    with contextlib.suppress(OSError):  # then it is read anew the next time
+    with contextlib.suppress(OSError):  # without a cache it is introspected again next time
         kept.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_bytes(kept, data)
     raw = msgspec.json.decode(data)
@@ -69,7 +69,7 @@ def of_installed_torch() -> dict[str, Any]:
 
 
 def _read_off() -> bytes:
-    """Have a process of its own import torch and write down what it has."""
+    """Introspect torch in a separate process."""
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "app.builder.catalog.introspect", "--print"],

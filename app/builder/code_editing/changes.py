@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class OnNode(Change):
-    """Of a node; `who` is its name for the words."""
+    """A change of a node; `who` is its name in descriptions."""
 
     node: str
     who: str
@@ -116,7 +116,7 @@ class Initialised(Change):
     def read(
         cls, sheet: str, node: str, parameter: str, function: ast.Attribute, values: Any, reading: Reading
     ) -> Initialised:
-        """From a call of `torch.nn.init`. Raises CannotEdit, and ParamError for what is missing."""
+        """Build it from a call of `torch.nn.init`. Raises CannotEdit, and ParamError for a missing argument."""
         if function.attr not in FUNCTIONS:
             raise CannotEdit(f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}", function)
         known = {param.name: param for param in FUNCTIONS[function.attr]}
@@ -136,7 +136,7 @@ def _short(text: str) -> str:
 
 
 def applied(project: W, ops: Catalog, change: Change) -> W:
-    """The project after a change. Raises BlockError, GraphError."""
+    """Apply a change to the project. Raises BlockError, GraphError."""
     if isinstance(change, Default):
         return block_params.set_default(project, change.sheet, change.name, change.value)
     sheet: Any = blocks.sheet_named(project, change.sheet)

@@ -1,4 +1,4 @@
-"""What was typed in the constructor of a class: the arguments of modules, how often they stand there, their names."""
+"""Edits in the constructor of a class: arguments of modules, repetitions, names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRUCTURE = "Layers are added and removed on the canvas"
 
 @dataclass(frozen=True)
 class ConstructorReader:
-    """Holds statements of `__init__` against what was typed. `sheet` is the name of the block, `text` its lines."""
+    """Compares statements of `__init__` with edited ones. `sheet` is the name of the block, `text` its lines."""
 
     project: Whole
     ops: Catalog
@@ -36,7 +36,7 @@ class ConstructorReader:
         return self.project.blocks[self.sheet].graph if self.sheet else self.project.graph
 
     def assigned(self, was: ast.expr, old: ast.expr, now: ast.expr, new: ast.expr) -> Iterator[Change]:
-        """An attribute that is given a module, or a container of modules."""
+        """Compare assignments of a module, or of a container of modules."""
         if not isinstance(was, ast.Attribute):
             if not same(was, now):
                 raise CannotEdit("Rename the layer in the inspector", now)
@@ -47,7 +47,7 @@ class ConstructorReader:
         yield from self._made(was.attr, old, new, paths)
 
     def paths(self) -> dict[str, Node]:
-        """The node whose module is at each attribute path."""
+        """Return the node of the module at each attribute path."""
         nodes = self.graph.nodes
         return {path: self.graph.owner(node) for node, path in self.text.modules.items() if node in nodes}
 
@@ -64,7 +64,7 @@ class ConstructorReader:
         check_layer_name(new, taken, at)
         return Renamed(self.sheet, paths[old].id, paths[old].name, new)
 
-    # --- Modules and what they are in
+    # --- Modules and containers
 
     def _made(self, path: str, old: ast.expr, new: ast.expr, paths: Mapping[str, Node]) -> Iterator[Change]:
         if path in paths:
@@ -96,7 +96,7 @@ class ConstructorReader:
                 raise CannotEdit(STRUCTURE, new)
 
     def _alike(self, old: ast.expr, new: ast.expr) -> tuple[ast.expr, ast.expr]:
-        """One of several equal layers, each of which is a node."""
+        """Compare one of several equal layers, each of which is a node."""
         if isinstance(old, ast.Starred) and not same(old, new):
             raise CannotEdit("This line stands for several identical nodes: change them in the inspector", new)
         return old, new
@@ -104,7 +104,7 @@ class ConstructorReader:
     def _whole(
         self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
     ) -> Iterator[Change]:
-        """What makes the module of a node, all its repetitions, frozen or not."""
+        """Compare the constructor of a node's module, with repetitions and freezing."""
         if same(old, new):
             return
         old, frozen = _thawed(old)
@@ -125,7 +125,7 @@ class ConstructorReader:
     def _one(
         self, node: Node, graph: Graph, old: ast.expr, new: ast.expr, text: ClassText, sheet: str
     ) -> Iterator[Change]:
-        """One module: of a class, of torch, or a `nn.Sequential` in the place of a block."""
+        """Compare one module: of a class, of torch, or an inlined `nn.Sequential`."""
         if same(old, new):
             return
         spec = self.ops.of(graph, node)
@@ -152,7 +152,7 @@ class ConstructorReader:
     def _instance(
         self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str, reading: Reading
     ) -> Iterator[Change]:
-        """An instance of a block: the parameters that it exposes. What else it is given comes from what arrives."""
+        """Compare an instance of a block: its exposed parameters. Other arguments are inferred."""
         given = Names(reserved_variables())
         known = {given.take(param.name): param for param in spec.params}
         before = {str(word.arg): word.value for word in old.keywords}
@@ -172,7 +172,7 @@ class ConstructorReader:
             yield Parameter(sheet, node.id, node.name, param.name, value)
 
     def _placed(self, block: Block | None, old: ast.Call, new: ast.Call, text: ClassText) -> Iterator[Change]:
-        """A block that is written as a `nn.Sequential`: its layers, for all its instances."""
+        """Compare an inlined block, an `nn.Sequential`: its layers, for all its instances."""
         if block is None:
             raise CannotEdit(STRUCTURE, new)
         if len(old.args) != len(new.args) or new.keywords:
@@ -199,7 +199,7 @@ class ConstructorReader:
             yield from self._one(node, block.graph, was, now, text, block.name)
 
     def _tensor(self, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call, sheet: str) -> Iterator[Change]:
-        """A free parameter or a buffer: its shape or one number, as far as it reads the same then."""
+        """Compare a free parameter or a buffer: its shape or one number, if regenerating yields the edited code."""
         flags = {word.arg: word.value for word in new.keywords}
         for word in old.keywords:
             flags.setdefault(word.arg, ast.Constant(None))
@@ -230,7 +230,7 @@ class ConstructorReader:
 
 
 def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any]]:
-    """Values that a free tensor might have been given: sizes in a row, or a number for something else."""
+    """Yield candidate values of a free tensor: consecutive sizes, or a number for another parameter."""
     numbers = [part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)]
     for part in ast.walk(tree):
         items = part.args if isinstance(part, ast.Call) else part.elts if isinstance(part, ast.Tuple) else []
@@ -247,7 +247,7 @@ def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any
 
 
 def _thawed(tree: ast.expr) -> tuple[ast.expr, bool]:
-    """A module without what freezes it, and whether something does."""
+    """Strip the call that freezes a module; return whether there was one."""
     match tree:
         case ast.Call(func=ast.Attribute(value=inner, attr="requires_grad_"), args=[ast.Constant(value=False)]):
             return inner, True
@@ -259,7 +259,7 @@ def _count(tree: ast.expr) -> int:
 
 
 def _items_of(tree: ast.expr) -> tuple[ast.expr, int]:
-    """What stands in a row of modules, and how often: `*[nn.ReLU() for _ in range(3)]` is three."""
+    """Return an item of a module list and its repetitions: `*[nn.ReLU() for _ in range(3)]` is three."""
     inner = tree.value if isinstance(tree, ast.Starred) else tree
     if not isinstance(inner, ast.ListComp):
         return tree, 1
@@ -270,7 +270,7 @@ def _items_of(tree: ast.expr) -> tuple[ast.expr, int]:
 
 
 def _items(tree: ast.expr) -> tuple[list[ast.expr], list[int]]:
-    """The modules in the container of a repeated node, each with how often it stands there."""
+    """Return the modules in the container of a repeated node, and their repetitions."""
     if not (isinstance(tree, ast.Call) and ast.unparse(tree.func) in _CONTAINERS and tree.args):
         raise CannotEdit(STRUCTURE, tree)
     args = tree.args

@@ -1,7 +1,7 @@
-"""A statement of the generated text, typed anew, as an edit of the drawing.
+"""Edits of the generated source as edits of the graph.
 
-Old and new are read with `ast` and held against each other. What differs has to be the value of a parameter, the name
-of a layer, or how often it is repeated; anything else is structure, and refused with where it can be changed.
+Old and new statement are parsed with `ast` and compared. A difference has to be the value of a parameter, the name of a
+layer, or its repetitions; anything else is structure, and rejected with a hint where to change it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ W = TypeVar("W", bound=Whole)
 
 @dataclass(frozen=True)
 class Edited(Generic[W]):
-    """The project after an edit, and what was done in words: "Set out_channels of conv1 to 64"."""
+    """The project after an edit, and its description: "Set out_channels of conv1 to 64"."""
 
     project: W
     words: str
 
 
 def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> Edited[W] | None:
-    """The project with the statement on a line typed anew; None if that says what was there.
+    """Apply an edit of the statement on a line; None if it changes nothing.
 
-    `typed` are the lines of the statement, with their margins. Raises CannotEdit.
+    `typed` are the lines of the statement, with their indentation. Raises CannotEdit.
     """
     statement = statement_at(source.text, line)
     reason = why_not(statement, source.text, line)
@@ -60,7 +60,7 @@ def edited(project: W, ops: Catalog, source: Source, line: int, typed: str) -> E
 
 
 def _read(typed: str, statement: Statement) -> ast.stmt:
-    """The statement that was typed, its places counted from its own first line."""
+    """Parse the typed statement, with positions relative to its first line."""
     body = "\n    pass" if isinstance(statement.tree, ast.FunctionDef) else ""
     margin = statement.tree.col_offset
     if body:
@@ -114,7 +114,7 @@ class _Class:
                     raise CannotEdit("The call follows from the node: replace the node on the canvas", new)
 
     def _node(self) -> str:
-        """The node of a line in `forward`."""
+        """Return the node of a line in `forward`."""
         line = self.statement.first
         node = next((node for node, lines in self.text.lines.items() if line in lines), None)
         if node is None or node not in self.sheet.graph.nodes:
@@ -122,7 +122,7 @@ class _Class:
         return node
 
     def _defaults(self, old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[Change]:
-        """Defaults of the arguments of a block's class."""
+        """Compare the default arguments of a block's class."""
         before, after = old.args, new.args
         if old.name != new.name or [a.arg for a in before.args] != [a.arg for a in after.args]:
             raise CannotEdit("Arguments come from the parameters of the block: change them in the inspector", new)
@@ -136,7 +136,7 @@ class _Class:
                 yield Default(self.name, param.name, Reading().value(param, now))
 
     def _called(self, old: ast.Call, new: ast.Call) -> Iterator[Change]:
-        """What initialises a parameter, or puts a module into another."""
+        """Compare an initialisation of a parameter, or an assignment of a module into another."""
         if isinstance(old.func, ast.Attribute) and ast.unparse(old.func.value) == "nn.init":
             yield self._initialised(old, new)
         elif same(old.func, new.func) and len(old.args) == len(new.args) == 2 and same(old.args[0], new.args[0]):
@@ -156,7 +156,7 @@ class _Class:
         return Initialised.read(self.name, owner.id, parameter, new.func, values, self.reading)
 
     def _whose(self, target: str) -> tuple[str, str]:
-        """The node on whose line an initialisation stands."""
+        """Return the node whose line has an initialisation."""
         line = self.statement.first
         nodes = [node for node, lines in self.text.lines.items() if line in lines and node in self.sheet.graph.nodes]
         nodes = [node for node in nodes if self.sheet.graph.owner(node).inits]
@@ -165,7 +165,7 @@ class _Class:
         return nodes[0], target
 
     def _keys(self, old: ast.Dict, new: ast.Dict) -> Iterator[Change]:
-        """The keys under which outputs come back."""
+        """Compare the keys of a returned dictionary."""
         line = self.statement.first
         nodes = [node for node, lines in self.text.lines.items() if line in lines]
         nodes = [node for node in nodes if self.sheet.graph.nodes[node].op == "output"]

@@ -1,4 +1,4 @@
-"""What was typed in `forward`: the values that a call is given beside what wires bring."""
+"""Edits in `forward`: literal arguments of calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _RANGES = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
 
 
 class ForwardReader(ConstructorReader):
-    """Holds statements of `forward` against what was typed."""
+    """Compares statements of `forward` with edited ones."""
 
     def assigned(  # type: ignore[override]
         self, node_id: str, was: ast.expr, old: ast.expr, now: ast.expr, new: ast.expr
     ) -> Iterator[Change]:
-        """A variable that is given the result of a call."""
+        """Compare assignments of a call's result."""
         caller = self.graph.nodes[node_id]
         node, spec = self.graph.owner(node_id), self.ops.of(self.graph, caller)
         if not same(was, now):
@@ -44,7 +44,7 @@ class ForwardReader(ConstructorReader):
         return Parameter(self.sheet, node.id, node.name, "index", self.reading.index(param, new))
 
     def _value(self, caller: Node, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Iterator[tuple[Any, Any]]:
-        """Parameters with their values; or changes of other nodes, with nothing."""
+        """Yield parameters with their new values; or changes of other nodes, with None."""
         match old, new:
             case ast.Call(), ast.Call():
                 yield from self._call(caller, node, spec, old, new)
@@ -60,7 +60,7 @@ class ForwardReader(ConstructorReader):
                 raise CannotEdit(f"{said(old)} is the type of the node: replace the node on the canvas", new)
 
     def _operand(self, node: Node, spec: OpSpec, number: int, was: ast.expr, now: ast.expr) -> tuple[Any, Any]:
-        """A number beside a sign: typed at the node, or a number node that is wired to it."""
+        """Return the edit of a number in an operator: a parameter of the node, or a number node wired to it."""
         port = spec.inputs[number].name
         edge = next((edge for edge in self.graph.into(node.id) if edge.port == port), None)
         param = spec.operand(port)
@@ -104,7 +104,7 @@ class ForwardReader(ConstructorReader):
         raise CannotEdit(f"{said(old)} is the type of the node: replace the node on the canvas", new)
 
     def _sizes(self, node: Node, size: Param, old: ast.Call, new: ast.Call) -> Iterator[tuple[Any, Any]]:
-        """Sizes that are written one by one."""
+        """Compare sizes that are separate arguments."""
         before, after = old.args, new.args
         if len(before) == len(after) and all(map(same, before, after)):
             return
@@ -133,7 +133,7 @@ class ForwardReader(ConstructorReader):
 
 
 def _by_name(call: ast.Call) -> ast.Call:
-    """A call of `torch.arange` with its bounds by name."""
+    """Convert the bounds of a `torch.arange` call to keywords."""
     names = _RANGES.get(len(call.args), ())
     words = [ast.keyword(name, value) for name, value in zip(names, call.args, strict=False)]
     for word in words:

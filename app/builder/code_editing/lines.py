@@ -10,9 +10,9 @@ from functools import lru_cache
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of a class: lines `first` to `last` (1-based), without what is indented below it.
+    """One statement of a class: lines `first` to `last` (1-based), without its body.
 
-    `number` counts the classes of the text, `function` is the method that it stands in; "" for what stands in none.
+    `number` is the index of its class in the text, `function` the enclosing method, "" for none.
     """
 
     tree: ast.stmt
@@ -28,7 +28,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def statement_at(text: str, line: int) -> Statement | None:
-    """The innermost statement on a line, None for lines between."""
+    """Return the innermost statement on a line, None between statements."""
     number = -1
     for top in parsed(text).body:
         number += isinstance(top, ast.ClassDef)
@@ -53,7 +53,7 @@ def _within(tree: ast.stmt, line: int, number: int, function: str) -> Statement 
 
 
 def _header_end(tree: ast.FunctionDef | ast.ClassDef, last: int, line: int) -> int:
-    """The last line of a header; blank lines may follow it."""
+    """Return the last line of a header; blank lines may follow it."""
     if isinstance(tree, ast.ClassDef):
         return tree.lineno
     parts: list[ast.arg | ast.expr] = [*tree.args.args, *tree.args.defaults]
@@ -62,7 +62,7 @@ def _header_end(tree: ast.FunctionDef | ast.ClassDef, last: int, line: int) -> i
 
 
 def why_not(statement: Statement | None, text: str, line: int) -> str:
-    """Why nothing can be typed on a line, with where it can be changed; "" where values or names can be."""
+    """Explain why a line cannot be edited, and where to change it; "" if values or names can be."""
     if statement is None:
         lines = text.split("\n")
         blank = not (lines[line - 1].strip() if 0 < line <= len(lines) else "")
@@ -98,7 +98,7 @@ def why_not(statement: Statement | None, text: str, line: int) -> str:
 
 
 def value_at(statement: Statement, line: int, column: int) -> ast.expr | None:
-    """The smallest value on a line at a column (in bytes, as `ast` counts), or a name that can be changed."""
+    """Return the smallest value at a column of a line (in bytes, as in `ast`), or a name that can be changed."""
     best: ast.expr | None = None
     for part in _values(statement.tree):
         inside = (part.lineno, part.col_offset) <= (line, column) <= (part.end_lineno or 0, part.end_col_offset or 0)

@@ -1,4 +1,4 @@
-"""What a person typed in the text of a class, as values of parameters: read with `ast`, never run."""
+"""Typed source as values of parameters: parsed with `ast`, never run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.builder.params import ParamError, check_param, parse_param
 
 
 class CannotEdit(ValueError):
-    """What was typed is no edit of the drawing; says why, and at which part of the text."""
+    """Typed text is no valid edit; says why, and at which part of the text."""
 
     def __init__(self, words: str, at: ast.AST | None = None) -> None:
         super().__init__(words)
@@ -31,14 +31,14 @@ DRAWN = "is set by a wire: move the wire on the canvas"
 
 
 def same(one: ast.AST | None, other: ast.AST | None) -> bool:
-    """Whether two parts of a text say the same."""
+    """Return whether two parts of the source are equal."""
     if one is None or other is None:
         return one is other
     return ast.dump(one) == ast.dump(other)
 
 
 def said(tree: ast.AST) -> str:
-    """A part of the text, short enough to stand in a sentence."""
+    """Format a part of the source, abbreviated for a sentence."""
     text = ast.unparse(tree)
     return text if len(text) <= 40 else text[:37] + "..."
 
@@ -50,7 +50,7 @@ class Reading:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, param: Param, tree: ast.expr) -> Any:
-        """The value that a parameter is given. Raises CannotEdit with what it wants."""
+        """Return the value typed for a parameter. Raises CannotEdit with the expected kind."""
         value = self._read(tree)
         if param.kind == "float" and type(value) is int:
             value = float(value)
@@ -63,7 +63,7 @@ class Reading:
         return value
 
     def index(self, param: Param, tree: ast.expr) -> Any:
-        """What stands between brackets."""
+        """Return the index typed in brackets."""
         try:
             text = ast.unparse(tree).removeprefix("(").removesuffix(")")
             return parse_param(param, f"[{text}]" if isinstance(tree, ast.List) else text)
@@ -92,7 +92,7 @@ class Reading:
             expression = Expr(ast.unparse(_Inside(self.names).visit(ast.parse(ast.unparse(tree), mode="eval").body)))
         except ExpressionError as error:
             raise CannotEdit(f"{said(tree)} is not a value: {error}", tree) from None
-        except SyntaxError:  # a part that only stands in a row, such as *x
+        except SyntaxError:  # only valid inside a list, such as *x
             raise CannotEdit(f"{said(tree)} is not a value", tree) from None
         unknown = expression.names - set(self.names.values())
         if unknown:
@@ -141,7 +141,7 @@ class Arguments:
         return self.spec.kind != "module" or param.call == self.at_call
 
     def named(self, name: str, tree: ast.AST) -> Param:
-        """The parameter that a name in the call is. Raises CannotEdit."""
+        """Return the parameter with this keyword. Raises CannotEdit."""
         param = self.spec.param(name)
         if name in self.wired:
             raise CannotEdit(f"{name} {DRAWN}, or cut it in the inspector", tree)
@@ -151,7 +151,7 @@ class Arguments:
         return param
 
     def changes(self, old: ast.Call, new: ast.Call) -> Iterator[tuple[str, Any]]:
-        """Parameters that are given other values, UNSET where they are left out. Raises CannotEdit."""
+        """Yield parameters with new values, UNSET if removed. Raises CannotEdit."""
         places = self._places(old.args)
         if len(new.args) > len(places):
             places += self._further(places, new)
@@ -186,7 +186,7 @@ class Arguments:
         return UNSET
 
     def _places(self, args: list[ast.expr]) -> list[Param | None]:
-        """Which parameter each argument by position is, None for what a wire gives."""
+        """Match positional arguments to parameters, None for wired ones."""
         own = [p for p in self.spec.params if p.positional and self._of_this_call(p)]
         if self.spec.kind == "module" and not self.at_call:
             if len(own) != len(args):
@@ -202,7 +202,7 @@ class Arguments:
         return found
 
     def _says(self, param: Param, arg: ast.expr) -> bool:
-        """Whether an argument is the value that a parameter has now."""
+        """Return whether an argument is the current value of a parameter."""
         try:
             value = self.reading.value(param, arg)
         except CannotEdit:
@@ -211,7 +211,7 @@ class Arguments:
         return now is AUTO or (isinstance(value, Expr) and isinstance(now, Expr)) or bool(value == now)
 
     def _further(self, places: list[Param | None], new: ast.Call) -> list[Param | None]:
-        """Arguments by position behind those that were there: what Python takes them for."""
+        """Match additional positional arguments as Python does."""
         order = [p for p in self.spec.params if self._of_this_call(p)]
         if places != order[: len(places)] or len(new.args) > len(order):
             raise CannotEdit("Pass further arguments by keyword, such as name=2", new.args[len(places)])
