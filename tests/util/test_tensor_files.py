@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from app.data.config import DataConfig
+from app.data.loaders import read_spec
 from app.data.own_files.survey import SURVEYS
 from app.data.sources import DataError
 from app.engine.requests.import_model import ModelImportError
