@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.run_output import CLEARED, JsonLines, Output, Progress
+from app.cli.run_output import CLEARED, JsonLines, Progress, RunOutput
 from app.engine.placement import RunPlacement
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _place(options: argparse.Namespace) -> RunPlacement | None:
+def _execution_target(options: argparse.Namespace) -> RunPlacement | None:
     """Return where the run is executed; None for this process."""
     count = options.processes or 1
     return RunPlacement(count) if count > 1 or options.own_process else None
@@ -182,7 +182,7 @@ def _events(
 
 
 def _watch(
-    job: Job, control: Control, out: Output, recorder: Recorder, resume: Path | None, place: RunPlacement | None
+    job: Job, control: Control, out: RunOutput, recorder: Recorder, resume: Path | None, place: RunPlacement | None
 ) -> tuple[Any, Event]:
     """Run the job to its end; return the history and the last event."""
     from app.runs import store

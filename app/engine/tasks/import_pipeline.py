@@ -141,7 +141,7 @@ def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> P
         return project
     with borrowed(0), recording_inits() as notes:
         ours = notes.inits_of(make_module(source))
-    lost = model_inits.lost(project, source, inits, ours)
+    lost = model_inits.lost_inits(project, source, inits, ours)
     project = replace(project, origin=replace(origin, inits=lost.inits))
     if wish.take_inits:
         project, lost = model_inits.taken_over(project, lost.inits), replace(lost, inits=(), keys=())

@@ -284,12 +284,12 @@ class PlaybackSession:
 
     def _report_stop(self, playback: Playback, stop: Stop, turn: int) -> None:
         arriving, fan_ins = playback.waiting()
-        self._outbox.put(MovementEnded(stop, turn, playback.kept, playback.edits, arriving, fan_ins))
+        self._outbox.put(MovementEnded(stop, turn, playback.stored_bytes, playback.edits, arriving, fan_ins))
 
     def _handle_command(self, playback: Playback, request: Any) -> None:
         """Handle a command that does not move the position."""
         if isinstance(request, InspectGradient):
-            self._outbox.put(GradientInspected(request, playback.look(request.node, request.output_nr, request.at)))
+            self._outbox.put(GradientInspected(request, playback.inspect(request.node, request.output_nr, request.at)))
             return
         if isinstance(request, UndoEdit):
             playback.undo_edit()
