@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,9 @@ def main(model: str, captures: int) -> None:
     if not captures:
         finish(held())
     _import(window, model, until)
+    project = window.document.project  # the size of the batch costs the engine time, and the window nothing
+    window.document.apply("Batches of 2", replace(project, training=replace(project.training, batch_size=2)))
+    until(lambda: window.live.up_to_date and window.live.analysis is not None)
     rest(REST)
     before = of_process(os.getpid())[0]
     for number in range(captures):
@@ -131,8 +134,8 @@ def _import(window: Any, model: str, until: Callable[[Callable[[], Any]], None])
     dialog = next(part for part in window.findChildren(ImportDialog) if part.isVisible())
     until(lambda: bool(dialog.torchvision.known))
     dialog.torchvision.search.setText(model)
-    until(lambda: dialog.import_button.isEnabled())
     dialog.torchvision.list.setCurrentItem(dialog.torchvision.list.findItems(model, Qt.MatchFlag.MatchExactly)[0])
+    until(dialog.import_button.isEnabled)
     before = window.document.project
     dialog.import_button.click()
     until(lambda: window.document.project is not before)
@@ -140,17 +143,17 @@ def _import(window: Any, model: str, until: Callable[[Callable[[], Any]], None])
 
 
 def _capture(window: Any, until: Callable[[Callable[[], Any]], None]) -> None:
-    """Capture once, and wait until the graph is shown."""
+    """Capture once, on noise of the right shape, and wait until the graph is shown."""
     done: list[object] = []
     control = window.autograd_control
+    control.options = replace(control.options, data="random")
     for signal in (control.captured, control.failed):
         signal.connect(lambda *answer: done.append(answer))
     window.actions_by_key["capture"].trigger()
     until(lambda: bool(done))
     if len(done[0]) < 2:  # type: ignore[arg-type]
         sys.exit(f"the capture failed: {done[0]}")
-    before = window.room.drawing()
-    until(lambda: window.room.drawing() is not None or window.room.drawing() is not before)
+    until(lambda: window.room.drawing() is not None)
 
 
 if __name__ == "__main__":
