@@ -163,8 +163,8 @@ def test_a_legend_without_room_for_everything_keeps_the_names(qtbot):
     for width in (1000, 400, 300, 240, 182):
         legend.resize(width, legend.height())
         shown = legend.fitted_entries()
-        assert all(label for label, *_ in run_curves), "a value without its name says nothing"
+        assert all(label for label, *_ in shown), "a value without its name says nothing"
         lines = legend.height() // LINE
-        assert sum(row_width for *_, row_width in run_curves) <= lines * (width + 16)
+        assert sum(row_width for *_, row_width in shown) <= lines * (width + 16)
     assert [value for _, value, *_ in shown] == [""] * 4 and shown[1][0] == "conv1"
     assert legend.toolTip().splitlines()[1] == "conv1 0.00100"
