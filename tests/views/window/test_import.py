@@ -138,7 +138,7 @@ def test_no_nodes_overlap_on_any_sheet(qtbot, window) -> None:
     project = project_of(model, (ModelInput((1, 3, 224, 224)),), "mobilenet_v3_small")
     assert window.import_control.open(project, None)
     for name in ("", *project.blocks):
-        assert window.place.go(way_to(window.document.project, name) if name else ())
+        assert window.place.go_to(way_to(window.document.project, name) if name else ())
         bodies = [item.body for item in window.canvas.scene.nodes.values()]
         assert bodies and not any(a.intersects(b) for a, b in combinations(bodies, 2))
 
