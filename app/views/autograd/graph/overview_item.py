@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPainterPath
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
@@ -17,7 +18,6 @@ from app.views.autograd.graph.faces import State, paint_rings
 from app.views.autograd.graph.playback_paint import paint_far
 from app.views.ui.graphview.minimap import MapRects
 from app.views.ui.graphview.overview import Batch, Layer, Overview, batched, map_array
-from app.views.ui.graphview.spatial import bounds
 from app.views.ui.theme import Theme, current, faded, mix
 
 DIMMED = 0.22
@@ -49,6 +49,13 @@ class _Part(Batch[Any]):
         raise NotImplementedError
 
 
+def _about(rects: Sequence[Rect]) -> QRectF:
+    """The rectangle about all of them."""
+    left, top, width, height = np.array(rects, float).T
+    x, y = left.min(), top.min()
+    return QRectF(x, y, (left + width).max() - x, (top + height).max() - y)
+
+
 class Groups(_Part):
     members: Sequence[tuple[Group, Rect]]
 
@@ -59,7 +66,7 @@ class Groups(_Part):
             layers[FRAMES].outlines[line].append(rectangle(rect))
             color = mix(now.raised, now.categories[group.category], now.header)
             layers[HEADERS].fills[color.rgba()].append(QRectF(rect.x, rect.y, rect.width, HEADER))
-        return bounds(rectangle(rect) for _, rect in self.members)
+        return _about([rect for _, rect in self.members])
 
     def frame_of(self, one: Group) -> str | None:
         return one.parent
@@ -79,7 +86,7 @@ class Boxes(_Part):
         for box, rect in self.members:
             into = on_way if box.id in way else plain
             into[colors[box.category, box.shape == "leaf"]].append(QRectF(*rect))
-        return bounds(QRectF(*rect) for _, rect in self.members)
+        return _about([rect for _, rect in self.members])
 
     def frame_of(self, one: Box) -> str | None:
         return one.group
