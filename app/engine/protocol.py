@@ -27,6 +27,7 @@ class Request(Generic[A]):
 
     lane: ClassVar[str] = "work"
     left_alone: ClassVar[float] = 0.0
+    overtaken: ClassVar[bool] = False  # once it is cancelled, the next of its lane need not wait for its end
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class Context:
         self._server, self._number, self.left_alone = server, number, left_alone
         self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._cancelled = threading.Event()
+        self.overtakes, self.overtaken = "", False  # the lane that may go on without it, and whether that did
 
     def progress(self, value: Any) -> None:
         """Say something before the answer; from any thread."""
@@ -84,6 +85,7 @@ class Server:
         self._lanes: dict[str, queue.SimpleQueue[Any]] = {}
         self._open: dict[int, Context] = {}
         self._things: dict[int, Any] = {}
+        self._changing = threading.Lock()  # of which thread goes on with a lane
         self._keepers: dict[int, int] = {}  # which question keeps each of them
         self._counter = itertools.count(1)
 
@@ -115,8 +117,8 @@ class Server:
             request = self._codec.decode(message.generation, message.body)
             context = self._open[message.number] = Context(self, message.number, request.left_alone)
             if message.lane not in self._lanes:
-                lane = self._lanes[message.lane] = queue.SimpleQueue()
-                threading.Thread(target=self._work, args=(lane,), name=message.lane, daemon=True).start()
+                self._lanes[message.lane] = queue.SimpleQueue()
+                self._begin(message.lane)
             self._lanes[message.lane].put((message.number, request, context))
         elif isinstance(message, protocol.Send):
             value = self._codec.decode(message.generation, message.body)
@@ -125,6 +127,7 @@ class Server:
         elif isinstance(message, protocol.Cancel):
             if (asked := self._open.get(message.number)) is not None:
                 asked.cancel()
+                self._overtake(message.number, asked)
             self._forget(message.number)
         elif isinstance(message, protocol.Release):
             self._things.pop(message.handle, None)
@@ -137,20 +140,37 @@ class Server:
         elif isinstance(message, protocol.Renew):
             self._codec.renewed(message.generation)
 
+    def _begin(self, lane: str) -> None:
+        threading.Thread(target=self._work, args=(self._lanes[lane],), name=lane, daemon=True).start()
+
+    def _overtake(self, number: int, context: Context) -> None:
+        """Have another thread go on with a lane, if the one there is amid what nobody waits for any more."""
+        with self._changing:
+            if context.overtakes and not context.overtaken and number in self._open:
+                context.overtaken = True
+                self._begin(context.overtakes)
+
     def _work(self, lane: queue.SimpleQueue[Any]) -> None:
         modules = len(sys.modules)
         while True:
             number, request, context = lane.get()
-            if not context.cancelled():
+            with self._changing:
+                wanted = not context.cancelled()
+                context.overtakes = request.lane if wanted and request.overtaken else ""
+            if wanted:
                 self._answer(number, request, context)
-            self._open.pop(number, None)
+            with self._changing:
+                self._open.pop(number, None)
             if context.cancelled():
                 self._forget(number)
+            overtaken = context.overtaken
             del request, context
             if len(sys.modules) > modules + FEW:
                 modules = len(sys.modules)
                 gc.freeze()  # what was imported stays
             openmp.release_idle_threads()
+            if overtaken:
+                return
 
     def _answer(self, number: int, request: Request[Any], context: Context) -> None:
         try:

@@ -25,6 +25,7 @@ class PlaybackRequest(Request[None]):
     """
 
     lane: ClassVar[str] = "playback"
+    overtaken: ClassVar[bool] = True  # it is let go of amid a long step as well
     batch: CaptureRequest
     expected: Tape | None = None
     speed: float | None = None

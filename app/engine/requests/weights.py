@@ -28,7 +28,8 @@ class WeightsBeside:
 class ReadWeights(Request[WeightsBeside]):
     """Read a state_dict file and compare it with a net, if there is one. Progress is words."""
 
-    lane: ClassVar[str] = "weights"
+    lane: ClassVar[str] = "weight files"  # which may be huge: saving does not wait for them
+    overtaken: ClassVar[bool] = True
     path: Path
     source: Source | None
 
