@@ -68,6 +68,9 @@ SHARED = frozenset(
 LONG = 32
 BULK = 1000  # structs of one class that are decoded in one go: longer would hold the window's thread
 MOST = 500_000  # entries that are remembered before both ends begin anew
+# A struct in a tuple of them, such as a node of a tape, counts as so many: 2 kB, where other entries take a hundred
+# bytes. One value never fills more than a tenth, or it would be sent anew with every question.
+STRUCT = 25
 
 S = TypeVar("S")
 
@@ -134,13 +137,21 @@ class _Table:
         self.objects: dict[int, Any] = {}
         self.weight = 0
 
-    def put(self, number: int, value: Any, weight: int) -> None:
+    def put(self, number: int, value: Any) -> None:
         self.objects[number] = value
         self.numbers[id(value)] = number
-        self.weight += weight
+        self.weight += _weight(value)
 
     def drop(self, number: int) -> None:
         self.numbers.pop(id(self.objects.pop(number, None)), None)
+
+
+def _weight(value: Any) -> int:
+    """How many entries a remembered value counts as."""
+    if type(value) not in _LONG_KINDS:
+        return 1
+    struct = type(value) is tuple and bool(value) and isinstance(value[0], msgspec.Struct)
+    return max(len(value), min(len(value) * STRUCT, MOST // 10)) if struct else len(value)
 
 
 class Codec:
@@ -221,7 +232,7 @@ class Codec:
         if not shared:
             return data
         number = next(self._counter)
-        self._table.put(number, value, len(value) if kind in _LONG_KINDS else 1)
+        self._table.put(number, value)
         self._fresh.append(number)
         return ["def", number, data]
 
@@ -298,7 +309,7 @@ class Codec:
         if tag == "def":
             value = self._value(data[2], table)
             with self._guard:
-                table.put(data[1], value, len(value) if type(value) in _LONG_KINDS else 1)
+                table.put(data[1], value)
             return value
         if tag == "is":
             return _value_class(data[1])(*[self._value(each, table) for each in data[2:]])

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from app.autograd.tape import TapeNode
 from app.builder.catalog.catalog import catalog
 from app.engine import pool
 from app.engine import values as values_module
@@ -75,6 +76,18 @@ def test_what_is_remembered_of_what_was_sent_is_bounded_when_the_other_end_alone
     late = there.encode(("before", *range(100)))
     there.renewed(here.renewed())
     assert here.decode(*late)[0] == "before"  # it was under way
+
+
+def test_nodes_of_graphs_count_for_what_they_hold_so_that_a_hundred_captures_are_not_all_kept() -> None:
+    here, there = Codec(0), Codec(1)
+    most = 0
+    for number in range(100):
+        nodes = tuple(TapeNode(each, f"Node{number}") for each in range(1000))
+        assert here.decode(*there.encode(nodes)) == nodes
+        if here.full:
+            there.renewed(here.renewed())
+        most = max(most, sum(isinstance(value, tuple) for value in here._table.objects.values()))
+    assert most < 25
 
 
 def test_an_engine_that_only_answers_forgets_with_who_asks(monkeypatch: pytest.MonkeyPatch, engine: OwnEngine) -> None:
