@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import shiboken6
 from PySide6.QtCore import QEvent, QMetaMethod, QObject
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
@@ -176,14 +177,18 @@ def _note(name: str, part: QObject, found: dict[str, Any]) -> None:
 
 
 def _heard(window: MainWindow) -> dict[str, int]:
-    """How many hear the signals that our classes add: who is left by a test would be told of the next."""
-    found: Counter[str] = Counter()
-    for part in (window, *window.findChildren(QObject)):
-        kind = type(part)
-        if kind.__module__.startswith("app."):
-            for word in _signals(kind):
-                found[f"{kind.__name__}.{word}"] += part.receivers(f"2{word}")
-    return dict(found)
+    """How many hear the signals of the lasting parts and of theirs: who stays would be told of the next test."""
+    parts = {"": window, **_parts("", window)}
+    for name, part in list(parts.items()):
+        parts |= _parts(f"{name}.", part)
+    return {f"{name}.{word}": count for name, part in parts.items() for word in _signals(type(part))
+            if (count := part.receivers(f"2{word}"))}  # fmt: skip
+
+
+def _parts(way: str, of: QObject) -> dict[str, QObject]:
+    return {f"{way}{name}": part for name, part in vars(of).items()
+            if isinstance(part, QObject) and type(part).__module__.startswith("app.") and shiboken6.isValid(part)
+            and not name.startswith("_") and type(part).__name__ not in ANEW}  # fmt: skip
 
 
 @cache
